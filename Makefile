@@ -28,9 +28,10 @@ $(STAMP): $(RUNNING) requirements-dev.lock
 	$(PIP) install --require-hashes --requirement requirements-dev.lock
 	@touch $@
 
-lock: $(STAMP)  ## renew the pinned versions: requirements.lock (running), requirements-dev.lock (development)
+lock: $(STAMP)  ## renew the pinned versions: requirements.lock (running), requirements-dev.lock (development), requirements-build.lock (the image)
 	$(BIN)/uv pip compile $(LOCKING) pyproject.toml --output-file requirements.lock
 	$(BIN)/uv pip compile $(LOCKING) pyproject.toml --extra dev --output-file requirements-dev.lock
+	sed -n 's/^requires = \["\(.*\)"\]/\1/p' pyproject.toml | $(BIN)/uv pip compile $(LOCKING) - --output-file requirements-build.lock
 
 up: $(RUNNING)  ## start a cluster on this machine that kubectl talks to, until Ctrl-C
 	$(BIN)/kuberth up

@@ -58,7 +58,10 @@ def main(modules: Path, version: str) -> None:
     }
     table: dict[str, dict[str, str]] = {}
     waiting = [name for name in schema if name in structs]
-    waiting += [name for name in structs if name.startswith(REVIEWS) and "Review" in name]
+    answered = ("Review", "TokenRequest")
+    waiting += [
+        name for name in structs if name.startswith(REVIEWS) and any(part in name for part in answered)
+    ]
     while waiting:
         type_name = waiting.pop()
         if type_name in table or type_name.endswith("List"):

@@ -1,5 +1,5 @@
 // Server-side apply of manifests: finds each kind's path by discovery, sends it, and reports each result.
-import { Refusal, query, type Server } from "./requests";
+import { Refusal, failureInWords, query, type Server } from "./requests";
 import type { Document, Manifest } from "./manifests";
 
 export interface Applied {
@@ -32,7 +32,7 @@ export async function applyAll(
     try {
       report(await applyOne(server, manifest, known, dryRun));
     } catch (error) {
-      report({ what, ok: false, text: error instanceof Error ? error.message : String(error) });
+      report({ what, ok: false, text: failureInWords(error) });
     }
   }
 }

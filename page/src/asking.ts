@@ -1,6 +1,6 @@
 // An answer of the server as the state of a component: requested when the path changes, and again on demand.
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
-import { Refusal, type Server } from "./requests";
+import { Refusal, failureInWords, type Server } from "./requests";
 
 export interface Answered<T> {
   answer: T | null;
@@ -34,7 +34,7 @@ export function useAnswer<T>(server: Server, path: string | null): Answered<T> {
       .then((answer) => setState({ path, answer, error: "", pending: false }))
       .catch((error: unknown) => {
         if (mine.signal.aborted) return;
-        const text = error instanceof Error ? error.message : String(error);
+        const text = failureInWords(error);
         // An object that is gone is no longer shown; after a failed request the last answer stays.
         const gone = error instanceof Refusal && error.status === 404;
         setState((before) => ({ ...before, answer: gone ? null : before.answer, error: text, pending: false }));

@@ -4,6 +4,7 @@ import {
   QUEUES,
   type Hello,
   type NodesEvent,
+  type PermitWait,
   type PaceEvent,
   type PaceTuple,
   type PodsEvent,
@@ -31,6 +32,7 @@ export interface PodRow {
   since: number;
   reason: string;
   profile: string;
+  held: PermitWait[];
 }
 
 export interface Placement {
@@ -180,6 +182,6 @@ export class Cluster {
 }
 
 function podRow(tuple: PodTuple): PodRow {
-  const [uid, namespace, name, queue, priority, attempts, since, reason, profile] = tuple;
-  return { uid, namespace, name, queue, priority, attempts, since, reason, profile };
+  const [uid, namespace, name, queue, priority, attempts, since, reason, profile, held = []] = tuple;
+  return { uid, namespace, name, queue, priority, attempts, since, reason, profile, held };
 }

@@ -2,7 +2,7 @@
 import { createContext } from "preact";
 import { useContext, useEffect, useState } from "preact/hooks";
 import type { Cluster, Part } from "./cluster";
-import type { Server } from "./requests";
+import { failureInWords, type Server } from "./requests";
 import type { Route } from "./route";
 
 export interface Question {
@@ -57,7 +57,7 @@ export async function attempt(place: Place, text: string, action: () => Promise<
     place.notify(text);
     return true;
   } catch (error) {
-    place.notify(error instanceof Error ? error.message : String(error), "failed");
+    place.notify(failureInWords(error), "failed");
     return false;
   }
 }

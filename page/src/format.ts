@@ -1,4 +1,5 @@
-// Numbers and times for people.
+// Numbers, times and reasons for people.
+import type { PodRow } from "./cluster";
 
 const BINARY = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
@@ -48,6 +49,42 @@ export function listed(names: readonly string[], most: number): string {
   const shown = names.slice(0, most).join(", ");
   return names.length > most ? `${shown} and ${count(names.length - most)} more` : shown;
 }
+
+/** What the rejection of an in-tree plugin means. */
+const REJECTIONS: Record<string, string> = {
+  DefaultPreemption: "preemption under way",
+  DynamicResources: "devices missing",
+  GangScheduling: "its gang is not complete",
+  InterPodAffinity: "pod affinity or anti-affinity",
+  NodeAffinity: "no node matches its node affinity",
+  NodeName: "the node it names is missing",
+  NodePorts: "host ports in use",
+  NodeResourcesFit: "not enough free resources",
+  NodeUnschedulable: "nodes are cordoned",
+  NodeVolumeLimits: "too many volumes on nodes",
+  PodTopologySpread: "topology spread constraints",
+  SchedulingGates: "scheduling gates",
+  TaintToleration: "taints it does not tolerate",
+  VolumeBinding: "volumes that cannot be bound",
+  VolumeRestrictions: "volumes that cannot be used",
+  VolumeZone: "volumes in other zones",
+};
+
+/** Why a pod waits, in words: plugins by what their rejection means, gates as gates, other plugins by name. */
+export function inWords({ queue, reason, held }: Pick<PodRow, "queue" | "reason" | "held">, now: number): string {
+  if (held.length > 0)
+    return held.map(([plugin, since, until]) => `${plugin} holds it: ${age(now - since)} of ${age(until - since)}`).join(", ");
+  return reason
+    .split(", ")
+    .filter(Boolean)
+    .map((part) => REJECTIONS[part] ?? (queue === "gated" && part.includes("/") ? `gate ${part}` : part))
+    .join(", ");
+}
+
+const RESULTS: Record<string, string> = { unschedulable: "no node fits", error: "failed with an error" };
+
+/** The result of an attempt. */
+export const resultInWords = (result: string): string => RESULTS[result] ?? result;
 
 export const QUEUE_NAMES: Record<string, string> = {
   gated: "Gated",

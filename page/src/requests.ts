@@ -13,7 +13,27 @@ export function withToken(token: string): { headers: Record<string, string> } {
   return { headers: token ? { Authorization: `Bearer ${token}` } : {} };
 }
 
-/** The message of a Kubernetes Status, or what else there is to say. */
+const STATUSES: Record<number, string> = {
+  401: "the token is not valid",
+  403: "this user is not allowed to do that",
+  404: "the server does not have it",
+  409: "it has changed meanwhile; try again",
+  413: "it is too large for the server",
+  429: "the server has too many requests; try again later",
+  500: "the server failed; its log says more",
+  502: "the proxy does not reach the server",
+  503: "the server is too busy, or stopping; try again later",
+  504: "the server did not answer the proxy in time",
+};
+
+/** What a failed request means: the server's own message, or for errors of the network that it was not reached. */
+export function failureInWords(error: unknown): string {
+  // fetch rejects with a TypeError whose text differs from browser to browser.
+  if (error instanceof TypeError) return "the server cannot be reached; is it still running?";
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** The message of a Kubernetes Status, or the meaning of the status code. */
 export async function messageOf(response: Response): Promise<string> {
   const text = await response.text().catch(() => "");
   try {
@@ -22,7 +42,7 @@ export async function messageOf(response: Response): Promise<string> {
   } catch {
     // No JSON: a proxy's page, perhaps.
   }
-  return `${response.status} ${response.statusText || "without a word"}`.trim();
+  return STATUSES[response.status] ?? `the server answered with status ${response.status}`;
 }
 
 export interface Asking {

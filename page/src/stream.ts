@@ -1,7 +1,7 @@
 // Follows /ui/stream until it is stopped: connects, reads, and connects again after a pause that doubles, because
 // servers restart and laptops sleep. It uses fetch because EventSource cannot send a bearer token.
 import { EventReader, type ServerEvent } from "./sse";
-import { messageOf, withToken } from "./requests";
+import { failureInWords, messageOf, withToken } from "./requests";
 
 export type Link =
   | { state: "connecting" }
@@ -73,7 +73,7 @@ async function once(
       take(events.read(value));
     }
   } catch (error) {
-    return { refused: false, text: attempt.signal.aborted ? "the server fell silent" : String(error) };
+    return { refused: false, text: attempt.signal.aborted ? "the server fell silent" : failureInWords(error) };
   } finally {
     clearTimeout(silence);
     ended.removeEventListener("abort", giveUp);

@@ -27,6 +27,9 @@ export interface NodesEvent {
   all?: boolean;
 }
 
+/** A plugin that holds a pod in Permit, since when, and when the pod is rejected at the latest. */
+export type PermitWait = [plugin: string, since: number, until: number];
+
 export type PodTuple = [
   uid: string,
   namespace: string,
@@ -37,6 +40,7 @@ export type PodTuple = [
   since: number,
   reason: string,
   profile: string,
+  held?: PermitWait[],
 ];
 export interface PodsEvent {
   set?: PodTuple[];
@@ -145,7 +149,17 @@ export interface Explanation {
   nodes?: number;
   node?: string;
   message?: string;
-  waiting?: { queue: string; attempts?: number; since?: string; nextAttempt?: string; rejectedBy?: string[] };
+  waiting?: {
+    queue: string;
+    attempts?: number;
+    since?: string;
+    nextAttempt?: string;
+    rejectedBy?: string[];
+    node?: string;
+    heldBy?: { plugin: string; since: string; until: string }[];
+  };
+  nominated?: { node: string; terminating: string[] };
+  missing?: { kind: string; name: string; text: string }[];
   feasible?: string[];
   rejected?: { plugin: string; code: string; reasons: string[]; count: number; nodes: string[] }[];
   nearest?: { misses: string[]; count: number; nodes: string[] }[];

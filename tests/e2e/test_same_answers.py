@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import http.client
 import json
@@ -13,6 +14,10 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from tests.e2e.control_plane import ADMIN, ControlPlane, token_of
 from tests.e2e.embedded import embedded_server
@@ -497,3 +502,71 @@ def test_too_little_time(both: tuple[Ask, Ask]) -> None:
         reply = ask("GET", f"{MAPS}?timeout=1ns")
         assert (reply.status, reply.body["reason"], reply.body["details"]) == (504, "Timeout", {})
         assert reply.body["message"] == "Timeout: request did not complete within the allotted timeout"
+
+
+_KEY = ec.generate_private_key(ec.SECP256R1())
+_NAMED = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(_KEY, hashes.SHA256())
+REQUEST = base64.b64encode(_NAMED.public_bytes(Encoding.PEM)).decode()
+SIGNING = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+ATTRIBUTES = "/apis/storage.k8s.io/v1/volumeattributesclasses"
+CIDRS = "/apis/networking.k8s.io/v1/servicecidrs"
+ACCOUNTS = path_of("v1/serviceaccounts")
+
+
+def sized(**resources: Any) -> dict[str, Any]:
+    spec = {"containers": [{"name": "c", "image": "i", "resources": resources}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+
+
+def resize(**resources: Any) -> tuple[Any, ...]:
+    change = {"spec": {"containers": [{"name": "c", "resources": resources}]}}
+    return "PATCH", f"{POD}/resize", change, STRATEGIC
+
+
+def signing(**fields: Any) -> dict[str, Any]:
+    spec = {"request": REQUEST, "signerName": "example.com/serving", "usages": ["server auth"], **fields}
+    return {"metadata": {"name": "x"}, "spec": spec}
+
+
+BURSTABLE = sized(requests={"cpu": "1", "memory": "1Gi"})
+STORED = {
+    "attributes-without-parameters": [("POST", ATTRIBUTES, {"metadata": {"name": "x"}, "driverName": "a.b"})],
+    "attributes-without-driver": [
+        ("POST", ATTRIBUTES, {"metadata": {"name": "x"}, "parameters": {"a": "b"}})
+    ],
+    "no-signer": [("POST", SIGNING, signing(signerName=""))],
+    "no-usages": [("POST", SIGNING, signing(usages=None))],
+    "short-certificate": [("POST", SIGNING, signing(expirationSeconds=10))],
+    "no-cidrs": [("POST", CIDRS, {"metadata": {"name": "x"}, "spec": {}})],
+    "no-cidr": [("POST", CIDRS, {"metadata": {"name": "x"}, "spec": {"cidrs": ["10"]}})],
+    "short-token": [
+        ("POST", ACCOUNTS, {"metadata": {"name": "robot"}}),
+        ("POST", f"{ACCOUNTS}/robot/token", {"spec": {"expirationSeconds": 10}}),
+    ],
+    "no-account": [("POST", f"{ACCOUNTS}/nobody/token", {})],
+    "resized": [("POST", PODS, BURSTABLE), resize(requests={"cpu": "2"})],
+    "resized-to-another-class": [
+        ("POST", PODS, BURSTABLE),
+        resize(limits={"cpu": "1", "memory": "1Gi"}),
+    ],
+    "resized-to-nothing": [("POST", PODS, BURSTABLE), resize(requests={"memory": None})],
+    "resized-storage": [
+        ("POST", PODS, sized(requests={"cpu": "1", "ephemeral-storage": "1Gi"})),
+        resize(requests={"ephemeral-storage": "2Gi"}),
+    ],
+    "resized-beyond-its-limit": [
+        ("POST", PODS, sized(requests={"cpu": "1"}, limits={"cpu": "2"})),
+        resize(requests={"cpu": "3"}),
+    ],
+    "resized-with-another-container": [
+        ("POST", PODS, BURSTABLE),
+        ("PATCH", f"{POD}/resize", {"spec": {"containers": [{"name": "d", "image": "i"}]}}, STRATEGIC),
+    ],
+}
+
+
+@pytest.mark.parametrize("requests", STORED.values(), ids=STORED)
+def test_newer_resources(both: tuple[Ask, Ask], requests: list[Any]) -> None:
+    theirs, ours = both
+    for request_ in requests:
+        assert comparable(ours(*request_)) == comparable(theirs(*request_))

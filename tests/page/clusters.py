@@ -24,7 +24,7 @@ PODS = "/api/v1/namespaces/default/pods"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 READY_SECONDS = 120.0
 MERGE_PATCH = "application/merge-patch+json"
-_LINK = re.compile(r"http://\S+/ui/#token=\S+")
+_LINK = re.compile(r"http://\S+/ui/(?=\n)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,10 @@ class Cluster:
         def link() -> str | None:
             assert process.alive, process.tail()
             found = _LINK.search(process.output())
-            return None if found is None else found[0]
+            if found is None:
+                return None
+            token = (self._folder / "data" / "pki" / "token").read_text(encoding="ascii").strip()
+            return f"{found[0]}#token={token}"
 
         return process, wait_for("the page's link", link, seconds=READY_SECONDS, explain=process.tail)
 

@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.waiting import wait_for
 from tests.page.clusters import DEPLOYMENTS, NODES, PODS, Cluster, deployment
-from tests.page.conftest import OpenPage
+from tests.page.conftest import MakeCluster, OpenPage
 from tests.page.looking import heading, queue, row
 
 pytestmark = pytest.mark.browser
+
+HOLDING = """
+from kuberth.framework import PermitPlugin, PermitResult
+
+
+class Hold(PermitPlugin):
+    name = "Hold"
+
+    def permit(self, state, pod, node_name):
+        return PermitResult.wait(600)
+"""
+HOLDING_CONFIG = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins: {multiPoint: {enabled: [{name: Hold}]}}
+"""
 
 
 def confirmed(page: Page) -> None:
@@ -28,7 +46,7 @@ def test_the_story_of_a_pod_that_waits_and_then_fits(cluster: Cluster, open_page
     moves = page.get_by_role("region", name="Moves")
     expect(moves).to_contain_text("Unschedulable")
     cycles = page.get_by_role("region", name="Last cycles")
-    expect(cycles).to_contain_text("unschedulable")
+    expect(cycles).to_contain_text("no node fits")
     expect(cycles).to_contain_text("NodeAffinity")
 
     node = {
@@ -170,3 +188,42 @@ def test_the_longest_waiting_are_offered(cluster: Cluster, open_page: OpenPage) 
     page.get_by_role("navigation").get_by_role("link", name="Queue").click()
     queue(page, "Unschedulable").get_by_role("link", name="waits-long").click()
     expect(heading(page)).to_have_text("default/waits-long")
+
+
+def test_a_pod_in_permit_shows_who_holds_it_and_until_when(
+    make_cluster: MakeCluster, make_page: OpenPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "holding.py").write_text(HOLDING)
+    config = tmp_path / "config.yaml"
+    config.write_text(HOLDING_CONFIG)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    own = make_cluster("--nodes", "2", "--config", str(config), "--plugin", "holding:Hold")
+    look = make_page(own.origin)
+    look.open(own.link)
+    look.connected()
+    look.go("#/queue")
+    own.api.create_pod("patient")
+    held = queue(look.page, "Permit").get_by_role("link", name="patient")
+    expect(held).to_contain_text(re.compile(r"Hold holds it: \d+ s of 10 min"))
+    held.click()
+    why = look.page.get_by_role("region", name="Why")
+    expect(why).to_contain_text(
+        re.compile(r"assumed on node node-\d: Hold holds it since .*, until .* at the latest")
+    )
+    expect(why).to_contain_text("Nodes that fit: node-1, node-2")
+
+
+def test_a_missing_claim_is_named(cluster: Cluster, open_page: OpenPage) -> None:
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": "nowhere"}}
+    cluster.api.create_pod("homeless", spec={"volumes": [volume]})
+    page = open_page("#/pod/default/homeless").page
+    why = page.get_by_role("region", name="Why")
+    expect(why).to_contain_text("PersistentVolumeClaim default/nowhere does not exist")
+    expect(why).to_contain_text("No tested change helps.")
+
+
+def test_a_short_list_says_of_how_many(cluster: Cluster, open_page: OpenPage) -> None:
+    for number in range(27):
+        cluster.api.create_pod(f"waits-{number}", cpu="900")
+    page = open_page("#/pod").page
+    expect(page.get_by_role("main")).to_contain_text("25 of 27 waiting pods")

@@ -81,8 +81,11 @@ def test_the_table_says_the_same_and_follows_the_cluster(cluster: Cluster, open_
     expect(row(page, "gpu-2")).to_contain_text("25 %")
     cluster.api.delete("/api/v1/namespaces/default/pods/on-gpu-2")
     expect(row(page, "gpu-2")).to_contain_text("0 %")
+    cluster.api.create_pod("on-small-2", cpu="3", spec={"nodeName": "small-2"})
     page.get_by_role("button", name="cpu requested").click()
     expect(page.get_by_role("rowheader").first).to_have_text("gpu-1")
+    page.get_by_role("button", name="Share").click()
+    expect(page.get_by_role("rowheader").first).to_have_text("small-2")
 
 
 def test_nodes_come_and_go(cluster: Cluster, open_page: OpenPage) -> None:
@@ -112,9 +115,10 @@ def test_pods_move_through_the_queues(cluster: Cluster, open_page: OpenPage) -> 
     cluster.api.create_pod("held", spec=gated)
     cluster.api.create_pod("too-big", cpu="900")
     expect(queue(page, "Gated").get_by_role("link", name="held")).to_be_visible()
-    expect(queue(page, "Unschedulable").get_by_role("link", name="too-big")).to_contain_text(
-        "NodeResourcesFit"
-    )
+    too_big = queue(page, "Unschedulable").get_by_role("link", name="too-big")
+    expect(too_big).to_contain_text("not enough free resources")
+    label, text = too_big.evaluate("link => [link.getAttribute('aria-label'), link.textContent]")
+    assert label.replace(" ", "") == text.replace(" ", ""), "what is heard is what is seen"
     expect(queue(page, "Gated").locator(".count")).to_have_text("1")
 
     cluster.api.merge("/api/v1/namespaces/default/pods/held", {"spec": {"schedulingGates": []}})
@@ -123,6 +127,8 @@ def test_pods_move_through_the_queues(cluster: Cluster, open_page: OpenPage) -> 
 
     page.get_by_label("Filter").fill("nobody-is-called-so")
     expect(page.locator(".pod-queue li")).to_have_count(0)
+    page.get_by_label("Filter").fill("free resources")
+    expect(queue(page, "Unschedulable").get_by_role("link")).to_have_count(1)
     page.get_by_label("Filter").fill("noderesources")
     expect(queue(page, "Unschedulable").get_by_role("link")).to_have_count(1)
     for name in ("held", "too-big"):

@@ -50,7 +50,21 @@ export function Explained({
         <>
           <p class="verdict">{VERDICTS[explanation.verdict]?.(explanation) ?? explanation.verdict}</p>
           {explanation.waiting && <Waits waiting={explanation.waiting} />}
+          {explanation.nominated && <Nominated {...explanation.nominated} />}
+          {explanation.missing && (
+            <ul>
+              {explanation.missing.map(({ kind, name: missing, text }) => (
+                <li key={`${kind} ${missing}`}>{text}</li>
+              ))}
+            </ul>
+          )}
+          {explanation.waiting?.heldBy && explanation.feasible && (
+            <p title={listed(explanation.feasible, 60)}>Nodes that fit: {listed(explanation.feasible, FEW)}</p>
+          )}
           {explanation.verdict === "gated" && explanation.message && <p>{explanation.message}</p>}
+          {!explanation.proposals && ["rejected", "gated"].includes(explanation.verdict) && (
+            <p class="dim">No tested change helps.</p>
+          )}
           {explanation.proposals && (
             <Proposals
               proposals={explanation.proposals}
@@ -88,11 +102,7 @@ export function Explained({
           {explanation.preemption && (
             <>
               <h3>Preemption</h3>
-              <p>
-                {explanation.preemption.nominatedNode
-                  ? `would evict ${(explanation.preemption.victims ?? []).join(", ")} from ${explanation.preemption.nominatedNode}`
-                  : (explanation.preemption.message ?? "")}
-              </p>
+              <p>{preemptionInWords(explanation.preemption)}</p>
             </>
           )}
           {explanation.events && (
@@ -161,11 +171,46 @@ function Names({ number, nodes }: { number: number; nodes: string[] }) {
   );
 }
 
-function Waits({ waiting }: { waiting: NonNullable<Explanation["waiting"]> }) {
-  const time = (text: string) => timeOfDay(Date.parse(text) / 1000);
+/** What preemption would do, or on how many nodes it does not help. */
+export function preemptionInWords(found: NonNullable<Explanation["preemption"]>): string {
+  if (found.nominatedNode)
+    return found.victims?.length
+      ? `would evict ${found.victims.join(", ")} from ${found.nominatedNode}`
+      : `would clear ${found.nominatedNode} without evicting more pods: some terminate already`;
+  const parts = [
+    [found.nodesThatCouldHelp, "evicting pods of lower priority does not suffice"],
+    [found.nodesBeyondHelp, "no eviction helps"],
+  ] as const;
+  const why = parts.filter(([number]) => number).map(([number, text]) => `on ${counted(number ?? 0, "node")} ${text}`);
+  const refused = found.message?.includes("not eligible") ? [] : [`does not help${why.length ? `: ${why.join(", ")}` : ""}`];
+  return [...refused, found.message ?? ""].filter(Boolean).join(". ");
+}
+
+function Nominated({ node, terminating }: { node: string; terminating: string[] }) {
   return (
     <p>
-      It waits in {waiting.queue}
+      It is nominated to {node}
+      {terminating.length > 0 ? `, and waits for these pods to terminate: ${terminating.join(", ")}` : ", where no pod terminates"}.
+    </p>
+  );
+}
+
+function Waits({ waiting }: { waiting: NonNullable<Explanation["waiting"]> }) {
+  const time = (text: string) => timeOfDay(Date.parse(text) / 1000);
+  if (waiting.heldBy)
+    return (
+      <>
+        {waiting.heldBy.map(({ plugin, since, until }) => (
+          <p key={plugin}>
+            In Permit, assumed on node {waiting.node}: <b>{plugin}</b> holds it since {time(since)}, until {time(until)} at
+            the latest.
+          </p>
+        ))}
+      </>
+    );
+  return (
+    <p>
+      {waiting.queue === "in flight" ? "It is being scheduled now" : `It waits in the ${waiting.queue} queue`}
       {waiting.since && ` since ${time(waiting.since)}`}
       {waiting.attempts !== undefined && `, tried ${counted(waiting.attempts, "time")}`}
       {waiting.nextAttempt && `, next at ${time(waiting.nextAttempt)} at the latest`}.

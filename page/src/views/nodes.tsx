@@ -118,7 +118,7 @@ function Summary({ nodes, column, resource }: { nodes: Map<string, NodeRow>; col
   );
 }
 
-type Order = "group" | "name" | "full";
+type Order = "group" | "name" | "requested" | "share";
 
 function NodeTable({
   groups,
@@ -138,13 +138,14 @@ function NodeTable({
   const rows = useMemo(() => {
     const all = groups.flatMap((group) => group.nodes);
     if (order === "name") all.sort((a, b) => natural.compare(a.name, b.name));
-    if (order === "full") all.sort((a, b) => (fullness(b, column) ?? -1) - (fullness(a, column) ?? -1));
+    if (order === "requested") all.sort((a, b) => (b.requested[column] ?? 0) - (a.requested[column] ?? 0));
+    if (order === "share") all.sort((a, b) => (fullness(b, column) ?? -1) - (fullness(a, column) ?? -1));
     return all;
   }, [groups, order, column]);
   const pages = Math.max(1, Math.ceil(rows.length / PAGE));
   const shown = Math.min(page, pages - 1);
   const heading = (key: Order, text: string) => (
-    <th scope="col" aria-sort={order === key ? (key === "full" ? "descending" : "ascending") : "none"}>
+    <th scope="col" aria-sort={order === key ? (key === "name" || key === "group" ? "ascending" : "descending") : "none"}>
       <button class="plain" onClick={() => setOrder(key)}>
         {text}
       </button>
@@ -160,9 +161,9 @@ function NodeTable({
           <tr>
             {heading("name", "Node")}
             {heading("group", grouping === "zone" ? "Zone" : "Pool")}
-            {heading("full", `${resource} requested`)}
+            {heading("requested", `${resource} requested`)}
             <th scope="col">of</th>
-            <th scope="col">Share</th>
+            {heading("share", "Share")}
             <th scope="col">Marks</th>
           </tr>
         </thead>

@@ -2,6 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { useParts, usePlace } from "../context";
 import { count, milliseconds, timeOfDay } from "../format";
+import { SPAN, unrecorded } from "../recorded";
 import { useDarkness } from "../theme";
 import type { PaceTuple } from "../wire";
 
@@ -93,7 +94,6 @@ export function Pace() {
 }
 
 const tick = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
-const SPAN = 600;
 const PAD = { left: 52, right: 8, top: 8, bottom: 18 };
 
 function Plot({
@@ -118,6 +118,8 @@ function Plot({
   useDarkness(); // redrawn when the theme changes
   const last = rows.at(-1)?.[0] ?? 0;
   const at = back === null ? rows.at(-1) : rows.find(([t]) => t === last - back);
+  const missing = rows.length > 0 ? unrecorded(rows, lines.map(({ value }) => value), last) : [];
+  const moment = at ?? (back === null ? undefined : [last - back]);
 
   useEffect(() => {
     const element = canvas.current;
@@ -129,7 +131,7 @@ function Plot({
   }, []);
 
   useEffect(() => {
-    if (canvas.current && width > 0) drawPlot(canvas.current, width, rows, lines, unit, last, back);
+    if (canvas.current && width > 0) drawPlot(canvas.current, width, rows, lines, unit, last, back, missing);
   });
 
   const pointAt = (event: MouseEvent) => {
@@ -160,7 +162,7 @@ function Plot({
           ))}
           <div class="moment">
             <dt class="unseen">at</dt>
-            <dd class="dim">{at ? timeOfDay(at[0]) : ""}</dd>
+            <dd class="dim">{moment ? `${timeOfDay(moment[0] ?? 0)}${at ? "" : ", not recorded"}` : ""}</dd>
           </div>
         </dl>
       </figcaption>
@@ -168,7 +170,7 @@ function Plot({
         ref={canvas}
         tabIndex={0}
         role="img"
-        aria-label={`${title} over ten minutes. ${lines.map((line) => `${line.name} ${at ? show(line.value(at)) : "unknown"}`).join(", ")}. Left and right read earlier seconds.`}
+        aria-label={`${title} over ten minutes. ${lines.map((line) => `${line.name} ${at ? show(line.value(at)) : "unknown"}`).join(", ")}. ${missing.length > 0 ? `Not recorded: ${missing.map(([from, to]) => `${timeOfDay(from)} to ${timeOfDay(to)}`).join(", ")}. ` : ""}Left and right read earlier seconds.`}
         onMouseMove={pointAt}
         onMouseLeave={() => point(null)}
         onBlur={() => point(null)}
@@ -202,6 +204,7 @@ function drawPlot(
   unit: string,
   last: number,
   back: number | null,
+  missing: readonly [number, number][],
 ): void {
   const context = canvas.getContext("2d");
   if (!context) return;
@@ -235,6 +238,18 @@ function drawPlot(
     context.textAlign = minutes === 0 ? "right" : minutes === 10 ? "left" : "center";
     context.fillText(minutes === 0 ? "now" : `−${minutes} min`, x(last - Math.min(SPAN - 1, minutes * 60)), height - 4);
   }
+  context.textBaseline = "middle";
+  context.textAlign = "center";
+  for (const [from, to] of missing) {
+    const [left, right] = [x(from - 0.5), x(to + 0.5)];
+    context.fillStyle = variable("--line");
+    context.globalAlpha = 0.35;
+    context.fillRect(Math.max(left, PAD.left), PAD.top, right - Math.max(left, PAD.left), height - PAD.top - PAD.bottom);
+    context.globalAlpha = 1;
+    context.fillStyle = variable("--dim");
+    if (right - left > 90) context.fillText("not recorded", (left + right) / 2, PAD.top + (height - PAD.top - PAD.bottom) / 4);
+  }
+  context.textBaseline = "alphabetic";
   for (const line of lines) {
     context.strokeStyle = variable(line.colour);
     context.lineWidth = 1.5;

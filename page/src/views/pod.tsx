@@ -3,9 +3,9 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { deletePod, podPath, removeGate, scalableOwner, scale, type PodObject, type Scalable } from "../actions";
 import { useAnswer } from "../asking";
 import { attempt, useNow, useParts, usePlace } from "../context";
-import { age, count, counted, milliseconds, queueName, timeOfDay } from "../format";
+import { age, count, counted, inWords, milliseconds, queueName, resultInWords, timeOfDay } from "../format";
 import { query } from "../requests";
-import { nodeLink, podLink } from "../route";
+import { formatRoute, nodeLink, podLink } from "../route";
 import { QUEUES, type Cycle, type Move, type HistoryAnswer } from "../wire";
 import { Explained } from "./explained";
 import { ScoreTable } from "./score_table";
@@ -24,11 +24,12 @@ const SUGGESTED = 25;
 
 function WhichPod() {
   const { cluster } = usePlace();
-  useParts(cluster, "pods");
+  useParts(cluster, "pods", "queues");
   const now = useNow(cluster);
   const waiting = QUEUES.flatMap((queue) => [...cluster.pods[queue].values()])
     .sort((a, b) => a.since - b.since)
     .slice(0, SUGGESTED);
+  const all = QUEUES.reduce((sum, queue) => sum + (queue === "placed" ? 0 : cluster.queues[queue]), 0);
   return (
     <section class="view" aria-labelledby="view-title">
       <div class="bar">
@@ -40,6 +41,12 @@ function WhichPod() {
       {waiting.length > 0 ? (
         <>
           <h2>Waiting longest</h2>
+          {waiting.length < all && (
+            <p class="dim">
+              {count(waiting.length)} of {counted(all, "waiting pod")}; <a href={formatRoute("queue", [], {})}>Queue</a>{" "}
+              lists more.
+            </p>
+          )}
           <div class="scroll">
             <table>
               <caption class="unseen">Pods that wait longest</caption>
@@ -64,7 +71,7 @@ function WhichPod() {
                     <td>{queueName(pod.queue)}</td>
                     <td class="number">{age(now - pod.since)}</td>
                     <td class="number">{count(pod.attempts)}</td>
-                    <td>{pod.reason}</td>
+                    <td title={pod.reason}>{inWords(pod, now)}</td>
                   </tr>
                 ))}
               </tbody>
@@ -83,6 +90,7 @@ const REFRESH = 3000;
 function OnePod({ namespace, name }: { namespace: string; name: string }) {
   const { cluster, server } = usePlace();
   useParts(cluster, "pods", "hello");
+  const now = useNow(cluster);
   const writable = cluster.hello?.writable ?? false;
   const history = useAnswer<HistoryAnswer>(server, query("/ui/history", { namespace, pod: name }));
   const object = useAnswer<PodObject>(server, writable ? podPath(namespace, name) : null);
@@ -137,7 +145,11 @@ function OnePod({ namespace, name }: { namespace: string; name: string }) {
             <Fact name="priority" value={String(answer.pod.priority)} />
             <Fact name="attempts" value={count(row?.attempts ?? answer.pod.attempts)} />
             <Fact name="scheduler" value={answer.pod.profile} />
-            {row && <Fact name="reason" value={row.reason || "–"} />}
+            {row && (
+              <Fact name="reason" value={inWords(row, now) || "–"}>
+                {row.reason && inWords(row, now) !== row.reason && <span class="dim">({row.reason})</span>}
+              </Fact>
+            )}
           </dl>
           {writable && object.answer && <Actions pod={object.answer} again={again.current} />}
         </>
@@ -280,7 +292,7 @@ function Cycles({ cycles }: { cycles: Cycle[] }) {
       {[...cycles].reverse().map((cycle, index) => (
         <details key={`${cycle.at} ${cycles.length - index}`} open={index === 0}>
           <summary>
-            <time>{timeOfDay(cycle.at)}</time> <b>{cycle.result}</b>
+            <time>{timeOfDay(cycle.at)}</time> <b>{resultInWords(cycle.result)}</b>
             {cycle.node && ` on ${cycle.node}`}
             {cycle.nominated && `, nominated ${cycle.nominated}`}
             <span class="dim"> in {milliseconds(cycle.seconds * 1000)}</span>

@@ -3,7 +3,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { memo } from "../memo";
 import type { PodRow, Transfer } from "../cluster";
 import { useNow, useParts, usePlace } from "../context";
-import { age, count, queueName } from "../format";
+import { age, count, inWords, queueName } from "../format";
 import { formatRoute, podLink } from "../route";
 import { QUEUES, type Queue } from "../wire";
 
@@ -71,7 +71,7 @@ function Waiting({ queue, wanted, now }: { queue: Queue; wanted: string; now: nu
   const shown: PodRow[] = [];
   let fitting = 0;
   for (const pod of cluster.pods[queue].values()) {
-    if (wanted && !matches(`${pod.namespace}/${pod.name} ${pod.reason}`, wanted)) continue;
+    if (wanted && !matches(`${pod.namespace}/${pod.name} ${pod.reason} ${inWords(pod, now)}`, wanted)) continue;
     fitting++;
     if (shown.length < SHOWN) shown.push(pod);
     else if (!wanted) break;
@@ -86,7 +86,7 @@ function Waiting({ queue, wanted, now }: { queue: Queue; wanted: string; now: nu
             key={pod.uid}
             namespace={pod.namespace}
             name={pod.name}
-            detail={[age(now - pod.since), pod.attempts > 0 ? `${pod.attempts}×` : "", pod.reason].filter(Boolean).join(" · ")}
+            detail={[pod.held.length > 0 ? "" : age(now - pod.since), pod.attempts > 0 ? `${pod.attempts}×` : "", inWords(pod, now)].filter(Boolean).join(" · ")}
           />
         ))}
       </ul>
@@ -121,7 +121,7 @@ const Row = memo(function Row({ namespace, name, detail }: { namespace: string; 
       <a
         href={podLink(namespace, name)}
         title={`${namespace}/${name}\n${detail}`}
-        aria-label={`${name}, ${namespace}, ${detail}`}
+        aria-label={`${name} ${detail} · ${namespace}`}
       >
         {/* Pods of one owner differ at the end: when there is no room, the middle is left out. */}
         <span class="name">

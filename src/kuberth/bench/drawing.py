@@ -36,6 +36,7 @@ class Chart(NamedTuple):
 # Curves over time
 
 _WIDTH: Final = 860
+_NARROW_WIDTH: Final = 500
 _HEIGHT: Final = 280
 _LEFT: Final = 70
 _RIGHT: Final = 24
@@ -44,31 +45,57 @@ _BOTTOM: Final = 40
 
 
 def charts_svg(charts: Sequence[Chart]) -> str:
-    """One below the other; a name has the same colour in all of them."""
-    names = list(dict.fromkeys(curve.name for chart in charts for curve in chart.curves))
-    colours = {name: _COLOURS[index % len(_COLOURS)] for index, name in enumerate(names)}
+    """One below the other."""
+    colours = _colours(charts)
     body = "".join(
-        f"<g transform='translate(0,{index * _HEIGHT})'>{_chart(chart, colours)}</g>"
+        f"<g transform='translate(0,{index * _HEIGHT})'>{_chart(chart, colours, _WIDTH)}</g>"
         for index, chart in enumerate(charts)
     )
     return _document(_WIDTH, max(len(charts), 1) * _HEIGHT, body)
 
 
-def _chart(chart: Chart, colours: Mapping[str, str]) -> str:
+def single_svgs(charts: Sequence[Chart]) -> list[str]:
+    """One for each chart, narrow enough for a telephone."""
+    return [
+        _document(_NARROW_WIDTH, _HEIGHT, _chart(each, _colours(charts), _NARROW_WIDTH)) for each in charts
+    ]
+
+
+def _colours(charts: Sequence[Chart]) -> dict[str, str]:
+    """A name has the same colour in all of them."""
+    names = dict.fromkeys(curve.name for chart in charts for curve in chart.curves)
+    return {name: _COLOURS[index % len(_COLOURS)] for index, name in enumerate(names)}
+
+
+_TIME_UNITS: Final = (("d", 86_400.0, 3), ("h", 3_600.0, 3), ("min", 60.0, 5))
+"""Unit, its seconds, and how many of it a chart has at least."""
+
+
+def time_unit(charts: Sequence[Chart]) -> tuple[str, float]:
+    """The unit for the times of these charts, and its seconds."""
+    longest = max((x for chart in charts for curve in chart.curves for x, _ in curve.points), default=0.0)
+    return next(((unit, size) for unit, size, least in _TIME_UNITS if longest >= least * size), ("s", 1.0))
+
+
+def _chart(chart: Chart, colours: Mapping[str, str], width: int) -> str:
+    unit, unit_seconds = time_unit([chart])
+    chart = chart._replace(
+        curves=[Curve(curve.name, [(x / unit_seconds, y) for x, y in curve.points]) for curve in chart.curves]
+    )
     points = [point for curve in chart.curves for point in curve.points]
-    across = _Axis(max((x for x, _ in points), default=1.0), _LEFT, _WIDTH - _RIGHT)
+    across = _Axis(max((x for x, _ in points), default=1.0), _LEFT, width - _RIGHT)
     up = _Axis(max((y for _, y in points), default=1.0), _HEIGHT - _BOTTOM, _TOP)
     parts = [_text(_LEFT, 22, chart.title, size=14, weight=600)]
     for value in up.ticks:
         y = up(value)
-        parts.append(f"<path d='M{_LEFT} {y:.1f}H{_WIDTH - _RIGHT}' stroke='{_GRID}'/>")
+        parts.append(f"<path d='M{_LEFT} {y:.1f}H{width - _RIGHT}' stroke='{_GRID}'/>")
         parts.append(_text(_LEFT - 8, y + 4, f"{value:g}", anchor="end", colour=_FAINT))
     below = _HEIGHT - _BOTTOM + 18
-    parts += [_text(across(at), below, f"{at:g} s", anchor="middle", colour=_FAINT) for at in across.ticks]
+    parts += [
+        _text(across(at), below, f"{at:g} {unit}", anchor="middle", colour=_FAINT) for at in across.ticks
+    ]
     if not points:
-        parts.append(
-            _text(_WIDTH / 2, _HEIGHT / 2, "too short to be sampled", anchor="middle", colour=_FAINT)
-        )
+        parts.append(_text(width / 2, _HEIGHT / 2, "too short to be sampled", anchor="middle", colour=_FAINT))
     x = float(_LEFT)
     for curve in chart.curves:
         colour = colours[curve.name]
@@ -79,13 +106,13 @@ def _chart(chart: Chart, colours: Mapping[str, str]) -> str:
         )
         parts += [
             f"<circle cx='{across(at):.1f}' cy='{up(value):.1f}' r='2.5' fill='{colour}'>"
-            f"<title>{escape(curve.name)}, {at:.1f} s: {value:.1f} {escape(chart.unit)}</title></circle>"
+            f"<title>{escape(curve.name)}, {at:.1f} {unit}: {value:.1f} {escape(chart.unit)}</title></circle>"
             for at, value in curve.points
         ]
         parts.append(f"<rect x='{x:.0f}' y='31' width='10' height='10' rx='2' fill='{colour}'/>")
         parts.append(_text(x + 15, 40, curve.name))
         x += 34 + 6.6 * len(curve.name)
-    parts.append(_text(_WIDTH - _RIGHT, 40, chart.unit, anchor="end", colour=_FAINT))
+    parts.append(_text(width - _RIGHT, 40, chart.unit, anchor="end", colour=_FAINT))
     return "".join(parts)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kuberth.bench.drawing import Chart, Curve, charts_svg
+from kuberth.bench.drawing import Chart, Curve, charts_svg, time_unit
 from kuberth.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -38,11 +38,14 @@ def write_charts(path: Path, charts: Sequence[Chart]) -> None:
         path.write_text(charts_svg(charts), encoding="utf-8")
         return
     pyplot = _matplotlib()
+    unit, seconds = time_unit(charts)
     figure, axes = pyplot.subplots(len(charts), 1, figsize=(9, 3.2 * len(charts)), squeeze=False)
     for chart, (axis,) in zip(charts, axes, strict=True):
         for curve in chart.curves:
-            axis.plot([x for x, _ in curve.points], [y for _, y in curve.points], ".-", label=curve.name)
-        axis.set(title=chart.title, xlabel="seconds", ylabel=chart.unit, ylim=(0, None))
+            axis.plot(
+                [x / seconds for x, _ in curve.points], [y for _, y in curve.points], ".-", label=curve.name
+            )
+        axis.set(title=chart.title, xlabel=f"time ({unit})", ylabel=chart.unit, ylim=(0, None))
         axis.grid(visible=True, alpha=0.3)
         axis.legend()
     figure.tight_layout()

@@ -6,22 +6,21 @@ checked before the first run; files are written at the end.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 import msgspec
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from kuberth.bench.plotting import expect_drawable, write_charts
 from kuberth.cli.context import Extras, build_registry, queue_factory
+from kuberth.cli.simulate_progress import Show, shown_progress
 from kuberth.config import load
 from kuberth.config.feature_gates import parse_settings
 from kuberth.errors import ConfigError
@@ -31,15 +30,19 @@ from kuberth.simulation.clusters import ClusterState, from_shapes, read_cluster,
 from kuberth.simulation.comparing import Comparison, compare
 from kuberth.simulation.fitting import Fitting, expect_pod
 from kuberth.simulation.generating import generate, mix_named, shapes_for
+from kuberth.simulation.outcomes import Outcome
 from kuberth.simulation.published import alibaba_gpu
 from kuberth.simulation.reporting import as_csv, as_html, as_json, charts, figure_table, single, wait_table
 from kuberth.simulation.running import Scenario, simulate
 from kuberth.simulation.snapshots import write_whole
-from kuberth.simulation.sweeping import ScenarioMaker, run_all
+from kuberth.simulation.sweeping import ScenarioMaker, comparable, run_all
 from kuberth.simulation.workloads import Coming, read_workload
 from kuberth.text.documents import read_tree
 from kuberth.text.field_errors import InvalidConfiguration
 from kuberth.text.figures import count
+
+INTERRUPTED_CODE: Final = 130
+"""Exit code after an interrupt, as of a process that SIGINT ended."""
 
 Flags = Mapping[str, Any]
 
@@ -122,21 +125,37 @@ def run_simulation(extras: Extras, flags: dict[str, Any]) -> None:
     scenarios = {name: make(seeds[0]) for name, make in variants.items()}
     total = sum(len(each.arrivals) for each in scenarios.values()) * len(seeds)
     outcomes: dict[str, list[Any]] = {name: [] for name in variants}
-    with _progress("pods", total) as report:
+    with shown_progress("pods", total) as show:
         before = 0
-        for name, make in variants.items():
-            for seed in seeds:
-                scenario = scenarios.pop(name, None) or make(seed)
-                outcomes[name].append(
-                    simulate(scenario, seed=seed, on_arrival=partial(_report_total, report, before))
-                )
-                before += len(scenario.arrivals)
-    _report_results(compare(outcomes), flags)
+        # All variants of a seed before the next seed, so that an interrupt leaves something to compare.
+        for seed, (name, make) in itertools.product(seeds, variants.items()):
+            scenario = scenarios.pop(name, None) or make(seed)
+            report = partial(_show_total, show, before)
+            outcome = simulate(scenario, seed=seed, report=report, interruptible=True)
+            outcomes[name].append(outcome)
+            before += len(scenario.arrivals)
+            if outcome.interrupted:
+                break
+    _report_results(compare(comparable(outcomes)), flags)
+    _expect_all(outcomes, len(seeds))
 
 
-def _report_total(report: Callable[[int], None], before: int, made: int) -> None:
-    if made % 64 == 0:
-        report(before + made)
+def _show_total(show: Show, before: int, arrived: int, seconds: float) -> None:
+    show(before + arrived, seconds)
+
+
+def _expect_all(outcomes: Mapping[str, Sequence[Outcome]], seeds: int) -> None:
+    """Exit as after an interrupt, and say what is missing, if not all runs were finished."""
+    done, wanted = (
+        sum(not each.interrupted for runs in outcomes.values() for each in runs),
+        len(outcomes) * seeds,
+    )
+    if done < wanted:
+        detail = (
+            f"{done} of {wanted} runs were finished" if wanted > 1 else "the figures are of the run so far"
+        )
+        click.echo(f"kuberth simulate: interrupted: {detail}", err=True)
+        raise SystemExit(INTERRUPTED_CODE)
 
 
 def run_sweep(extras: Extras, flags: dict[str, Any]) -> None:
@@ -148,9 +167,16 @@ def run_sweep(extras: Extras, flags: dict[str, Any]) -> None:
     fresh: dict[str, ScenarioMaker] = {
         name: replace(make, cache={}) for name, make in variants.items() if isinstance(make, _ScenarioMaker)
     }
-    with _progress("runs", len(variants) * len(seeds)) as report:
-        outcomes = run_all(fresh, seeds, processes=flags["processes"], dask=flags["dask"], on_finished=report)
+    with shown_progress("runs", len(variants) * len(seeds)) as show:
+        outcomes = run_all(
+            fresh,
+            seeds,
+            processes=flags["processes"],
+            dask=flags["dask"],
+            on_finished=lambda done: show(done, 0.0),
+        )
     _report_results(compare(outcomes), flags)
+    _expect_all({name: outcomes.get(name, ()) for name in variants}, len(seeds))
 
 
 def run_fit(extras: Extras, flags: dict[str, Any]) -> None:
@@ -227,16 +253,6 @@ def _check(flags: Flags) -> None:
             raise ConfigError(f"{flags[name]}: the folder does not exist")
     if flags["plot"] is not None:
         expect_drawable(flags["plot"])
-
-
-@contextmanager
-def _progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar on a terminal, else nothing."""
-    console = Console(stderr=True)
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task(what, total=total)
-        yield lambda done: progress.update(task, completed=done)
 
 
 def _report_results(comparison: Comparison, flags: Flags) -> None:

@@ -15,11 +15,9 @@ from kuberth.cli.context import connection_options, output_option, server_option
 @click.option(
     "--view",
     type=click.Choice(["nodes", "queue", "pods", "pace"]),
-    default="queue",
-    show_default=True,
-    help="View to start with.",
+    help="View to start with, or to print all of with --once.  [default: queue; with --once a summary]",
 )
-@click.option("--once", is_flag=True, help="Print one frame and exit, as without a terminal.")
+@click.option("--once", is_flag=True, help="Print the state once and exit, as without a terminal.")
 @output_option("text", "json")
 def top(**flags: Any) -> None:
     """Show nodes, scheduling queues, waiting pods and throughput of a running Kuberth, live.

@@ -16,7 +16,7 @@ from rich.text import Text
 from kuberth.cli.explain_display import print_explanation
 from kuberth.cli.top_model import VIEWS, WAITING, TopModel, share
 from kuberth.overview.node_rows import NOT_READY, TAINTED, UNSCHEDULABLE
-from kuberth.text.figures import count, decimal, duration
+from kuberth.text.figures import count, decimal, duration, percent, size
 from kuberth.text.printable import printable
 
 _KEYS: Final = "1-4 or tab view  / filter  s sort  r reverse  enter open  ? help  q quit"
@@ -39,8 +39,10 @@ _QUEUE_STYLES: Final = {
     "placed": "dim",
 }
 _BARS: Final = "▁▂▃▄▅▆▇█"
-_MEMORY: Final = 1
 _NARROW: Final = 60
+_BRIEF_ROWS: Final = 10
+_PACE_SECONDS: Final = 120
+"""Shown where there is no terminal with a width."""
 
 
 def _age(now: float, at: float) -> str:
@@ -64,29 +66,39 @@ def frame(model: TopModel, *, width: int, height: int, now: float, problem: str 
     return Text("\n").join(_cut(line, width) for line in [*lines[: max(height - 1, 0)], foot])
 
 
-def brief(model: TopModel, *, width: int, now: float) -> Text:
-    """One frame with a short version of all views."""
-    lines = _head(model, width)
+def brief(model: TopModel, *, width: int | None, now: float) -> Text:
+    """A summary: the first rows of each view. `width` None: as wide as the names."""
+    lines = _head(model, width)[:-1]
     for title, view in (("Why pods wait", "queue"), ("Waiting pods", "pods"), ("Nodes", "nodes")):
-        body = _BODIES[view](model, width, 11, now)
+        body = _BODIES[view](model, width, _BRIEF_ROWS + 1, now)
         lines += [Text(), Text(title, style="bold"), *body]
+        if (more := len(model.rows_of(view)) - _BRIEF_ROWS) > 0:
+            lines.append(Text(f"and {more} more: --view {view}", style="dim"))
     return Text("\n").join(_cut(line, width) for line in lines)
 
 
-def _cut(line: Text, width: int) -> Text:
+def whole(model: TopModel, *, width: int | None, now: float) -> Text:
+    """All rows of the model's view. `width` None: as wide as the names."""
+    body = _BODIES[model.view](model, width, len(model.rows()) + _BRIEF_ROWS, now)
+    return Text("\n").join(_cut(line, width) for line in [*_head(model, width)[:-1], Text(), *body])
+
+
+def _cut(line: Text, width: int | None) -> Text:
+    if width is None:
+        return Text(line.plain.rstrip())
     line = line.copy()
     line.truncate(width, overflow="ellipsis")
     return line
 
 
-def _head(model: TopModel, width: int) -> list[Text]:
+def _head(model: TopModel, width: int | None) -> list[Text]:
     seen = model.seen
     queues = seen.queues
     rate = seen.pace[-1][1] if seen.pace else 0
     title = Text.assemble(
         ("kuberth top ", "bold"),
-        f"{printable(seen.hello.get('cluster', ''))}  {len(seen.nodes)} nodes, ",
-        f"{queues.get('placed', 0)} pods on them, ",
+        f"{printable(seen.hello.get('cluster', ''))}  {count(len(seen.nodes), 'node')}, ",
+        f"{count(queues.get('placed', 0), 'pod')} on them, ",
         f"{sum(queues.get(queue, 0) for queue in WAITING)} waiting, {rate} bound/s",
     )
     counts = Text(" ").join(
@@ -97,15 +109,19 @@ def _head(model: TopModel, width: int) -> list[Text]:
         Text(f"{place} {view}", style="reverse" if view == model.view else "dim")
         for place, view in enumerate(VIEWS, 1)
     )
-    if model.sort and width >= _NARROW:
+    if model.sort and not _is_narrow(width):
         tabs.append(f"   by {model.sort}{', reversed' if model.backwards else ''}", style="dim")
     if model.filter and not model.typing:
         tabs.append(f"   with {printable(model.filter)!r}", style="yellow")
     return [title, counts, tabs]
 
 
-def _short(queue: str, width: int) -> str:
-    return queue if width >= _NARROW else queue[:5]
+def _is_narrow(width: int | None) -> bool:
+    return width is not None and width < _NARROW
+
+
+def _short(queue: str, width: int | None) -> str:
+    return queue[:5] if _is_narrow(width) else queue
 
 
 def _foot(model: TopModel, problem: str) -> Text:
@@ -124,19 +140,32 @@ def _window(model: TopModel, number: int, lines_left: int) -> int:
 
 
 def _table(
-    columns: Sequence[tuple[str, int]], rows: Iterable[tuple[Sequence[str], str, bool]], width: int
+    columns: Sequence[tuple[str, int]], rows: Iterable[tuple[Sequence[str], str, bool]], width: int | None
 ) -> list[Text]:
-    """Columns with widths: 0 takes the rest, a negative one aligns right. Rows: cells, style, selected."""
-    fixed = sum(abs(size) + 1 for _, size in columns if size)
+    """Columns with widths: 0 takes the rest, a negative one aligns right. Rows: cells, style, selected.
+
+    Without a width, columns are as wide as their longest cell.
+    """
+    if width is None:
+        rows, width = list(rows), 0
+        columns = [
+            (
+                name,
+                max(1, cell_len(name), *(cell_len(cells[place]) for cells, _, _ in rows))
+                * (-1 if wide < 0 else 1),
+            )
+            for place, (name, wide) in enumerate(columns)
+        ]
+    fixed = sum(abs(wide) + 1 for _, wide in columns if wide)
     rest = max(width - fixed, 8)
 
     def line(cells: Sequence[str]) -> str:
         parts = []
-        for text, (_, size) in zip(cells, columns, strict=True):
-            if size < 0:  # numbers
-                parts.append(text if cell_len(text) >= -size else " " * (-size - cell_len(text)) + text)
+        for text, (_, wide) in zip(cells, columns, strict=True):
+            if wide < 0:  # numbers
+                parts.append(text if cell_len(text) >= -wide else " " * (-wide - cell_len(text)) + text)
             else:
-                parts.append(set_cell_size(text, size or rest))
+                parts.append(set_cell_size(text, wide or rest))
         return " ".join(parts)
 
     lines = [Text(line([name for name, _ in columns]), style="bold dim")]
@@ -144,12 +173,12 @@ def _table(
     return lines
 
 
-def _nodes(model: TopModel, width: int, lines_left: int, now: float) -> list[Text]:
+def _nodes(model: TopModel, width: int | None, lines_left: int, now: float) -> list[Text]:
     resources: list[str] = model.seen.hello.get("resources", ["cpu", "memory", "pods"])
     rows = model.nodes()
     others = [place for place in range(3, len(resources)) if any(row[4][place] for row in rows)]
-    narrow = width < _NARROW
-    shown = [0, 1, 2, *others][: max(3, (width - 50) // 14)]
+    narrow = _is_narrow(width)
+    shown = [0, 1, 2, *others][: None if width is None else max(3, (width - 50) // 14)]
     columns = [("NODE", 0), *([] if narrow else [("ZONE", 8), ("POOL", 14)]), ("", 3)]
     columns += [(_column_name(resources[place]), 5 if narrow else 13) for place in shown]
     first = _window(model, len(rows), lines_left - 1)
@@ -160,7 +189,13 @@ def _nodes(model: TopModel, width: int, lines_left: int, now: float) -> list[Tex
             for flag, mark in ((NOT_READY, "!"), (UNSCHEDULABLE, "-"), (TAINTED, "t"))
         )
         place = [] if narrow else [printable(row[1]), printable(row[2])]
-        return [printable(row[0]), *place, marks, *(_usage(row, each, narrow=narrow) for each in shown)]
+        usage = [
+            _amounts(row, each, resources[each])
+            if width is None
+            else _usage(row, each, resources[each], narrow=narrow)
+            for each in shown
+        ]
+        return [printable(row[0]), *place, marks, *usage]
 
     return _table(
         columns,
@@ -176,14 +211,23 @@ def _column_name(resource: str) -> str:
     return resource.rpartition("/")[2].upper()
 
 
-def _usage(row: Sequence[Any], resource: int, *, narrow: bool) -> str:
+def _usage(row: Sequence[Any], resource: int, name: str, *, narrow: bool) -> str:
     part = share(row, resource)
     if narrow:
         return f"{part:4.0%}"
-    if resource != _MEMORY and resource != 0:
+    if not _is_in_bytes(name) and resource != 0:
         return f"{decimal(row[5][resource])}/{decimal(row[4][resource])}"
     filled = min(round(part * 8), 8)
     return f"{'█' * filled}{'░' * (8 - filled)} {part:4.0%}"
+
+
+def _amounts(row: Sequence[Any], resource: int, name: str) -> str:
+    show = size if _is_in_bytes(name) else decimal
+    return f"{show(row[5][resource])} of {show(row[4][resource])} ({percent(share(row, resource), 0)})"
+
+
+def _is_in_bytes(resource: str) -> bool:
+    return resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")
 
 
 def _node_style(row: Sequence[Any]) -> str:
@@ -194,7 +238,7 @@ def _node_style(row: Sequence[Any]) -> str:
     return "dim" if row[3] & TAINTED else ""
 
 
-def _queue(model: TopModel, width: int, lines_left: int, now: float) -> list[Text]:
+def _queue(model: TopModel, width: int | None, lines_left: int, now: float) -> list[Text]:
     rows = model.reasons()
     if not rows:
         return [
@@ -203,7 +247,7 @@ def _queue(model: TopModel, width: int, lines_left: int, now: float) -> list[Tex
             )
         ]
     first = _window(model, len(rows), lines_left - 1)
-    columns = (("PODS", -6), ("QUEUE", 13 if width >= _NARROW else 6), ("REASON", 0))
+    columns = (("PODS", -6), ("QUEUE", 6 if _is_narrow(width) else 13), ("REASON", 0))
     return _table(
         columns,
         (
@@ -218,7 +262,7 @@ def _queue(model: TopModel, width: int, lines_left: int, now: float) -> list[Tex
     )
 
 
-def _pods(model: TopModel, width: int, lines_left: int, now: float) -> list[Text]:
+def _pods(model: TopModel, width: int | None, lines_left: int, now: float) -> list[Text]:
     rows = model.pods()
     if not rows:
         return [
@@ -228,7 +272,7 @@ def _pods(model: TopModel, width: int, lines_left: int, now: float) -> list[Text
         ]
     lines_left -= bool(model.seen.cut)
     first = _window(model, len(rows), lines_left - 1)
-    narrow = width < _NARROW
+    narrow = _is_narrow(width)
     columns: list[tuple[str, int]] = [("POD", 0), ("QUEUE", 5 if narrow else 13)]
     columns += [("SINCE", -7)] if narrow else [("PRIO", -6), ("TRIES", -5), ("SINCE", -7), ("REASON", 24)]
 
@@ -237,7 +281,10 @@ def _pods(model: TopModel, width: int, lines_left: int, now: float) -> list[Text
         name = printable(f"{row[1]}/{row[2]}")
         if narrow:
             return [name, row[3], since]
-        return [name, row[3], str(row[4]), str(row[5]), since, printable(row[7])]
+        held = [
+            f"{plugin}: {_age(now, since)} of {duration(until - since)}" for plugin, since, until in row[9]
+        ]
+        return [name, row[3], str(row[4]), str(row[5]), since, printable(", ".join(held) or row[7])]
 
     lines = _table(
         columns,
@@ -253,25 +300,30 @@ def _pods(model: TopModel, width: int, lines_left: int, now: float) -> list[Text
     return lines
 
 
-def _pace(model: TopModel, width: int, lines_left: int, now: float) -> list[Text]:
+def _pace(model: TopModel, width: int | None, lines_left: int, now: float) -> list[Text]:
     rows = list(model.seen.pace)
+    width = width or _PACE_SECONDS
     plots = (
-        ("scheduled per second", [row[1] for row in rows], "green"),
-        ("unschedulable per second", [row[2] for row in rows], "red"),
-        ("errors per second", [row[3] for row in rows], "bold red"),
-        ("waiting pods", [row[6] for row in rows], "yellow"),
-        ("attempt, median ms", [row[4] for row in rows], "cyan"),
-        ("attempt, p99 ms", [row[5] for row in rows], "blue"),
+        ("scheduled per second", [row[1] for row in rows], "green", decimal),
+        ("unschedulable per second", [row[2] for row in rows], "red", decimal),
+        ("errors per second", [row[3] for row in rows], "bold red", decimal),
+        ("waiting pods", [row[6] for row in rows], "yellow", decimal),
+        ("attempt, median", [row[4] for row in rows], "cyan", _milliseconds),
+        ("attempt, p99", [row[5] for row in rows], "blue", _milliseconds),
     )
     lines: list[Text] = []
-    for title, numbers, style in plots:
+    for title, numbers, style, shown in plots:
         known = [number for number in numbers[-width:] if number is not None]
         last = next((number for number in reversed(numbers) if number is not None), None)
-        label = f"{title}: {'-' if last is None else decimal(last)}"
+        label = f"{title}: {'-' if last is None else shown(last)}"
         if known:
-            label += f", at most {decimal(max(known))}"
+            label += f", at most {shown(max(known))}"
         lines += [Text(label), Text(spark(numbers, width), style=style)]
     return lines
+
+
+def _milliseconds(number: float) -> str:
+    return duration(number / 1000)
 
 
 def spark(numbers: Sequence[float | None], width: int) -> str:
@@ -284,7 +336,7 @@ def spark(numbers: Sequence[float | None], width: int) -> str:
     )
 
 
-_BODIES: Final[Mapping[str, Callable[[TopModel, int, int, float], list[Text]]]] = {
+_BODIES: Final[Mapping[str, Callable[[TopModel, int | None, int, float], list[Text]]]] = {
     "nodes": _nodes,
     "queue": _queue,
     "pods": _pods,

@@ -12,6 +12,8 @@ from typing import Any, Final, NamedTuple
 from kuberth.overview.reading import StreamState
 
 VIEWS: Final = ("nodes", "queue", "pods", "pace")
+VIEW: Final = "queue"
+"""The first one."""
 WAITING: Final = ("active", "backoff", "unschedulable", "gated", "inflight", "permit")
 SORTS: Final[Mapping[str, tuple[str, ...]]] = {
     "nodes": ("cpu", "memory", "pods", "name"),
@@ -58,7 +60,7 @@ _POD_KEYS: Final[Mapping[str, Callable[[Sequence[Any]], Any]]] = {
 class TopModel:
     """The state of the screen."""
 
-    def __init__(self, seen: StreamState, *, view: str = "queue") -> None:
+    def __init__(self, seen: StreamState, *, view: str = VIEW) -> None:
         self.seen = seen
         self.view = view
         self.filter = ""
@@ -91,11 +93,14 @@ class TopModel:
     # Rows
 
     def rows(self) -> Sequence[Any]:
-        if self.view == "nodes":
+        return self.rows_of(self.view)
+
+    def rows_of(self, view: str) -> Sequence[Any]:
+        if view == "nodes":
             return self.nodes()
-        if self.view == "pods":
+        if view == "pods":
             return self.pods()
-        return self.reasons() if self.view == "queue" else ()
+        return self.reasons() if view == "queue" else ()
 
     def nodes(self) -> list[list[Any]]:
         rows = [row for row in self.seen.nodes.values() if self._passes(*row[:3])]
@@ -207,7 +212,7 @@ class TopModel:
     def take_found(self, tree: Mapping[str, Any]) -> None:
         """Take the placed pods of a search result; waiting pods are known already."""
         self.found = [
-            ["", namespace, name, "placed", 0, 0, 0.0, f"on {node}", ""]
+            ["", namespace, name, "placed", 0, 0, 0.0, f"on {node}", "", []]
             for namespace, name, queue, node in tree.get("pods", ())
             if queue == "placed"
         ]

@@ -19,9 +19,9 @@ import click
 from rich.console import Console
 from rich.live import Live
 
-from kuberth.cli.top_display import brief, detail_lines, frame
+from kuberth.cli.top_display import brief, detail_lines, frame, whole
 from kuberth.cli.top_keys import keys_of
-from kuberth.cli.top_model import PodName, TopModel
+from kuberth.cli.top_model import VIEW, PodName, TopModel
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.client_config import ClientConfig
 from kuberth.errors import ApiError, ConfigError, ForbiddenError, KuberthError, UnauthorizedError
@@ -39,20 +39,22 @@ CLOCK_SECONDS: Final = 1.0
 """Time after which ages are redrawn even if nothing changes."""
 
 
-async def show(client: ClientConfig, *, view: str, once: bool, output: str) -> None:
-    """Run until the user quits; KuberthError if there is nothing to show."""
+async def show(client: ClientConfig, *, view: str | None, once: bool, output: str) -> None:
+    """Run until the user quits; KuberthError if there is nothing to show. `view` None: the first one."""
     console = Console(highlight=False, markup=False, emoji=False)
     api = HttpApi(client)
     try:
         if output == "json" or once or not (console.is_terminal and sys.stdin.isatty()):
-            await _show_once(api, client, console, output)
+            await _show_once(api, client, console, view, output)
         else:
-            await _Session(api, client, console, view).run()
+            await _Session(api, client, console, view or VIEW).run()
     finally:
         await api.close()
 
 
-async def _show_once(api: HttpApi, client: ClientConfig, console: Console, output: str) -> None:
+async def _show_once(
+    api: HttpApi, client: ClientConfig, console: Console, view: str | None, output: str
+) -> None:
     seen, reader = StreamState(), EventReader()
     try:
         async with asyncio.timeout(FIRST_SECONDS), aclosing(_stream(api, client)) as pieces:
@@ -68,7 +70,11 @@ async def _show_once(api: HttpApi, client: ClientConfig, console: Console, outpu
     if output == "json":
         click.echo(json.dumps(seen.tree(), ensure_ascii=False, indent=2))
     else:
-        console.print(brief(TopModel(seen), width=console.width, now=time.time()), soft_wrap=True)
+        model = TopModel(seen, view=view or VIEW)
+        width = console.width if console.is_terminal else None
+        now = seen.hello["now"]
+        text = brief(model, width=width, now=now) if view is None else whole(model, width=width, now=now)
+        console.print(text, soft_wrap=True)
 
 
 async def _stream(api: HttpApi, client: ClientConfig) -> AsyncGenerator[bytes, None]:

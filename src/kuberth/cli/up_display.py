@@ -45,7 +45,9 @@ async def run_cluster(settings: ClusterSettings) -> None:
         async with running_cluster(settings, progress=print_line) as cluster:
             print_line(f"Ready. Point kubectl at it:\n  export KUBECONFIG={cluster.kubeconfig_path}")
             if cluster.page_link is not None:
-                print_line(f"Watch it in a browser, or with kuberth top:\n  {cluster.page_link}")
+                print_line(
+                    f"Watch it in a browser, or with kuberth top:\n  {_link(cluster.page_link, console)}"
+                )
             if settings.data is not None:
                 print_line(
                     f"Stored in {settings.data}; Ctrl-C stops it, and the next start continues from there."
@@ -57,6 +59,13 @@ async def run_cluster(settings: ClusterSettings) -> None:
             else:
                 await _lines(cluster, print_line, stop)
             print_line("Stopping.")
+
+
+def _link(link: str, console: Console) -> str:
+    """The link with its token on a terminal; elsewhere without: redirected output is stored and shared."""
+    if console.is_terminal:
+        return link
+    return f"{link.partition('#')[0]}\n  (log in with the token of the user kuberth-admin in the kubeconfig)"
 
 
 @contextmanager

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
+from typing import Final
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -17,6 +19,32 @@ from uvicorn.server import ServerState
 from kuberth.https.connection_limit import ConnectionLimit
 from kuberth.https.limits import Limits
 from kuberth.https.users import certified_user
+
+MALFORMED_SECONDS: Final = 60.0
+
+
+class Seldom(logging.Filter):
+    """Passes one warning a minute, with the number of those since the last one that passed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last = 0.0
+        self._dropped = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno != logging.WARNING:
+            return True
+        if 0 <= record.created - self._last < MALFORMED_SECONDS:
+            self._dropped += 1
+            return False
+        if self._dropped:
+            record.msg = f"{record.msg} ({self._dropped} more since the last of these lines)"
+        self._last, self._dropped = record.created, 0
+        return True
+
+
+malformed_requests = logging.getLogger(f"{__name__}.malformed")
+malformed_requests.addFilter(Seldom())
 
 
 class HttpConnection(HttpToolsProtocol):
@@ -33,6 +61,7 @@ class HttpConnection(HttpToolsProtocol):
         limit: ConnectionLimit[HttpConnection],
     ) -> None:
         super().__init__(config, state, {})
+        self.logger = malformed_requests
         self.accepted = accepted
         self.address = address
         self.made = False
@@ -93,9 +122,15 @@ class HttpConnection(HttpToolsProtocol):
         self._in_header = False
         self._in_body = True
         self._set_deadline(None)
+        if self.transport.is_closing():
+            return  # the rest of what came with a refused request
         size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
         if size > self._limits.header_bytes:
             self._refuse_header()
+            return
+        if sum(name == b"host" for name, _ in self.headers) > 1:
+            # Which one counts is a matter of taste, and a check of one is no check of the other.
+            self.send_400_response("more than one Host header")
             return
         super().on_headers_complete()
 

@@ -21,6 +21,7 @@ from kuberth.outcomes.placement import BestScores, Placement
 from kuberth.outcomes.rejection import Rejection
 from kuberth.overview.waiting import DELETED, IN_FLIGHT, PERMIT, PLACED
 from kuberth.queue.observing import UNTOLD, MoveCause
+from kuberth.text.figures import duration
 
 K = TypeVar("K")
 
@@ -152,7 +153,11 @@ class PodHistories:
 
     def held(self, placement: Placement) -> None:
         history = self._history(placement.info.uid, placement.info.key)
-        self._note(history, PERMIT, None, f"{', '.join(placement.permit_timeouts)} made it wait")
+        holds = [
+            f"{name} holds it for at most {duration(each)}"
+            for name, each in placement.permit_timeouts.items()
+        ]
+        self._note(history, PERMIT, None, ", ".join(holds))
 
     def bound(self, placement: Placement, seconds: float) -> None:
         history = self._history(placement.info.uid, placement.info.key)

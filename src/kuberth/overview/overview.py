@@ -118,7 +118,7 @@ class Overview:
             )
         if not self._subscribers:
             self._nodes = NodeRows(self.scheduler.cluster)
-            self._waiting = QueueView(self.scheduler)
+            self._waiting = QueueView(self.scheduler, clock=self._clock)
             self.scheduler.cluster.observe(self._waiting)
             self._record()
         else:

@@ -36,7 +36,7 @@ class StreamState:
         self.nodes: dict[str, list[Any]] = {}
         """By name: name, zone, pool, flags, allocatable, requested."""
         self.pods: dict[str, list[Any]] = {}
-        """By UID: UID, namespace, name, queue, priority, attempts, since, reason, profile."""
+        """By UID: UID, namespace, name, queue, priority, attempts, since, reason, profile, Permit waits."""
         self.cut: dict[str, int] = {}
         """By queue: number of pods that are not in `pods`."""
         self.queues: dict[str, int] = {}

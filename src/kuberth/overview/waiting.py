@@ -14,12 +14,14 @@ from typing import Final, NamedTuple
 from kuberth.api.core import Pod
 from kuberth.api.pod_resources import pod_priority
 from kuberth.assembly.scheduler import Scheduler
-from kuberth.clock import NANOSECONDS
+from kuberth.clock import NANOSECONDS, Clock
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework.queued_pod import QueuedPod
 
-PodLine = tuple[str, str, str, str, int, int, float, str, str]
-"""UID, namespace, name, queue, priority, attempts, since when in Unix seconds, reason, profile."""
+PermitWait = tuple[str, float, float]
+"""Plugin, since when it holds the pod, and when the pod is rejected at the latest, in Unix seconds."""
+PodLine = tuple[str, str, str, str, int, int, float, str, str, list[PermitWait]]
+"""UID, namespace, name, queue, priority, attempts, since (Unix seconds), reason, profile, Permit waits."""
 
 IN_FLIGHT: Final = "inflight"
 PERMIT: Final = "permit"
@@ -57,13 +59,15 @@ class _Followed:
 class QueueView:
     """The rows of the last `refresh`, and the pods that may have changed since."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Scheduler, *, clock: Clock) -> None:
         self._scheduler = scheduler
+        self._clock = clock
         self._cluster = scheduler.cluster
         self._most = SHOWN_PER_QUEUE
         self._followed: dict[str, _Followed] = {}
         self._marked: dict[str, None] = {}
-        self._held: set[str] = set()
+        self._held: dict[str, tuple[str, ...]] = {}
+        """By UID of the pods in Permit: the plugins that hold them."""
         self._queue_of: dict[str, str] = {}
         self._members: dict[str, dict[str, None]] = {queue: {} for queue in QUEUES}
         self._shown: dict[str, set[str]] = {queue: set() for queue in QUEUES}
@@ -206,8 +210,9 @@ class QueueView:
 
     def _mark_permit(self) -> None:
         if self._held or len(self._scheduler.waiting_pods):
-            held = {waiting.pod.metadata.uid for waiting in self._scheduler.waiting_pods}
-            self._marked |= dict.fromkeys((held ^ self._held) & self._followed.keys())
+            held = {each.pod.metadata.uid: each.pending_plugins for each in self._scheduler.waiting_pods}
+            changed = {uid for uid, _ in held.items() ^ self._held.items()}
+            self._marked |= dict.fromkeys(changed & self._followed.keys())
             self._held = held
 
     def _find(self, uid: str) -> tuple[str, str]:
@@ -228,6 +233,8 @@ class QueueView:
         followed = self._followed[uid]
         queued = followed.queued
         pod = followed.pod if queued is None else queued.pod
+        holds = self._permit_waits(uid) if queue == PERMIT else []
+        since = 0.0 if queued is None else round(queued.timestamp_ns / NANOSECONDS, 3)
         return (
             uid,
             pod.metadata.namespace,
@@ -235,10 +242,21 @@ class QueueView:
             queue,
             pod_priority(pod),
             0 if queued is None else queued.attempts,
-            0.0 if queued is None else round(queued.timestamp_ns / NANOSECONDS, 3),
-            reason_of(queued, queue, self._scheduler),
+            min((hold[1] for hold in holds), default=since),
+            ", ".join(hold[0] for hold in holds) or reason_of(queued, queue, self._scheduler),
             pod.spec.scheduler_name,
+            holds,
         )
+
+    def _permit_waits(self, uid: str) -> list[PermitWait]:
+        waiting = self._scheduler.waiting_pods.get(uid)
+        if waiting is None:
+            return []
+        now, limits = self._clock.now_ns() / NANOSECONDS, waiting.timeouts_seconds
+        return [
+            (plugin, round(now + left - limits[plugin], 1), round(now + left, 1))
+            for plugin, left in waiting.seconds_left().items()
+        ]
 
 
 def reason_of(queued: QueuedPod | None, queue: str, scheduler: Scheduler) -> str:

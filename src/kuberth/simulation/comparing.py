@@ -35,6 +35,7 @@ FIGURES: Final[Mapping[str, Callable[[Outcome], float]]] = {
     "attempts wasted": lambda each: each.attempts_wasted,
     "fragmentation": lambda each: each.fragmentation,
     "fairness": lambda each: each.fairness,
+    "last arrival after (s)": lambda each: each.arrival_seconds,
     "done after (s)": lambda each: each.seconds,
 }
 
@@ -73,6 +74,8 @@ def compare(outcomes: Mapping[str, Sequence[Outcome]]) -> Comparison:
     measures = dict(FIGURES)
     for resource in resources:
         measures[f"utilisation {resource}"] = _utilisation(resource)
+        if any(each.drain_utilisation for runs in outcomes.values() for each in runs):
+            measures[f"utilisation {resource} (drain)"] = _drain_utilisation(resource)
     figures = []
     for name, measure in measures.items():
         base = [measure(each) for each in first]
@@ -99,6 +102,10 @@ def compare(outcomes: Mapping[str, Sequence[Outcome]]) -> Comparison:
 
 def _utilisation(resource: str) -> Callable[[Outcome], float]:
     return lambda each: each.utilisation.get(resource, 0.0)
+
+
+def _drain_utilisation(resource: str) -> Callable[[Outcome], float]:
+    return lambda each: each.drain_utilisation.get(resource, 0.0)
 
 
 def _spread(values: Sequence[float]) -> float:

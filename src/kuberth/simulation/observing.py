@@ -7,6 +7,7 @@ the scheduler nor its table, only what any client of the cluster can see.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
@@ -21,6 +22,8 @@ from kuberth.simulation.outcomes import PodCounts, Sample, Waits, rounded, waits
 
 MAX_SAMPLES: Final = 480
 """A longer run is sampled less often."""
+SHORT_DRAIN: Final = 0.01
+"""Share of a run's time up to which the time after the last arrival counts as part of the arrivals."""
 KINDS_OF_PODS: Final = 24
 """Number of most frequent pod sizes that fragmentation is computed for."""
 ENDED: Final = ("Succeeded", "Failed")
@@ -196,17 +199,17 @@ class Books:
     def counts(self) -> PodCounts:
         return PodCounts(self.arrived, self.placed, self.finished, self.preempted, self.waiting)
 
-    def waits_by(self, key: Callable[[str, int], str]) -> dict[str, Waits]:
+    def waits_by(self, key: Callable[[str, int], str], *, now: float) -> dict[str, Waits]:
         """Waits of each group of pods, by what `key` calls it, given tenant and priority."""
         seconds: dict[str, list[float]] = {}
-        still: Counter[str] = Counter()
+        still: dict[str, list[float]] = {}
         for (tenant, priority), waited in self._waited.items():
             seconds.setdefault(key(tenant, priority), []).extend(waited)
         for life in self._lives.values():
             if life.row == _WAITS:
-                still[key(life.tenant, life.priority)] += 1
+                still.setdefault(key(life.tenant, life.priority), []).append(now - life.since)
         names = sorted(seconds.keys() | still.keys())
-        return {name: waits(seconds.get(name, ()), still_waiting=still[name]) for name in names}
+        return {name: waits(seconds.get(name, ()), still_waiting=still.get(name, ())) for name in names}
 
 
 def _is_preempted(pod: Pod) -> bool:
@@ -219,13 +222,25 @@ def _is_preempted(pod: Pod) -> bool:
 class RunObserver:
     """Processes every change of a pod, and samples the state of the cluster."""
 
-    def __init__(self, books: Books, *, now: Callable[[], float], interval: float) -> None:
+    def __init__(
+        self,
+        books: Books,
+        *,
+        now: Callable[[], float],
+        interval: float,
+        last_arrival: float,
+        on_sample: Callable[[Sample], None] = lambda _sample: None,
+    ) -> None:
+        """`last_arrival` 0: everything is there from the start, and no time counts as the drain."""
         self.books = books
         self._now = now
         self._interval = interval
+        self._last_arrival = last_arrival or math.inf
+        self._on_sample = on_sample
         self.samples: list[Sample] = []
         self._since = 0.0
-        self._areas = np.zeros(len(books.resources))
+        # Utilisation times seconds, by resource: until the last arrival, and after it.
+        self._areas = np.zeros((2, len(books.resources)))
         self.last_change = 0.0
 
     def note(self, event: WatchEvent) -> None:
@@ -249,8 +264,11 @@ class RunObserver:
 
     def _let_time_pass(self, now: float) -> None:
         if now > self._since:
-            self._areas += self.books.used() * (now - self._since)
-            self._since = now
+            used = self.books.used()
+            for area, end in zip(self._areas, (min(now, self._last_arrival), now), strict=True):
+                if end > self._since:
+                    area += used * (end - self._since)
+                    self._since = end
 
     async def sample(self) -> None:
         """Until cancelled: a sample at every interval, which doubles when there are too many."""
@@ -277,11 +295,30 @@ class RunObserver:
                 books.waiting,
             )
         )
+        self._on_sample(self.samples[-1])
+
+    def finish(self, end: float) -> None:
+        """Count the time to the end of the run."""
+        self._let_time_pass(end)
+
+    @property
+    def arrival_seconds(self) -> float:
+        """Time of the last arrival, or of the end if that came first or soon after."""
+        return self._last_arrival if self._since * (1 - SHORT_DRAIN) > self._last_arrival else self._since
 
     def utilisation(self) -> dict[str, float]:
-        """Means from the beginning to the last change."""
-        whole = self._since or 1.0
+        """Means from the beginning to the last arrival."""
+        seconds = self.arrival_seconds
+        areas = self._areas[0] if seconds < self._since else self._areas.sum(axis=0)
+        return self._means(areas, seconds or 1.0)
+
+    def drain_utilisation(self) -> dict[str, float]:
+        """Means from the last arrival to the end; {} if no time passed."""
+        drain = self._since - self.arrival_seconds
+        return self._means(self._areas[1], drain) if drain > 0 else {}
+
+    def _means(self, areas: Vector, seconds: float) -> dict[str, float]:
         return {
-            name: rounded(float(area / whole))
-            for name, area in zip(self.books.resources, self._areas, strict=True)
+            name: rounded(float(area / seconds))
+            for name, area in zip(self.books.resources, areas, strict=True)
         }

@@ -15,9 +15,13 @@ VERSION: Final = "kuberth.dev/simulation/v1"
 
 
 class Waits(msgspec.Struct, frozen=True):
-    """How long placed pods waited for a node, in seconds."""
+    """How long pods waited for a node, in seconds.
+
+    A pod without a node counts with its wait so far, so with such pods all figures are lower bounds.
+    """
 
     pods: int
+    """Pods that got a node."""
     mean: float
     p50: float
     p90: float
@@ -81,27 +85,34 @@ class Outcome(msgspec.Struct, frozen=True):
     waits_by_priority: dict[str, Waits]
     waits_by_tenant: dict[str, Waits]
     utilisation: dict[str, float]
-    """Mean over the time, by resource."""
+    """Mean until the last arrival, by resource."""
+    drain_utilisation: dict[str, float]
+    """Mean from the last arrival to the end, by resource; empty if the run ends with an arrival."""
+    arrival_seconds: float
+    """Time of the last arrival; of the end, if everything arrives at the start."""
     fragmentation: float
     fairness: float
     attempts: Attempts
     attempts_wasted: float
     reasons: list[Reason]
     samples: list[Sample]
+    interrupted: bool = False
+    """The run was stopped before its end: the figures are of the time until then."""
 
 
-def waits(seconds: Sequence[float], *, still_waiting: int) -> Waits:
-    ordered = sorted(seconds)
+def waits(seconds: Sequence[float], *, still_waiting: Sequence[float] = ()) -> Waits:
+    """Of pods with a node their waits, and of pods that still wait their waits so far."""
+    ordered = sorted((*seconds, *still_waiting))
     if not ordered:
-        return Waits(0, 0.0, 0.0, 0.0, 0.0, 0.0, still_waiting)
+        return Waits(0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
     return Waits(
-        len(ordered),
+        len(seconds),
         rounded(math.fsum(ordered) / len(ordered)),
         rounded(_percentile(ordered, 50)),
         rounded(_percentile(ordered, 90)),
         rounded(_percentile(ordered, 99)),
         rounded(ordered[-1]),
-        still_waiting,
+        len(still_waiting),
     )
 
 

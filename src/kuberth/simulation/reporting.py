@@ -13,23 +13,27 @@ from typing import Final
 
 import msgspec
 
-from kuberth.bench.drawing import Chart, Curve, charts_svg
+from kuberth.bench.drawing import Chart, Curve, single_svgs
 from kuberth.simulation.comparing import Comparison, Figure, Unit, unit_of
 from kuberth.simulation.outcomes import Outcome, Sample, Waits
-from kuberth.text.figures import decimal, duration, percent
+from kuberth.text.figures import count, decimal, duration, percent
 
 _STYLE: Final = """
 :root{color-scheme:light dark}
-body{font:15px/1.5 system-ui,-apple-system,'Segoe UI',sans-serif;max-width:60rem;
-margin:2rem auto;padding:0 1rem}
+body{font:15px/1.5 system-ui,-apple-system,'Segoe UI',sans-serif;max-width:62rem;
+margin:2rem auto;padding:0 1rem;overflow-wrap:anywhere}
 h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
-th,td{text-align:right;padding:.25rem .6rem;border-bottom:1px solid #8884}
-th:first-child,td:first-child{text-align:left}
-.picture{background:#fff;border-radius:6px;padding:.5rem;overflow-x:auto}
+th,td{text-align:right;padding:.25rem .6rem;border-bottom:1px solid #8884;overflow-wrap:normal}
+th:first-child,td:first-child{text-align:left;overflow-wrap:break-word}
+.table{overflow-x:auto}
+.pictures{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:.75rem}
+.pictures svg{width:100%;height:auto;border-radius:6px}
 small{opacity:.75}
+@media(max-width:600px){body{font-size:13px;padding:0 .5rem}th,td{padding:.2rem .25rem}}
 """
 
+INTERRUPTED: Final = "interrupted: these are the figures until then"
 
 _FORMATS: Final = {Unit.COUNT: decimal, Unit.SECONDS: duration, Unit.SHARE: percent}
 
@@ -91,8 +95,7 @@ def _over_time(title: str, unit: str, runs: dict[str, Outcome], measure: Callabl
 
 
 def as_html(comparison: Comparison, *, title: str) -> str:
-    pictures = charts_svg(charts(comparison))
-    pictures = pictures[pictures.index("<svg") :]
+    pictures = "".join(single_svgs(charts(comparison)))
     parts = [
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
         "<meta name='viewport' content='width=device-width'>",
@@ -100,7 +103,7 @@ def as_html(comparison: Comparison, *, title: str) -> str:
         f"<p><small>{escape(_summary(comparison))}</small></p>",
         "<h2>Figures</h2>",
         _table(*figure_table(comparison)),
-        f"<h2>Over time</h2><div class='picture'>{pictures}</div>",
+        f"<h2>Over time</h2><div class='pictures'>{pictures}</div>",
     ]
     for name, outcomes in comparison.outcomes.items():
         run = outcomes[0]
@@ -116,7 +119,9 @@ def as_html(comparison: Comparison, *, title: str) -> str:
 def _summary(comparison: Comparison) -> str:
     run = single(comparison)
     seeds = ", ".join(map(str, comparison.seeds))
-    return f"{run.nodes} nodes, {run.pods.arrived} pods, {duration(run.seconds)}; seeds {seeds}"
+    sizes = f"{count(run.nodes, 'node')}, {count(run.pods.arrived, 'pod')}"
+    text = f"{sizes}, {duration(run.seconds)}; seeds {seeds}"
+    return f"{text}; {INTERRUPTED}" if run.interrupted else text
 
 
 def figure_table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
@@ -154,12 +159,14 @@ def wait_table(run: Outcome) -> tuple[list[str], list[list[str]]]:
 
 def _cells(each: Waits) -> Iterator[str]:
     yield str(each.pods)
+    bound = "≥" if each.still_waiting else ""
     for seconds in (each.mean, each.p50, each.p90, each.p99, each.longest):
-        yield duration(seconds)
+        yield bound + duration(seconds)
     yield str(each.still_waiting)
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th scope='col'>{escape(cell)}</th>" for cell in header)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<div class='table'>{table}</div>"

@@ -11,6 +11,7 @@ import contextlib
 import gc
 import random
 import re
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -39,6 +40,7 @@ from kuberth.simulation.controlling import namespace_of, served
 from kuberth.simulation.kubelets import Kubelets, Users, started
 from kuberth.simulation.observing import ENDED, MAX_SAMPLES, Books, RunObserver
 from kuberth.simulation.outcomes import VERSION, Attempts, Outcome, Reason, rounded, waits
+from kuberth.simulation.workloads import arrival_of
 
 GANG_GATES: Final = ("GenericWorkload", "GangScheduling")
 """Enabled for a trace with gangs, unless the scenario sets them."""
@@ -75,10 +77,22 @@ class Scenario:
         return self.controllers or bool(self.managed)
 
 
+Report = Callable[[int, float], None]
+"""Called as a run goes on, with the number of the trace's pods that have arrived, and the virtual time."""
+
+
+def _no_report(_arrived: int, _seconds: float) -> None:
+    pass
+
+
 def simulate(
-    scenario: Scenario, *, seed: int = 0, on_arrival: Callable[[int], None] = lambda _made: None
+    scenario: Scenario, *, seed: int = 0, report: Report = _no_report, interruptible: bool = False
 ) -> Outcome:
-    """Run the scenario; `on_arrival` gets the number of pods that have arrived."""
+    """Run the scenario.
+
+    With `interruptible` (only in the main thread), the first SIGINT ends the run: the outcome is of the time
+    until then.
+    """
 
     async def main() -> Outcome:
         gates = effective_gates(scenario)
@@ -86,10 +100,15 @@ def simulate(
         if scenario.has_controllers:
             async with served(scenario.managed, clock=clock, gates=gates, seed=seed) as managed:
                 return await SimulationRun(
-                    scenario, managed.api, seed=seed, on_arrival=on_arrival, pod_runners=managed
+                    scenario,
+                    managed.api,
+                    seed=seed,
+                    report=report,
+                    interruptible=interruptible,
+                    pod_runners=managed,
                 ).run()
         api = SimulationApi(clock=clock, feature_gates=gates, steady=True)
-        return await SimulationRun(scenario, api, seed=seed, on_arrival=on_arrival).run()
+        return await SimulationRun(scenario, api, seed=seed, report=report, interruptible=interruptible).run()
 
     with _rare_garbage_collection(), _single_error():
         return run_in_virtual_time(main, limit_seconds=_LIMIT_SECONDS)
@@ -169,14 +188,17 @@ class SimulationRun:
         api: Api,
         *,
         seed: int,
-        on_arrival: Callable[[int], None] = lambda _made: None,
+        report: Report = _no_report,
+        interruptible: bool = False,
         pod_runners: PodRunners | None = None,
     ) -> None:
         """`pod_runners` run the pods, with the controllers that create them; None: kubelets only."""
         loop = asyncio.get_running_loop()
         self._scenario = scenario
         self._seed = seed
-        self._on_arrival = on_arrival
+        self._report = report
+        self._arrived = 0
+        self._interruptible = interruptible
         self._clock = LoopClock(loop)
         self._now = partial(_since, loop.time, loop.time())
         self._gates = effective_gates(scenario)
@@ -201,8 +223,15 @@ class SimulationRun:
         await kubelets.check()
         span = scenario.until or max((each.arrival for _, each in arrivals), default=0.0)
         observer = RunObserver(
-            Books(scenario.nodes), now=self._now, interval=max(1.0, span / (MAX_SAMPLES / 2))
+            Books(scenario.nodes),
+            now=self._now,
+            interval=max(1.0, span / (MAX_SAMPLES / 2)),
+            last_arrival=max(
+                (*(each.arrival for _, each in arrivals), *map(arrival_of, scenario.managed), 0.0)
+            ),
+            on_sample=lambda sample: self._report(self._arrived, sample.at),
         )
+        interrupted = False
         async with asyncio.TaskGroup() as tasks:
             users = Users(
                 api,
@@ -210,7 +239,7 @@ class SimulationRun:
                 pod_groups(scenario.arrivals),
                 maker=ArrivalPods(scheduler_name=self._scheduler.config.profiles[0].scheduler_name),
                 now=self._now,
-                on_arrival=self._on_arrival,
+                on_arrival=self._note_arrival,
             )
             scheduling = tasks.create_task(self._scheduler.run(), name="scheduler")
             await self._scheduler.wait_synced()
@@ -220,22 +249,36 @@ class SimulationRun:
                 tasks.create_task(observer.sample(), name="samples"),
             ]
             playing = tasks.create_task(users.run(), name="users")
-            if scenario.until is None:
-                await playing
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(kubelets.patience):
-                        await self._settle()
-            else:
-                await asyncio.sleep(scenario.until - self._now())
-                playing.cancel()
+            try:
+                async with asyncio.timeout(None) as limit:
+                    with _end_on_interrupt(limit) if self._interruptible else contextlib.nullcontext():
+                        await self._wait_for_end(playing)
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+                interrupted = True
+            playing.cancel()
             observer.take_sample()
-            outcome = self._outcome(observer)
+            outcome = self._outcome(observer, interrupted=interrupted)
             self._scheduler.stop()
             for task in followers:
                 task.cancel()
             await scheduling
             kubelets.stop_timers()
         return outcome
+
+    async def _wait_for_end(self, playing: asyncio.Task[None]) -> None:
+        if self._scenario.until is not None:
+            await asyncio.sleep(self._scenario.until - self._now())
+            return
+        await playing
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._kubelets.patience):
+                await self._settle()
+
+    def _note_arrival(self, number: int) -> None:
+        self._arrived = number
+        self._report(number, self._now())
 
     async def _create_objects(self) -> None:
         scenario, api = self._scenario, self._api
@@ -270,13 +313,16 @@ class SimulationRun:
             busy = tried or queue.in_flight() or not kubelets.idle or len(self._scheduler.waiting_pods)
             quiet = 0 if busy else quiet + 1
 
-    def _outcome(self, observer: RunObserver) -> Outcome:
+    def _outcome(self, observer: RunObserver, *, interrupted: bool) -> Outcome:
         books, metrics = observer.books, self._scheduler.metrics
+        settled = self._scenario.until is None and not interrupted
+        end = observer.last_change if settled else self._now()
+        observer.finish(end)
         attempts: Counter[str] = Counter()
         for (result, *_), number in metrics.schedule_attempts.values.items():
             attempts[result] += int(number)
         tried = Attempts(attempts["scheduled"], attempts["unschedulable"], attempts["error"])
-        everyone = books.waits_by(lambda _tenant, _priority: "")
+        everyone = books.waits_by(lambda _tenant, _priority: "", now=end)
         samples = observer.samples
         return Outcome(
             version=VERSION,
@@ -285,17 +331,36 @@ class SimulationRun:
             nodes=len(self._scenario.nodes),
             seconds=rounded(observer.last_change),
             pods=books.counts(),
-            waits=everyone.get("", waits((), still_waiting=0)),
-            waits_by_priority=books.waits_by(lambda _tenant, priority: str(priority)),
-            waits_by_tenant=books.waits_by(lambda tenant, _priority: tenant),
+            waits=everyone.get("", waits(())),
+            waits_by_priority=books.waits_by(lambda _tenant, priority: str(priority), now=end),
+            waits_by_tenant=books.waits_by(lambda tenant, _priority: tenant, now=end),
             utilisation=observer.utilisation(),
+            drain_utilisation=observer.drain_utilisation(),
+            arrival_seconds=rounded(observer.arrival_seconds),
             fragmentation=_mean([each.fragmentation for each in samples]),
             fairness=_mean([each.fairness for each in samples]),
             attempts=tried,
             attempts_wasted=rounded(tried.wasted),
             reasons=self._reason_counter.reasons(),
             samples=samples,
+            interrupted=interrupted,
         )
+
+
+@contextmanager
+def _end_on_interrupt(limit: asyncio.Timeout) -> Iterator[None]:
+    """Let the first SIGINT reach the limit; a second one interrupts as ever."""
+    loop = asyncio.get_running_loop()
+
+    def end(_number: int, _frame: object) -> None:
+        signal.signal(signal.SIGINT, before)
+        loop.call_soon_threadsafe(lambda: limit.reschedule(loop.time()))
+
+    before = signal.signal(signal.SIGINT, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 _TURNS: Final[Mapping[int, type[Any]]] = {0: Namespace, 1: PriorityClass, 3: Pod}

@@ -1,7 +1,7 @@
 """Runs many simulations on all cores, or on an existing Dask cluster.
 
-In: scenarios by name, and seeds. Out: the outcome of every scenario with every seed, in that order. Runs are
-independent: the same seed gives the same outcome.
+In: scenarios by name, and seeds. Out: the outcomes of every scenario, by seed. Runs are independent: the same
+seed gives the same outcome.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -30,15 +31,34 @@ def run_all(
 ) -> dict[str, list[Outcome]]:
     """Run every variant with every seed; `on_finished` gets the number of finished runs.
 
-    `processes` None: one per core.
+    `processes` None: one per core. An interrupt (Ctrl-C) ends the runs; the outcomes are then those that are
+    `comparable`.
     """
-    work = [(make, seed) for make in variants.values() for seed in seeds]
+    work = [(make, seed) for seed in seeds for make in variants.values()]
     spread = _on_dask(work, dask) if dask else _on_cores(work, processes)
     done: list[Outcome] = []
-    for outcome in spread:
-        done.append(outcome)
-        on_finished(len(done))
-    return {name: done[index * len(seeds) : (index + 1) * len(seeds)] for index, name in enumerate(variants)}
+    try:
+        for outcome in spread:
+            done.append(outcome)
+            on_finished(len(done))
+    except KeyboardInterrupt:
+        if not done:
+            raise
+    return comparable({name: done[index :: len(variants)] for index, name in enumerate(variants)})
+
+
+def comparable(outcomes: Mapping[str, Sequence[Outcome]]) -> dict[str, list[Outcome]]:
+    """Outcomes with the same seeds for every variant: those of the first seeds, which all variants finished.
+
+    Before the first seed is finished, the outcomes of the variants that have any.
+    """
+    whole = {name: [each for each in runs if not each.interrupted] for name, runs in outcomes.items()}
+    seeds = min(map(len, whole.values()))
+    if seeds:
+        return {name: runs[:seeds] for name, runs in whole.items()}
+    return {name: runs for name, runs in whole.items() if runs} or {
+        name: list(runs) for name, runs in outcomes.items() if runs
+    }
 
 
 def _play(task: tuple[ScenarioMaker, int]) -> Outcome:
@@ -51,7 +71,9 @@ def _on_cores(work: Sequence[tuple[ScenarioMaker, int]], processes: int | None) 
     if count <= 1:
         yield from map(_play, work)
         return
-    with multiprocessing.get_context("spawn").Pool(count) as pool:
+    # Ctrl-C reaches all processes of a terminal, and only this one has to act on it.
+    ignore = (signal.SIGINT, signal.SIG_IGN)
+    with multiprocessing.get_context("spawn").Pool(count, signal.signal, ignore) as pool:
         yield from pool.imap(_play, work)
 
 

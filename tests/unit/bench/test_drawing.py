@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from kuberth.bench.drawing import Chart, Curve, charts_svg, flame_svg
+from kuberth.bench.drawing import Chart, Curve, charts_svg, flame_svg, single_svgs
 from kuberth.bench.measurements import LatencySample
 from kuberth.bench.plotting import expect_drawable, write_plot
 from kuberth.bench.profiling import StackSampler, read_folded
@@ -32,6 +32,20 @@ def test_curves_are_to_scale() -> None:
     assert lines == ["70.0,240.0 836.0,52.0", "453.0,146.0"]
     texts = [text.text for text in elements(svg, "text")]
     assert {"t", "pods/s", "a", "b", "100", "10 s"} <= set(texts)
+
+
+@pytest.mark.parametrize(
+    ("longest", "last_tick"),
+    [(100, "100 s"), (1200, "20 min"), (6 * 3600, "6 h"), (10 * 86400, "10 d")],
+    ids=["seconds", "minutes", "hours", "days"],
+)
+def test_time_is_in_a_unit_that_people_read(longest: float, last_tick: str) -> None:
+    chart = Chart("t", "u", [Curve("a", [(0, 1), (longest, 2)])])
+    for svg in (charts_svg([chart]), *single_svgs([chart])):
+        assert last_tick in [text.text for text in elements(svg, "text")]
+        assert [float(each.attrib["cx"]) for each in elements(svg, "circle")][-1] == pytest.approx(
+            float(elements(svg, "svg")[0].attrib["width"]) - 24
+        )
 
 
 def test_a_name_has_one_colour_in_all_charts() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -10,10 +13,12 @@ from unittest.mock import patch
 import pytest
 from click.testing import CliRunner, Result
 
-from kuberth.cli import cli
+from kuberth.cli import cli, simulate_run
 from kuberth.cli.simulate import _spread
+from kuberth.cli.simulate_progress import LINE_SECONDS, Throttle, _print_line
 from kuberth.errors import ConfigError
 from kuberth.simulation.generating import generate
+from kuberth.testing import FakeClock
 
 PACKED = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -68,6 +73,34 @@ def test_a_sweep_answers_as_the_plain_command_does(tmp_path: Path) -> None:
     swept = ran("sweep", *words, "--config", tmp_path / "packed.yaml", "--processes", 1)
     assert swept.exit_code == 0, swept.output
     assert swept.stdout == plain.stdout
+
+
+def test_an_interrupt_prints_and_writes_what_was_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def show(done: int, _seconds: float) -> None:
+        if done == 10 and not interrupts:
+            interrupts.append(done)
+            signal.raise_signal(signal.SIGINT)
+
+    interrupts: list[int] = []
+    monkeypatch.setattr(simulate_run, "shown_progress", lambda *_: contextlib.nullcontext(show))
+    done = ran(*SMALL, "--output-json", tmp_path / "o.json")
+    assert done.exit_code == 130
+    assert "pods placed" in done.stdout
+    assert "interrupted: the figures are of the run so far" in done.stderr
+    written = json.loads((tmp_path / "o.json").read_bytes())
+    assert written["interrupted"]
+    assert 10 <= written["pods"]["arrived"] < 20
+
+
+def test_progress_without_a_terminal_is_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = FakeClock()
+    lines = Throttle(partial(_print_line, "pods", 1000), LINE_SECONDS, clock=clock)
+    for number in range(1, 1000):
+        clock.advance(0.01)
+        lines.show(number, 60.0 * number)
+    assert capsys.readouterr().err == "kuberth simulate: 500 of 1000 pods, 8h 20m simulated\n"
 
 
 def test_fit(tmp_path: Path) -> None:

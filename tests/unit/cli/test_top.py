@@ -23,7 +23,7 @@ import pytest
 import yaml
 from rich.cells import cell_len
 
-from kuberth.cli.top_display import brief, detail_lines, frame, spark
+from kuberth.cli.top_display import brief, detail_lines, frame, spark, whole
 from kuberth.cli.top_keys import decode_keys
 from kuberth.cli.top_model import VIEWS, PodName, TopModel
 from kuberth.overview.reading import EventReader, StreamState
@@ -45,10 +45,10 @@ def seen() -> StreamState:
         {"active": 1, "backoff": 0, "unschedulable": 2, "gated": 1, "inflight": 0, "permit": 0, "placed": 10},
     )
     pods = [
-        ["u1", "default", "web-1", "unschedulable", 0, 3, NOW - 50, "NodeResourcesFit", "p"],
-        ["u2", "default", "web-2", "unschedulable", 9, 1, NOW - 90, "NodeResourcesFit", "p"],
-        ["u3", "other", "db\x1b[31m", "gated", 0, 0, NOW - 10, "example.com/wait", "p"],
-        ["u4", "other", "new", "active", 5, 0, NOW - 1, "", "p"],
+        ["u1", "default", "web-1", "unschedulable", 0, 3, NOW - 50, "NodeResourcesFit", "p", []],
+        ["u2", "default", "web-2", "unschedulable", 9, 1, NOW - 90, "NodeResourcesFit", "p", []],
+        ["u3", "other", "db\x1b[31m", "gated", 0, 0, NOW - 10, "example.com/wait", "p", []],
+        ["u4", "other", "new", "active", 5, 0, NOW - 1, "", "p", []],
     ]
     stream_state.take("pods", {"set": pods, "gone": [], "all": True})
     stream_state.take("pace", {"rows": [[1, 5, 1, 0, 0.5, 2.0, 3], [2, 0, 0, 0, None, None, 4]], "all": True})
@@ -158,6 +158,57 @@ def test_one_frame_summarizes_the_cluster() -> None:
     ):
         assert expected in text
     assert "\x1b" not in text
+
+
+LONG = "node-of-a-very-long-pool-name-in-a-zone-with-a-very-long-name-7f9c6d5b48-x2x4z"
+
+
+def many() -> TopModel:
+    """Thirty nodes with long names and odd sizes, and as many pods with as long names."""
+    state = StreamState()
+    state.take(
+        "hello",
+        {"cluster": "c", "now": NOW, "resources": ["cpu", "memory", "pods", "ephemeral-storage", "gpu"]},
+    )
+    amounts = [[8.0, 1 << 34, 110, 100 << 30, 0], [2.5, 1 << 31, 4, 10 << 30, 0]]
+    nodes = [[f"{LONG}{number}", "a-long-zone", "a-long-pool-name", 0, *amounts] for number in range(30)]
+    state.take("nodes", {"set": nodes, "gone": [], "all": True})
+    state.take("queues", {"unschedulable": 29, "permit": 1, "placed": 1})
+    pods = [
+        [f"u{n}", "default", f"{LONG}{n}", "unschedulable", 0, 3, NOW - 50, f"Plugin{n}", "p", []]
+        for n in range(29)
+    ]
+    held = ["u", "default", "held", "permit", 0, 1, NOW - 5, "Hold", "p", [["Hold", NOW - 5, NOW + 25]]]
+    state.take("pods", {"set": [*pods, held], "gone": [], "all": True})
+    state.take("pace", {"rows": [[1, 5, 1, 0, 0.5, 1500.0, 3]], "all": True})
+    return TopModel(state)
+
+
+@pytest.mark.parametrize(
+    ("view", "expected"),
+    [
+        ("nodes", [f"{LONG}29", "2.5 of 8 (31 %)", "2 GiB of 16 GiB (12 %)", "10 GiB of 100 GiB (10 %)"]),
+        ("pods", [f"default/{LONG}28", "Plugin28", "Hold: 5s of 30s"]),
+        ("queue", ["Plugin28", "Hold"]),
+        ("pace", ["attempt, p99: 1.5s, at most 1.5s", "attempt, median: 0.5ms"]),
+    ],
+    ids=["nodes", "pods", "queue", "pace"],
+)
+def test_a_view_is_printed_whole_and_no_name_is_cut(view: str, expected: list[str]) -> None:
+    model = many()
+    model.view = view
+    text = whole(model, width=None, now=NOW).plain
+    assert [each for each in expected if each not in text] == []
+    assert all(line == line.rstrip() for line in text.split("\n"))
+
+
+def test_a_summary_says_what_it_leaves_out() -> None:
+    text = brief(many(), width=None, now=NOW).plain
+    assert f"{LONG}0 " in text
+    assert "1 pod on them" in text
+    assert "and 20 more: --view nodes" in text
+    narrow = brief(many(), width=60, now=NOW).plain.split("\n")
+    assert all(cell_len(line) <= 60 for line in narrow)
 
 
 def test_small_things() -> None:
@@ -310,7 +361,7 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_keys_in_a_terminal(kubeconfig: str) -> None:
     # So high that all of an explanation is seen, however often the pod was tried meanwhile.
     with terminal("top", "--kubeconfig", kubeconfig, rows=120) as screen:
-        screen.wait_for("3 nodes, 1 pods on them, 2 waiting", "NodeResourcesFit", "example.com/wait")
+        screen.wait_for("3 nodes, 1 pod on them, 2 waiting", "NodeResourcesFit", "example.com/wait")
         screen.press("1")
         screen.wait_for("node-1", "node-3", "hollow.node")
         screen.press("3")
@@ -356,6 +407,9 @@ def test_without_a_terminal_one_frame_is_printed(kubeconfig: str) -> None:
     assert (answer.returncode, answer.stderr) == (0, "")
     assert "default/too-large" in answer.stdout
     assert "\x1b" not in answer.stdout
+    nodes = top("--kubeconfig", kubeconfig, "--once", "--view", "nodes").stdout
+    assert "1 of 8 (12 %)" in nodes
+    assert "too-large" not in nodes
     tree = json.loads(top("--kubeconfig", kubeconfig, "-o", "json").stdout)
     assert (len(tree["nodes"]), tree["queues"]["gated"]) == (3, 1)
 

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 from rich.live import Live
 
-from kuberth.cli.up_display import ConsoleHandler, live_frame, summary_line, summary_table
+from kuberth.cli.up_display import ConsoleHandler, _link, live_frame, summary_line, summary_table
 from kuberth.programs.up.summary import Summary
 
 LONG = "0/5 nodes are available: 3 Insufficient cpu, 2 node(s) had untolerated taint {dedicated: gpu}"
@@ -18,6 +18,22 @@ def shown(summary: Summary, *, width: int, rows: int = 8, live: bool = False) ->
     console.print((live_frame if live else summary_table)(summary, rows=rows))
     assert isinstance(console.file, io.StringIO)
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("terminal", "expected"),
+    [
+        (True, "http://127.0.0.1:1/ui/#token=secret"),
+        (
+            False,
+            "http://127.0.0.1:1/ui/\n  (log in with the token of the user kuberth-admin in the kubeconfig)",
+        ),
+    ],
+    ids=["terminal", "redirected"],
+)
+def test_a_token_is_printed_only_on_a_terminal(terminal: bool, expected: str) -> None:
+    console = Console(file=io.StringIO(), force_terminal=terminal)
+    assert _link("http://127.0.0.1:1/ui/#token=secret", console) == expected
 
 
 def test_phases_in_a_constant_order() -> None:

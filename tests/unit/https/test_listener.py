@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import resource
 import signal
 import socket
@@ -15,6 +16,7 @@ import pytest
 import uvloop
 
 from kuberth.errors import ServingError
+from kuberth.https.connection import Seldom, malformed_requests
 from kuberth.https.limits import Limits, affordable_connections
 from kuberth.https.messages import Request, Response
 from tests.unit.https.harness import LIMIT_SECONDS, close, cut, fetch, listening, open_tls, run, trusting
@@ -54,6 +56,54 @@ def test_several_requests_on_one_connection_and_in_parallel() -> None:
             await close(writer)
 
     run(main)
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["first", "second"])
+def test_a_request_with_two_hosts_is_refused_with_what_follows(first: bool) -> None:
+    async def after(request: Request) -> Response:
+        answered.append(request.path)
+        return Response.text("")
+
+    async def main() -> None:
+        async with listening({"/after": after}) as server:
+            reader, writer = await open_tls(server.port)
+            if not first:
+                writer.write(get("/before"))
+                await reader.readuntil(b"\r\n\r\n/before")
+            writer.write(get("/page", "Host: y", "content-length: 3") + b"abc" + get("/after"))
+            got = await reader.read(-1)
+            assert got.startswith(b"HTTP/1.1 400")
+            assert got.endswith(b"more than one Host header")
+            await close(writer)
+
+    answered: list[str] = []
+    run(main)
+    assert not answered
+
+
+def test_malformed_requests_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with listening() as server:
+            for _ in range(5):
+                reader, writer = await open_tls(server.port)
+                writer.write(b"nonsense\r\n\r\n")
+                assert b"400" in await reader.read(-1)
+                await close(writer)
+
+    malformed_requests.filters[:] = [Seldom()]
+    run(main)
+    assert [record.getMessage() for record in caplog.records] == ["Invalid HTTP request received."]
+
+
+def test_the_next_line_has_the_number_of_those_before() -> None:
+    seldom, passed = Seldom(), list[str]()
+    for second in range(1000, 1121):
+        record = logging.LogRecord("x", logging.WARNING, "", 0, "no request", (), None)
+        record.created = float(second)
+        if seldom.filter(record):
+            passed.append(record.getMessage())
+    counted = "no request (59 more since the last of these lines)"
+    assert passed == ["no request", counted, counted]
 
 
 @pytest.mark.parametrize("endless", (False, True), ids=("finite", "endless"))

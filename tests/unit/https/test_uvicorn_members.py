@@ -23,10 +23,11 @@ METHODS = {
     "on_body": ("body",),
     "on_message_complete": (),
     "on_response_complete": (),
+    "send_400_response": ("msg",),
     "shutdown": (),
     "_unsupported_upgrade_warning": (),
 }
-ATTRIBUTES = ("app_state", "cycle", "loop", "transport")
+ATTRIBUTES = ("app_state", "cycle", "headers", "logger", "loop", "transport")
 HINT = (
     f"uvicorn {uvicorn.__version__}: {{}}; adapt kuberth.https.connection, "
     "then raise the bound of uvicorn in pyproject.toml"

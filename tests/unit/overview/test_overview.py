@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from kuberth.api.core import Node, Pod
-from kuberth.clock import run_in_virtual_time
+from kuberth.clock import LoopClock, run_in_virtual_time
 from kuberth.framework import CycleState, PermitPlugin, PermitResult
 from kuberth.overview import overview as overview_module
 from kuberth.overview import waiting
@@ -69,7 +69,7 @@ def test_everything_at_first_in_order() -> None:
             assert queues == dict.fromkeys(waiting.QUEUES, 0) | {"gated": 1, "placed": 1}
             [row] = pods["set"]
             assert row[1:6] == ["default", "p", "gated", 7, 0]
-            assert row[7:] == ["one, two", "default-scheduler"]
+            assert row[7:] == ["one, two", "default-scheduler", []]
 
     run_in_virtual_time(scenario)
 
@@ -130,6 +130,12 @@ def test_a_pod_held_at_permit_is_shown_as_waiting() -> None:
             reader.read()
             [row] = reader.seen.pods.values()
             assert (row[3], row[5], row[7]) == ("permit", 1, "Hold")
+            [[plugin, since, until]] = row[9]
+            assert (plugin, until - since) == ("Hold", pytest.approx(30))
+            assert since == row[6]
+            late = Reader(watched.overview)
+            late.read()
+            assert list(late.seen.pods.values()) == [row], "also for those that came later"
             assert (reader.seen.queues["permit"], reader.seen.queues["placed"]) == (1, 0)
             for held in world.scheduler.waiting_pods:
                 held.allow("Hold")
@@ -366,7 +372,7 @@ def _expect_truth(watched: Watched, readers: list[Reader]) -> None:
         assert reader.seen.hello["resources"] == fresh.seen.hello["resources"]
     # And against the scheduler's own state.
     scheduler = watched.world.scheduler
-    looked_up = QueueView(scheduler)
+    looked_up = QueueView(scheduler, clock=LoopClock(asyncio.get_running_loop()))
     assert fresh.seen.queues == looked_up.counts()
     if not fresh.seen.cut:
         assert _settled(fresh.seen.pods.values()) == _settled(looked_up.rows.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -44,6 +45,72 @@ def test_a_pod_that_never_fits_ends_the_run_and_is_counted_as_waiting() -> None:
     assert outcome.waits.still_waiting == 1
     assert outcome.waits_by_priority["3"].still_waiting == 1
     assert outcome.waits_by_tenant["blue"].pods == 0
+
+
+def test_pods_without_a_node_count_with_their_wait_so_far() -> None:
+    outcome = simulate(scene(pod(0, 1000, cpu="3"), pod(10, cpu="3"), pod(30, cpu="3"), until=100.0))
+    assert (outcome.waits.pods, outcome.waits.still_waiting) == (1, 2)
+    assert outcome.waits.longest == pytest.approx(90)
+    assert outcome.waits.mean == pytest.approx((0 + 90 + 70) / 3)
+    assert outcome.waits.p50 == pytest.approx(70)
+
+
+def test_utilisation_is_of_the_time_in_which_pods_arrive() -> None:
+    outcome = simulate(scene(pod(0, 100, cpu="4"), pod(200, 1000, cpu="1")))
+    assert outcome.arrival_seconds == 200
+    assert outcome.utilisation["cpu"] == pytest.approx(0.5)
+    assert outcome.drain_utilisation["cpu"] == pytest.approx(0.25)
+
+
+def test_a_short_time_after_the_last_arrival_is_no_drain() -> None:
+    outcome = simulate(scene(pod(0, 1e6, cpu="1"), pod(999, 1e6, cpu="3"), until=1000.0))
+    assert outcome.arrival_seconds == 1000
+    assert outcome.utilisation["cpu"] == pytest.approx(0.25 + 0.75 / 1000, abs=1e-6)
+    assert outcome.drain_utilisation == {}
+
+
+@pytest.mark.parametrize("until", [None, 40.0])
+def test_without_later_arrivals_the_whole_run_counts(until: float | None) -> None:
+    outcome = simulate(scene(pod(0, 100, cpu="4"), until=until))
+    assert outcome.arrival_seconds == (until or 100)
+    assert outcome.utilisation["cpu"] == pytest.approx(1)
+    assert outcome.drain_utilisation == {}
+
+
+def test_an_interrupt_ends_the_run_with_the_figures_so_far() -> None:
+    def report(arrived: int, _seconds: float) -> None:
+        if arrived == 2 and not interrupts:
+            interrupts.append(arrived)
+            signal.raise_signal(signal.SIGINT)
+
+    interrupts: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+    outcome = simulate(scene(*(pod(100.0 * n, 50) for n in range(50))), report=report, interruptible=True)
+    assert outcome.interrupted
+    assert 2 <= outcome.pods.arrived < 50
+    assert outcome.utilisation["cpu"] > 0
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_second_interrupt_is_an_interrupt() -> None:
+    def report(arrived: int, _seconds: float) -> None:
+        if arrived == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    def both(arrived: int, seconds: float) -> None:
+        report(arrived, seconds)
+        report(arrived, seconds)
+
+    with pytest.raises(KeyboardInterrupt):
+        simulate(scene(pod(0, 5), pod(1, 5), pod(2, 5)), report=both, interruptible=True)
+
+
+def test_progress_has_pods_and_virtual_time() -> None:
+    seen: list[tuple[int, float]] = []
+    simulate(scene(pod(0, 5), pod(500, 5)), report=lambda *each: seen.append(each))
+    assert (1, 0.0) in seen
+    assert (2, 500.0) in seen
+    assert any(arrived == 1 and 0 < seconds < 500 for arrived, seconds in seen), "between arrivals too"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ value that cannot be read is ignored, for annotations are not validated when the
 
     on a pod
     kuberth.dev/run-seconds: "30"          its containers end this long after each start; without it they run
-                                           for ever, or for a second if the pod is a Job's
+                                           for ever, or for a second if the pod is a Job's or reads its input
+                                           once and is not restarted (`kubectl run -i --restart=Never`)
     kuberth.dev/exit-code: "1"             how they end; 0 is the default
     kuberth.dev/stop-seconds: "20"         how long they take to stop when the pod is deleted; at most its
                                            grace period, at whose end they are killed; without it as long
@@ -35,7 +36,7 @@ LIVE_SECONDS: Final = "kuberth.dev/live-seconds"
 HEARTBEAT: Final = "kuberth.dev/heartbeat"
 
 JOB_SECONDS: Final = 1.0
-"""How long a pod of a Job runs by default."""
+"""How long a pod that is to end runs by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def behavior_of(pod: Obj) -> Behavior:
     run_seconds = _number(notes.get(RUN_SECONDS))
     if run_seconds is None:
         owners = pod["metadata"].get("ownerReferences") or ()
-        if any(owner.get("kind") == "Job" for owner in owners):
+        if any(owner.get("kind") == "Job" for owner in owners) or _ends_with_its_input(pod):
             run_seconds = JOB_SECONDS
     return Behavior(
         run_seconds=run_seconds,
@@ -83,6 +84,14 @@ def behavior_of(pod: Obj) -> Behavior:
         ready=notes.get(READY) != "false",
         ready_after_seconds=_number(notes.get(READY_AFTER_SECONDS)) or 0.0,
         live_seconds=_number(notes.get(LIVE_SECONDS)),
+    )
+
+
+def _ends_with_its_input(pod: Obj) -> bool:
+    """Whether a container reads a standard input that one client may write: nothing can attach to it here."""
+    spec = pod["spec"]
+    return spec.get("restartPolicy") == "Never" and any(
+        each.get("stdin") and each.get("stdinOnce") for each in spec.get("containers", ())
     )
 
 

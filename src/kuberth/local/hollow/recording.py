@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from kuberth.api.events import event_name
@@ -59,6 +61,15 @@ class Recorder:
             "reportingInstance": "",
         }
         self._informers.spawn(self._write(namespace, event), name=f"hollow-event-{reason}")
+
+    @contextmanager
+    def reporting_refusals(self, owner: Obj) -> Iterator[None]:
+        """Record an event on the owner of pods if the server refuses one in the block, as quotas do."""
+        try:
+            yield
+        except StatusError as error:
+            self.record(owner, "FailedCreate", f"Error creating: {error}", type_="Warning")
+            raise
 
     async def _write(self, namespace: str, event: Obj) -> None:
         self._under_way += 1

@@ -288,8 +288,8 @@ class Shadow:
         uid = pod.metadata.uid
         pending = self._pending.setdefault(uid, _Pending(next(self._numbers), None))
         pending.own_attempts += 1
-        pending.rejections += not node
         around = self._around(at, pod)
+        pending.rejections += not node
         verdict: ShadowComparison | None = None
         try:
             if node:
@@ -325,7 +325,7 @@ class Shadow:
         coming = (
             arrival.coming
             for arrival in self._stream
-            if arrival.coming is not None and arrival.at <= latest and self._may_be_known(arrival.coming)
+            if arrival.coming is not None and arrival.at <= latest and self._may_be_known(arrival.coming, own)
         )
         after = list(islice(coming, MOST_AROUND))
         crossed: list[Alteration] = []
@@ -335,16 +335,23 @@ class Shadow:
                 each for each in after if each.adds and (place := self._place(each.info.pod)) and place < own
             )
         return Surroundings(
-            before=[each.turned_back for each in reversed(self._recent)],
+            before=[
+                each.turned_back for each in reversed(self._recent) if not _stands_before(each.place, own)
+            ],
             after=after,
             nodes=tuple(self._changed_nodes),
             crossed=crossed,
         )
 
-    def _may_be_known(self, coming: Alteration) -> bool:
-        """A binding can only have been decided before if its pod was there to be decided."""
+    def _may_be_known(self, coming: Alteration, own: _Place | None) -> bool:
+        """Whether the real scheduler may have made this binding before the decision of the pod at `own`.
+
+        The pod was there to be decided, and does not stand behind the other one in the queue.
+        """
         pod = coming.info.pod
-        return not coming.adds or not self._is_shadowed(pod) or pod.metadata.uid in self._pending
+        if not coming.adds or not self._is_shadowed(pod):
+            return True
+        return pod.metadata.uid in self._pending and not _stands_before(own, self._place(pod))
 
     def _coming(self, old: Pod | None, new: Pod | None) -> Alteration | None:
         old, new = _on_node(old), _on_node(_unfinished(new))
@@ -353,6 +360,14 @@ class Shadow:
         if old is not None and new is None:
             return Alteration(self._derive(old), adds=False)
         return None
+
+
+def _stands_before(first: _Place | None, second: _Place | None) -> bool:
+    """Whether the scheduler popped the first before the second: it came earlier, with no lower priority.
+
+    A later pod of a higher priority may have come too late to be popped first.
+    """
+    return first is not None and second is not None and first[0] <= second[0] and first[1] < second[1]
 
 
 def _decision(verdict: ShadowComparison | None, **known: Any) -> ShadowDecision:

@@ -39,6 +39,7 @@ from kuberth.local.in_process import InProcessApi
 from kuberth.local.manifests import Manifest
 from kuberth.overview import PAGE_PATH, Overview, overview_pages
 from kuberth.programs.reloading import Reloading, Rules, RuleSource
+from kuberth.programs.up.data_folder import expect_own
 from kuberth.programs.up.kubeconfig_files import merge_into, of_this_process
 from kuberth.programs.up.node_counts import settle
 from kuberth.programs.up.own_configuration import OwnConfiguration
@@ -229,6 +230,7 @@ def _database(data: Path | None) -> Path | None:
     if data is None:
         return None
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    expect_own(data)
     return data / DATABASE
 
 

@@ -154,4 +154,4 @@ def test_the_kubeconfig_is_complete(tmp_path: Path) -> None:
     tree = yaml.safe_load(kubeconfig("https://127.0.0.1:6443", make(tmp_path)))
     assert tree["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:6443"
     assert tree["current-context"] == tree["contexts"][0]["name"] == "kuberth"
-    assert set(tree["users"][0]["user"]) == {"client-certificate-data", "client-key-data"}
+    assert set(tree["users"][0]["user"]) == {"client-certificate-data", "client-key-data", "token"}

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from kuberth.local.apiserver.http.account_tokens import AccountTokens
 from kuberth.local.apiserver.http.credentials import ClusterCredentials
 from kuberth.local.apiserver.verbs.core import Core
-from tests.unit.local.apiserver.harness import ServerHarness, labelled_pod, run_with_server
+from tests.unit.local.apiserver.harness import CoreHarness, ServerHarness, labelled_pod, run_with_server
+from tests.unit.local.apiserver.harness import run as run_core
 
 PODS = "/api/v1/namespaces/default/pods"
 TABLE = (
@@ -496,6 +498,68 @@ def test_the_right_token_is_known() -> None:
         assert answer.json()["status"]["user"]["username"] == "kuberth-admin"
 
     run_with_server(main)
+
+
+def test_a_token_of_a_service_account_is_its_users_until_the_account_is_gone() -> None:
+    async def main(harness: ServerHarness) -> None:
+        path = "/api/v1/namespaces/default/serviceaccounts"
+        await harness.fetch("POST", path, {"metadata": {"name": "robot"}})
+        answer = await harness.fetch("POST", f"{path}/robot/token", {"spec": {"expirationSeconds": 600}})
+        assert (answer.status, answer.json()["spec"]["expirationSeconds"]) == (201, 600)
+        token = answer.json()["status"]["token"]
+
+        async def who(token: str) -> Any:
+            headers = {"authorization": f"Bearer {token}"}
+            review = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+            found = await harness.fetch("POST", review, {}, headers=headers, anonymous=True)
+            return found.json()["status"]["userInfo"]["username"] if found.status == 201 else found.status
+
+        assert await who(token) == "system:serviceaccount:default:robot"
+        claims, _, signature = token.rpartition(".")
+        for wrong in (claims, f"{claims}.", f"{claims}.{signature[::-1]}", f"a{token}", "a.b.c", "é.b"):
+            assert await who(wrong) == 401
+        await harness.fetch("DELETE", f"{path}/robot")
+        assert await who(token) == 401
+        await harness.fetch("POST", path, {"metadata": {"name": "robot"}})
+        assert await who(token) == 401, "another account of the same name"
+
+    run_with_server(main)
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "status"),
+    [
+        ("default", {"spec": {"expirationSeconds": 10}}, 422),
+        ("default", {"spec": {"expirationSeconds": 2**33}}, 422),
+        ("default", {"spec": {"audiences": "x"}}, 400),
+        ("default", {"kind": "Pod"}, 400),
+        ("nobody", {}, 404),
+        ("default", {}, 201),
+    ],
+)
+def test_token_requests(name: str, body: Any, status: int) -> None:
+    async def main(harness: ServerHarness) -> None:
+        path = f"/api/v1/namespaces/default/serviceaccounts/{name}/token"
+        assert (await harness.fetch("POST", path, body)).status == status
+        assert (await harness.fetch("GET", path)).status == 405
+
+    run_with_server(main)
+
+
+def test_a_token_expires() -> None:
+    async def main(harness: CoreHarness) -> None:
+        tokens = AccountTokens(harness.core, secret="s", clock=harness.clock)
+        token = (await tokens.issue("default", "default", {}))["status"]["token"]
+        other = (await tokens.issue("default", "default", {"spec": {"audiences": ["vault"]}}))["status"][
+            "token"
+        ]
+        assert tokens.user_of(token) is not None
+        assert tokens.user_of(other) is None, "it is for another server"
+        assert AccountTokens(harness.core, secret="t", clock=harness.clock).user_of(token) is None
+        harness.clock.seconds += 3600
+        assert tokens.user_of(token) is None
+
+    run_core(main)
 
 
 def test_openapi_documents() -> None:

@@ -10,7 +10,10 @@ from kuberth.local.apiserver.http.discovery import Discovery
 from kuberth.local.apiserver.http.openapi import V2_DOCUMENT_PROTOBUF, OpenApi
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.resources import ResourceTable, ServedResource
+from kuberth.local.apiserver.schema import descriptions
 from kuberth.local.apiserver.schema.catalogue import ROWS
+from kuberth.local.apiserver.schema.descriptions import field_description, type_description
+from kuberth.local.apiserver.schema.fields import fields_of
 from kuberth.local.apiserver.status_errors import StatusError
 
 THING = ServedResource("example.org", "v1", "Thing", "things", custom=True)
@@ -71,7 +74,8 @@ def test_a_kind_can_be_followed_down_to_its_leaves() -> None:
     assert containers["type"] == "array"
     assert containers["x-kubernetes-patch-merge-key"] == "name"
     assert containers["x-kubernetes-list-map-keys"] == ["name"]
-    assert spec["properties"]["priority"] == {"type": "integer", "format": "int32"}
+    priority = spec["properties"]["priority"]
+    assert (priority["type"], priority["format"]) == ("integer", "int32")
     assert spec["properties"]["nodeSelector"]["additionalProperties"] == {"type": "string"}
 
 
@@ -100,7 +104,7 @@ def test_version_2_has_all_definitions_and_nothing_that_it_does_not_know() -> No
     port = found["io.k8s.api.core.v1.HTTPGetAction"]["properties"]["port"]
     assert port == {"type": "string", "format": "int-or-string"}
     limits = found["io.k8s.api.core.v1.ResourceRequirements"]["properties"]["limits"]
-    assert limits == {"type": "object", "additionalProperties": {"type": "string"}}
+    assert (limits["type"], limits["additionalProperties"]) == ("object", {"type": "string"})
     assert not {key for key in keys(found) if key in ("oneOf", "anyOf", "not", "nullable")}
 
 
@@ -177,3 +181,50 @@ def test_the_protobuf_document_is_what_it_says() -> None:
         assert key & 7 == 2
         fields[key >> 3], data = data[2 : 2 + size], data[2 + size :]
     assert fields == {1: b"2.0", 2: b"\n\x07Kuberth\x12\x07v1.36.4", 8: b""}
+
+
+def types_below(*roots: str) -> dict[str, set[str]]:
+    """The types of the fields of these types, and of theirs, with the names of their fields."""
+    found: dict[str, set[str]] = {}
+    waiting = list(roots)
+    while waiting:
+        name = waiting.pop()
+        fields = fields_of(name)
+        if fields and name not in found:
+            found[name] = set(fields)
+            waiting += (field.type.replace("[]", "").replace("{}", "") for field in fields.values())
+    return found
+
+
+def test_every_field_of_pods_and_nodes_is_described() -> None:
+    types = types_below("core.v1.Pod", "core.v1.Node")
+    missing = [name for name in types if not type_description(name)]
+    missing += [
+        f"{name}.{field}"
+        for name, fields in types.items()
+        for field in sorted(fields)
+        if not field_description(name, field)
+    ]
+    assert missing == []
+
+
+def test_descriptions_are_of_fields_that_exist() -> None:
+    types = types_below("core.v1.Pod", "core.v1.Node")
+    described = {
+        name: set(texts) - {"type", "type_", "like"} for name, texts in descriptions._table().items()
+    }
+    described["any"] -= {field for fields in types.values() for field in fields}
+    assert {name: fields - types.get(name, set()) for name, fields in described.items()} == {
+        name: set() for name in described
+    }
+
+
+def test_documents_have_the_descriptions() -> None:
+    schemas = document("api/v1")["components"]["schemas"]
+    spec = schemas["io.k8s.api.core.v1.PodSpec"]
+    assert spec["description"] == "What a pod runs, and on which nodes it may run."
+    assert spec["properties"]["nodeName"]["description"].startswith("Node that runs the pod.")
+    affinity = spec["properties"]["affinity"]
+    assert affinity["allOf"]
+    assert affinity["description"]
+    assert schemas["io.k8s.api.core.v1.Node"]["properties"]["metadata"]["description"]

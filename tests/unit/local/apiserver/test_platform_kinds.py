@@ -29,7 +29,33 @@ WEBHOOK = {
     "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}],
 }
 
+SIGNING = {
+    "spec": {
+        "request": "LS0tLS1CRUdJTg==",
+        "signerName": "example.com/serving",
+        "usages": ["server auth"],
+        "expirationSeconds": 86400,
+    }
+}
+ATTRIBUTES = {"driverName": "csi.example.com", "parameters": {"iops": "100"}}
+
 GOOD: dict[str, tuple[Obj, dict[str, Any], dict[str, Any]]] = {
+    "certificatesigningrequests.certificates.k8s.io": (
+        SIGNING,
+        {},
+        {
+            "SignerName": "example.com/serving",
+            "Requestor": "<none>",
+            "RequestedDuration": "24h",
+            "Condition": "Pending",
+        },
+    ),
+    "volumeattributesclasses.storage.k8s.io": (ATTRIBUTES, {}, {"DriverName": "csi.example.com"}),
+    "servicecidrs.networking.k8s.io": (
+        {"spec": {"cidrs": ["10.0.0.0/16", "fd00::/112"]}},
+        {},
+        {"CIDRs": "10.0.0.0/16,fd00::/112"},
+    ),
     "secrets": (
         {"stringData": {"password": "open"}, "data": {"user": "bWU="}},
         {"type": "Opaque", "data": {"password": "b3Blbg==", "user": "bWU="}},
@@ -346,6 +372,14 @@ def changed(body: Obj, **spec: Any) -> Obj:
             "subjects[0].namespace: Required value",
         ),
         ("flowschemas.flowcontrol.apiserver.k8s.io", {"spec": {}}, "must reference a priority level"),
+        ("certificatesigningrequests.certificates.k8s.io", {"spec": {}}, "spec.request: Required value"),
+        (
+            "certificatesigningrequests.certificates.k8s.io",
+            {"spec": {**SIGNING["spec"], "expirationSeconds": 1}},
+            "may not specify a duration less than 600 seconds (10 minutes)",
+        ),
+        ("volumeattributesclasses.storage.k8s.io", {"driverName": "a"}, "parameters: Required value"),
+        ("servicecidrs.networking.k8s.io", {"spec": {"cidrs": ["10"]}}, "must be a valid CIDR value"),
         (
             "mutatingwebhookconfigurations.admissionregistration.k8s.io",
             {"webhooks": [{**WEBHOOK, "sideEffects": "Some"}]},
@@ -375,6 +409,7 @@ def test_refused_in_upstreams_words(resource: str, body: Obj, words: str) -> Non
         ),
         ("endpointslices.discovery.k8s.io", {"addressType": "IPv4"}, {"addressType": "IPv6"}, "immutable"),
         ("controllerrevisions.apps", {"data": 1}, {"data": 2}, "data: Invalid value"),
+        ("volumeattributesclasses.storage.k8s.io", ATTRIBUTES, {"parameters": {"a": "b"}}, "immutable"),
     ],
 )
 def test_what_stays_as_it_is(resource: str, body: Obj, change: Obj, words: str) -> None:
@@ -542,5 +577,38 @@ def test_api_services_are_stored_and_shown() -> None:
 def test_api_services_that_are_none(body: Obj, words: str) -> None:
     async def main(harness: CoreHarness) -> None:
         assert words in str(await refused(harness.core.create(API_SERVICES, body), 422))
+
+    run(main)
+
+
+@pytest.mark.parametrize("how", ["update", "patch"])
+def test_a_signing_request_is_approved(how: str) -> None:
+    async def main(harness: CoreHarness) -> None:
+        resource = "certificatesigningrequests.certificates.k8s.io"
+        made = await create(harness, resource, SIGNING)
+        status = {"conditions": [{"type": "Approved", "status": "True", "reason": "Mine"}]}
+        if how == "update":
+            body = {**made, "status": status}
+            approved = await harness.core.update(resource, "x", body, subresource="approval")
+        else:
+            content_type = "application/merge-patch+json"
+            approved, _ = await harness.core.patch(
+                resource, "x", {"status": status}, content_type=content_type, subresource="approval"
+            )
+        assert approved["status"]["conditions"][0]["type"] == "Approved"
+        row = harness.core.resources.by_id(resource)
+        assert row is not None
+        assert to_table(row, [approved], {}, now=0)["rows"][0]["cells"][-1] == "Approved"
+
+    run(main)
+
+
+def test_the_service_of_the_api_server_comes_back() -> None:
+    async def main(harness: CoreHarness) -> None:
+        before = await harness.core.get("services", "kubernetes", namespace="default")
+        await harness.core.delete("services", "kubernetes", namespace="default")
+        after = await harness.core.get("services", "kubernetes", namespace="default")
+        assert after["spec"]["clusterIP"] == before["spec"]["clusterIP"]
+        assert after["metadata"]["uid"] != before["metadata"]["uid"]
 
     run(main)

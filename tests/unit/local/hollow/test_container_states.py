@@ -512,3 +512,22 @@ def test_no_crash_is_lost_or_counted_twice_if_a_write_fails(seed: int) -> None:
             assert [seen[at] for at in (15, 35, 60, 100, 159)] == [0, 1, 2, 3, 4]
 
     virtual(main)
+
+
+@pytest.mark.parametrize(
+    ("policy", "once", "phase"),
+    [("Never", True, "Succeeded"), ("Never", False, "Running"), ("Always", True, "Running")],
+    ids=["run-rm-i", "kept-open", "restarted"],
+)
+def test_a_pod_that_reads_its_input_once_ends_for_nothing_can_attach(
+    policy: str, once: bool, phase: str
+) -> None:
+    async def main() -> None:
+        async with playing(nodes=1) as world:
+            reading = {"name": "main", "image": "x", "stdin": True, "stdinOnce": once}
+            await world.create(pod("a", containers=[reading], restartPolicy=policy))
+            await world.quiet(seconds=10)
+            found = await world.get("Pod", "a")
+            assert (found["status"]["phase"], container(found)["restartCount"]) == (phase, 0)
+
+    virtual(main)

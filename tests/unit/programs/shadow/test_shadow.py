@@ -202,10 +202,11 @@ def test_a_difference_is_explained_by_a_pod_that_was_seen_afterwards() -> None:
         nodes = [make_node("n1"), make_node("n2"), make_pod("load", cpu="1", memory="2Gi", node="n1")]
         async with shadowing(*nodes) as world:
             await world.create(make_pod("p", cpu="1", memory="2Gi"))
+            await world.reject("p")  # so it may come after q when it is tried again
             await world.create(make_pod("q", cpu="2", memory="4Gi"))
             await world.bind("p", "n1")
             await world.bind("q", "n2")
-            decision = (await world.settled())[0]
+            decision = (await world.settled())[1]
             assert (decision.agreement, decision.own_node) == (Agreement.OTHER, "n2")
             assert decision.explanation is not None
             assert (decision.explanation.cause, decision.explanation.pods) == (
@@ -213,6 +214,52 @@ def test_a_difference_is_explained_by_a_pod_that_was_seen_afterwards() -> None:
                 ("default/q",),
             )
             assert sum(decision.own_scores.values()) > sum(decision.scores.values()) > 0
+
+    play(scene)
+
+
+def test_a_difference_of_policy_is_not_explained_by_bindings_before_it() -> None:
+    """The real scheduler packs, this one spreads: without the pods before, both would agree."""
+
+    async def scene() -> None:
+        async with shadowing(make_node("n1"), make_node("n2")) as world:
+            names = ("first", "second", "third")
+            await world.create(*(make_pod(name, cpu="500m") for name in names))
+            for name in names:
+                await world.bind(name, "n1")
+            decisions = await world.settled()
+            assert [each.agreement for each in decisions][1:] == [Agreement.OTHER] * 2
+            assert all(each.is_unexplained for each in decisions if not each.agrees)
+
+    play(scene)
+
+
+def test_a_difference_of_policy_is_not_explained_by_bindings_after_it() -> None:
+    async def scene() -> None:
+        nodes = [make_node("n1"), make_node("n2"), make_pod("load", cpu="1", memory="2Gi", node="n1")]
+        async with shadowing(*nodes) as world:
+            await world.create(make_pod("p", cpu="1", memory="2Gi"))
+            await world.create(make_pod("q", cpu="2", memory="4Gi"))
+            await world.bind("p", "n1")
+            await world.bind("q", "n2")
+            assert (await world.settled())[0].is_unexplained
+
+    play(scene)
+
+
+@pytest.mark.parametrize("later", [True, False], ids=["came-later", "came-earlier"])
+def test_a_pod_of_higher_priority_may_have_been_decided_before_or_after(later: bool) -> None:
+    async def scene() -> None:
+        async with shadowing(
+            make_node("n1"), make_node("n2"), make_pod("load", cpu="500m", node="n2")
+        ) as world:
+            low, high = make_pod("low", cpu="1"), make_pod("high", cpu="1", priority=9)
+            await world.create(*((low, high) if later else (high, low)))
+            await world.bind("high", "n1")
+            await world.bind("low", "n1")
+            decision = (await world.settled())[1]
+            assert (decision.pod, decision.own_node) == ("default/low", "n2")
+            assert (decision.explanation is not None) == later
 
     play(scene)
 

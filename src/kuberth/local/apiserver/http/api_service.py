@@ -197,6 +197,12 @@ class ApiService:
             tree = await self._usages.answer(target, request.query)
             return tree_answer(tree, media_type=form.media_type)
         target = find_target(self._core.resources, segments)
+        if target.subresource == "token":
+            verb_of(target, request.method)
+            form = negotiate(request.headers.get("accept"))
+            body = decode_body(await request.body(), request.headers.get("content-type"))
+            tree = await self._authenticator.account_tokens.issue(target.namespace, target.name, body)
+            return tree_answer(tree, status=201, media_type=form.media_type)
         return await self._resource_requests.answer(request, target, verb_of(target, request.method))
 
     def _root(self, request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Authentication and authorization: a client certificate or the token makes an admin; others see only health.
+"""Authentication and authorization: a client certificate or a token makes an admin; others see only health.
 
 In: a request. Out: a user, or a 401 or 403.
 """
@@ -10,6 +10,7 @@ from typing import Final
 
 from kuberth.https.messages import Request
 from kuberth.https.users import ANONYMOUS, User, certified_user
+from kuberth.local.apiserver.http.account_tokens import AccountTokens
 from kuberth.local.apiserver.http.credentials import ADMIN, ADMIN_GROUP
 from kuberth.local.apiserver.status_errors import StatusError
 
@@ -18,8 +19,9 @@ _OPEN_PATHS: Final = ("/healthz", "/livez", "/readyz", "/version")
 
 
 class Authenticator:
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, *, account_tokens: AccountTokens) -> None:
         self._token = token.encode()
+        self.account_tokens = account_tokens
 
     def user_of(self, request: Request) -> User:
         """The user; StatusError 401 for unknown credentials. Without credentials it is the anonymous user."""
@@ -35,7 +37,9 @@ class Authenticator:
         return user
 
     def user_of_token(self, token: str) -> User | None:
-        return _ADMIN if hmac.compare_digest(token.encode(), self._token) else None
+        if hmac.compare_digest(token.encode(), self._token):
+            return _ADMIN
+        return self.account_tokens.user_of(token)
 
 
 def is_open(path: str) -> bool:

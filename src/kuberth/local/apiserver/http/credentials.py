@@ -119,6 +119,8 @@ def kubeconfig_tree(url: str, credentials: ClusterCredentials, *, name: str = "k
                 "user": {
                     "client-certificate-data": text(credentials.client_certificate),
                     "client-key-data": text(credentials.client_key),
+                    # For programs without client certificates, such as a browser.
+                    "token": credentials.token,
                 },
             }
         ],

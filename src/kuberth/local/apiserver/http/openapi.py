@@ -16,6 +16,7 @@ from kuberth.local.apiserver.http.negotiation import PATCH_TYPES, encode
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.refusals import unknown_resource
 from kuberth.local.apiserver.resources import ServedResource
+from kuberth.local.apiserver.schema.descriptions import field_description, type_description
 from kuberth.local.apiserver.schema.fields import Field, fields_of
 
 V2_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
@@ -205,8 +206,13 @@ def _add_type(schemas: Obj, type_name: str) -> None:
         return
     fields = fields_of(type_name)
     schema: Obj = {"type": "object"}
+    if text := type_description(type_name):
+        schema["description"] = text
     schemas[_PREFIX + type_name] = schema
     schema["properties"] = {name: _property(schemas, field) for name, field in fields.items()}
+    for name, found in schema["properties"].items():
+        if text := field_description(type_name, name):
+            found["description"] = text
     if required := [name for name, field in fields.items() if field.required]:
         schema["required"] = required
 

@@ -25,6 +25,8 @@ class Subresource(NamedTuple):
 
 SUBRESOURCES: Final = {
     "status": Subresource(),
+    "approval": Subresource(),
+    "resize": Subresource(),
     "scale": Subresource(api_version="autoscaling/v1", kind="Scale"),
     "binding": Subresource(("create",), "v1", "Binding"),
     "eviction": Subresource(("create",), "policy/v1", "Eviction"),

@@ -14,6 +14,7 @@ from kuberth.clock import Clock, SystemClock
 from kuberth.https.application import HttpService
 from kuberth.https.limits import Limits
 from kuberth.https.listener import AddressFlags, Listener
+from kuberth.local.apiserver.http.account_tokens import AccountTokens
 from kuberth.local.apiserver.http.api_service import ApiService, Page, RequestLimits
 from kuberth.local.apiserver.http.authentication import Authenticator
 from kuberth.local.apiserver.http.credentials import ClusterCredentials
@@ -46,10 +47,12 @@ class HttpServer(Listener):
 
         `pages` are served besides the API, by path; those of `open_pages` without authentication.
         """
+        clock = clock or SystemClock()
+        tokens = AccountTokens(core, secret=credentials.token, clock=clock)
         self._api = ApiService(
             core,
-            authenticator=Authenticator(credentials.token),
-            clock=clock or SystemClock(),
+            authenticator=Authenticator(credentials.token, account_tokens=tokens),
+            clock=clock,
             limits=request_limits or RequestLimits(),
             pages=pages or {},
             open_pages=open_pages,

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from kuberth.clock import NANOSECONDS
 from kuberth.local.apiserver.objects import Obj, name_of
+from kuberth.local.apiserver.printing.ages import human_duration
 from kuberth.local.apiserver.printing.cells import NONE, UNSET, selector_cell
 
 _MOST_LISTED: Final = 3
@@ -97,6 +99,22 @@ def ingress_class_parameters(parameters: Obj | None) -> str:
         return NONE
     group = f".{parameters['apiGroup']}" if parameters.get("apiGroup") else ""
     return f"{parameters.get('kind', '')}{group}/{parameters.get('name', '')}"
+
+
+def joined(items: Sequence[str] | None) -> str:
+    return ",".join(items or ()) or NONE
+
+
+def seconds_or_none(seconds: int | None) -> str:
+    return NONE if seconds is None else human_duration(seconds * NANOSECONDS)
+
+
+def request_condition(request: Obj) -> str:
+    """What became of a certificate signing request."""
+    status = request.get("status", {})
+    types = [each["type"] for each in status.get("conditions", ())]
+    shown = [each for each in ("Approved", "Denied", "Failed") if each in types]
+    return ",".join([*shown, *(["Issued"] if status.get("certificate") else [])]) or "Pending"
 
 
 def suspended(cron_job: Obj) -> str:

@@ -42,6 +42,8 @@ from kuberth.local.apiserver.verbs.selecting import select
 from kuberth.local.apiserver.verbs.watching import Event, Watcher
 from kuberth.local.apiserver.verbs.writing import Signature, Writer, expect_same_uid, storage_failed
 
+_WRITTEN_AS: Final = {"scale": "", "approval": "status"}
+"""Subresources that are written as another one is."""
 _SUCCESS: Final[Obj] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 _PATCH_OPTIONS: Final = ServedResource("meta.k8s.io", "v1", "PatchOptions", "patchoptions")
 _TOO_OLD: Final = "too old resource version"
@@ -92,9 +94,14 @@ class Core:
             raise not_found(row, name)
         if subresource == "scale":
             return scale.scale_of(row, found)
-        if subresource not in ("", "status", "ephemeralcontainers"):
+        if subresource not in ("", "status", "approval", "resize", "ephemeralcontainers"):
             raise method_not_supported(row, "get")
         return to_view(row, found)
+
+    def find(self, resource: str, name: str, *, namespace: str = "") -> Obj | None:
+        """The stored object, which the caller must not change; None if there is none."""
+        row = self._row(resource)
+        return self._store.get(row.stored_as, _key(row, namespace, name))
 
     async def list(
         self,
@@ -444,7 +451,7 @@ class Core:
             if given != present:
                 why = f"does not match the {field} on the {source} ({present})"
                 raise bad_request(f"the {field} of the object ({given}) {why}")
-        subresource = "" if signature.subresource == "scale" else signature.subresource
+        subresource = _WRITTEN_AS.get(signature.subresource, signature.subresource)
         stored = self._writer.replace(
             row, old, to_stored(row, new), subresource=subresource, dry_run=dry_run, signature=signature
         )
@@ -468,6 +475,9 @@ class Core:
             self._after_write(row, stored, gone=True)
             if row.id == ACCOUNTS and name_of(old) == DEFAULT_ACCOUNT:
                 self._writer.make_account(namespace_of(old))
+            elif row.id == "services" and key_of(old) == key_of(bootstrap.API_SERVICE):
+                api_service = fields.copy_tree(bootstrap.API_SERVICE)
+                self._writer.create(row, api_service, namespace=namespace_of(old))
         return stored, plan.remove
 
     async def _settle(self, row: ServedResource, stored: Obj, *, dry_run: bool) -> Obj:

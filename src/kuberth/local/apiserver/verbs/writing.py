@@ -18,7 +18,7 @@ from kuberth.local.apiserver.patching import managers
 from kuberth.local.apiserver.patching.applying import changes_with_status
 from kuberth.local.apiserver.refusals import already_exists, bad_request, conflict, invalid, modified
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.rules import bootstrap, limit_ranges, quotas
+from kuberth.local.apiserver.rules import bootstrap, limit_ranges, pod_resizing, quotas
 from kuberth.local.apiserver.rules.admission import expect_namespace
 from kuberth.local.apiserver.rules.kind_rules import rules_for
 from kuberth.local.apiserver.rules.metadata_validation import (
@@ -167,6 +167,12 @@ class Writer:
                 kept["managedFields"] = metadata["managedFields"]
             new, causes = {**old, "metadata": kept, "spec": new.get("spec") or {}}, []
             self._sign(row, old, new, signature)
+        elif subresource == "resize":
+            rules.default(new)
+            managed = {"managedFields": metadata["managedFields"]} if "managedFields" in metadata else {}
+            new = {**pod_resizing.resized(new, old), "metadata": {**old_metadata, **managed}}
+            self._sign(row, old, new, signature)
+            causes = pod_resizing.validate_resize(new, old)
         else:
             if row.has_status:
                 new.pop("status", None)
@@ -180,7 +186,7 @@ class Writer:
             raise invalid(row, name, causes)
         if new == old:
             return old
-        if not subresource:
+        if subresource in ("", "resize"):
             self._admit(row, new, old, self.context())
         if row.has_generation and _spec_of(new) != _spec_of(old):
             new["metadata"] = {**new["metadata"], "generation": int(old_metadata.get("generation", 0)) + 1}

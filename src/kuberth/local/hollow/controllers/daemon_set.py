@@ -26,6 +26,7 @@ from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import OWNER_INDEX, claim
 from kuberth.local.hollow.pod_states import is_finished, is_ready, node_of, seconds_to_available
+from kuberth.local.hollow.recording import Recorder
 from kuberth.local.hollow.working import coalesce_seconds, wait_all
 from kuberth.local.selecting import labels_of
 from kuberth.text.timestamps import seconds_since
@@ -51,6 +52,7 @@ class DaemonSetController:
 
     def __init__(self, informers: Informers, *, clock: Clock) -> None:
         self._clock = clock
+        self._recorder = Recorder(informers, clock=clock, component="daemonset-controller")
         controller = Controller(informers)
         self._queue = controller.queue(self.name, self._sync)
         self._sets = controller.watch("daemonsets.apps", self._queue.add_changed)
@@ -137,7 +139,9 @@ class DaemonSetController:
             if not verdicts.get(node, (False, False))[1]:
                 leaving += [pod for pod in pods if not self._pods.is_leaving(pod) and pod not in leaving]
         await wait_all(self._pods.delete(pod) for pod in leaving[:_BURST])
-        made = await wait_all(self._pods.create(_new_pod(owner, node, revision)) for node in missing[:_BURST])
+        with self._recorder.reporting_refusals(owner):
+            bodies = [_new_pod(owner, node, revision) for node in missing[:_BURST]]
+            made = await wait_all(self._pods.create(body) for body in bodies)
         for node, pod in zip(missing, made, strict=False):
             on_node[node] = [pod]
         if len(missing) > _BURST or len(leaving) > _BURST:

@@ -283,7 +283,8 @@ class JobController:
         return min(waits, default=None)
 
     async def _make(self, job: Obj, tally: _Tally, bodies: Sequence[Obj]) -> None:
-        tally.active += await wait_all(self._pods.create(body) for body in bodies[:_BURST])
+        with self._recorder.reporting_refusals(job):
+            tally.active += await wait_all(self._pods.create(body) for body in bodies[:_BURST])
         if len(bodies) > _BURST:
             self._queue.add(key_of(job))
 

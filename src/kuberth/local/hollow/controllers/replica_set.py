@@ -17,6 +17,7 @@ from kuberth.local.hollow.controlling import Controller, by_namespace
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import Claim, controller_of, index_owners, reference_to
 from kuberth.local.hollow.pod_states import deletion_order, node_of
+from kuberth.local.hollow.recording import Recorder
 from kuberth.local.hollow.replicas import Counts, Replicas
 from kuberth.local.hollow.working import COALESCE_SECONDS, wait_all
 from kuberth.local.selecting import labels_of, selector_of
@@ -30,9 +31,11 @@ class ReplicaSetController:
     name = "replicaset"
     resource: ClassVar = "replicasets.apps"
     kind: ClassVar = "ReplicaSet"
+    component: ClassVar = "replicaset-controller"
 
     def __init__(self, informers: Informers, *, clock: Clock) -> None:
         self._clock = clock
+        self._recorder = Recorder(informers, clock=clock, component=self.component)
         self._replicas: dict[str, Replicas] = {}
         """By UID of their replica set."""
         controller = Controller(informers)
@@ -86,10 +89,11 @@ class ReplicaSetController:
     async def _manage(self, replica_set: Obj, replicas: Replicas, missing: int) -> None:
         """Make or delete pods."""
         if missing > 0:
-            # One first: if the server refuses these pods, it does so once, not five hundred times.
-            await self._pods.create(pod_from_template(replica_set))
-            rest = min(missing, _BURST) - 1
-            await wait_all(self._pods.create(pod_from_template(replica_set)) for _ in range(rest))
+            with self._recorder.reporting_refusals(replica_set):
+                # One first: if the server refuses these pods, it does so once, not five hundred times.
+                await self._pods.create(pod_from_template(replica_set))
+                rest = min(missing, _BURST) - 1
+                await wait_all(self._pods.create(pod_from_template(replica_set)) for _ in range(rest))
         else:
             active = replicas.active()
             on_node = Counter(node_of(pod) for pod in active)
@@ -140,6 +144,7 @@ class ReplicationControllerController(ReplicaSetController):
     name = "replicationcontroller"
     resource = "replicationcontrollers"
     kind = "ReplicationController"
+    component = "replication-controller"
 
     def _selector(self, owner: Obj) -> Obj | None:
         labels = owner["spec"].get("selector")

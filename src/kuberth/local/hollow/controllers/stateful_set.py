@@ -17,6 +17,7 @@ from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import claim, reference_to
 from kuberth.local.hollow.pod_states import is_finished, is_ready, seconds_to_available
+from kuberth.local.hollow.recording import Recorder
 from kuberth.local.selecting import labels_of
 
 _KIND: Final = "StatefulSet"
@@ -27,6 +28,7 @@ class StatefulSetController:
 
     def __init__(self, informers: Informers, *, clock: Clock) -> None:
         self._clock = clock
+        self._recorder = Recorder(informers, clock=clock, component="statefulset-controller")
         controller = Controller(informers)
         queue = controller.queue(self.name, self._sync)
         self._sets = controller.watch("statefulsets.apps", queue.add_changed)
@@ -128,7 +130,8 @@ class StatefulSetController:
         for volume in pod["spec"].get("volumes") or ():
             if (source := volume.get("persistentVolumeClaim")) is not None:
                 await self._make_claim(owner, volume["name"], source["claimName"])
-        return await self._pods.create(pod)
+        with self._recorder.reporting_refusals(owner):
+            return await self._pods.create(pod)
 
     async def _make_claim(self, owner: Obj, template_name: str, name: str) -> None:
         templates = owner["spec"].get("volumeClaimTemplates") or ()
