@@ -253,6 +253,7 @@ def _serve(
                 "sched-handler-sync", lambda: None if scheduler.synced else "informers are not synced"
             ),
         ],
+        cbor=scheduler.feature_gates.enabled("CBORServingAndStorage"),
         more=more,
     )
     certificates: CertificateFiles | SelfSigned
