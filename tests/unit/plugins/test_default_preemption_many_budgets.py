@@ -1,0 +1,163 @@
+"""Thousands of budgets: the same answers as from asking each one about each victim, for much less work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kuberth.api.policy import PodDisruptionBudget
+from kuberth.api.selectors import Selector, compile_label_selector
+from kuberth.api.wire import convert
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.informers.store import Store, object_key
+from kuberth.plugins.default_preemption import budgets as module
+from kuberth.plugins.default_preemption.budgets import Budgets
+from kuberth.testing.factories import make_pod
+
+
+def make_budget(
+    name: str, selector: Any, *, allowed: int, disrupted: Sequence[str] = (), namespace: str = "default"
+) -> PodDisruptionBudget:
+    status = {
+        "disruptionsAllowed": allowed,
+        "disruptedPods": dict.fromkeys(disrupted, "2026-01-01T00:00:00Z"),
+    }
+    metadata = {"name": name, "namespace": namespace}
+    return convert(
+        PodDisruptionBudget, {"metadata": metadata, "spec": {"selector": selector}, "status": status}
+    )
+
+
+def asked_one_by_one(
+    budgets: Mapping[str, PodDisruptionBudget], victims: Sequence[PodInfo]
+) -> tuple[list[str], set[str]]:
+    """The victims that break a budget, and the budgets that had a say."""
+    used: dict[str, int] = {}
+    violating = []
+    for victim in victims:
+        breaks = False
+        for key, budget in budgets.items():
+            selector = compile_label_selector(budget.spec.selector)
+            if budget.metadata.namespace != victim.namespace or selector.empty or not victim.labels:
+                continue
+            if selector.matches(victim.labels):
+                counts = victim.pod.metadata.name not in budget.status.disrupted_pods
+                used[key] = used.get(key, 0) + counts
+                breaks |= counts and used[key] > budget.status.disruptions_allowed
+        if breaks:
+            violating.append(victim.key)
+    return violating, set(used)
+
+
+LABELS = st.dictionaries(st.sampled_from(["app", "tier", "zone"]), st.sampled_from(["a", "b"]))
+NAMESPACES = st.sampled_from(["default", "other"])
+EXPRESSIONS = st.one_of(
+    st.builds(
+        lambda key, operator, values: {"key": key, "operator": operator, "values": values},
+        st.sampled_from(["app", "tier", "zone"]),
+        st.sampled_from(["In", "NotIn"]),
+        st.lists(st.sampled_from(["a", "b", "c"]), min_size=1),
+    ),
+    st.builds(
+        lambda key, operator: {"key": key, "operator": operator},
+        st.sampled_from(["app", "tier", "zone"]),
+        st.sampled_from(["Exists", "DoesNotExist"]),
+    ),
+)
+POD_NAMES = [f"p{number}" for number in range(6)]
+BUDGETS = st.builds(
+    lambda name, expressions, allowed, disrupted, namespace: make_budget(
+        name, {"matchExpressions": expressions}, allowed=allowed, disrupted=disrupted, namespace=namespace
+    ),
+    st.sampled_from(["x", "y", "z"]),
+    st.lists(EXPRESSIONS, max_size=2),
+    st.integers(-1, 3),
+    st.lists(st.sampled_from(POD_NAMES), max_size=2),
+    NAMESPACES,
+)
+VICTIMS = st.lists(
+    st.builds(
+        lambda name, labels, namespace: PodInfo(make_pod(name, labels=labels, namespace=namespace)),
+        st.sampled_from(POD_NAMES),
+        LABELS,
+        NAMESPACES,
+    ),
+    max_size=12,
+)
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.lists(BUDGETS, max_size=3), st.lists(NAMESPACES, max_size=1), VICTIMS), max_size=5
+    ),
+    most_kept=st.sampled_from([0, 3, 1 << 18]),
+)
+def test_answers_are_those_of_every_budget_asked_about_every_victim(
+    steps: list[tuple[list[PodDisruptionBudget], list[str], list[PodInfo]]], most_kept: int
+) -> None:
+    store: Store[PodDisruptionBudget] = Store()
+    present: dict[str, PodDisruptionBudget] = {}
+    asked = Budgets(store)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_MOST_KEPT", most_kept)
+        for changed, without, victims in steps:
+            for budget in changed:
+                store.set(budget)
+                present[object_key(budget)] = budget
+            for key in [key for key in present if key.split("/")[0] in without]:
+                store.remove(present.pop(key))
+            violating, covering = asked_one_by_one(present, victims)
+            split = asked.split(victims)
+            assert [victim.key for victim in split.violating] == violating
+            assert len(split.violating) + len(split.others) == len(victims)
+            assert split.covering == covering
+            units = [victims[:4], victims[4:]]
+            assert [*map(len, asked.split_units(units))] == [*map(len, expected_units(present, units))]
+
+
+def expected_units(
+    budgets: Mapping[str, PodDisruptionBudget], units: Sequence[Sequence[PodInfo]]
+) -> tuple[list[Any], list[Any]]:
+    counted: list[PodInfo] = []
+    violating: list[Any] = []
+    others: list[Any] = []
+    for unit in units:
+        breaks = False
+        for victim in unit:
+            counted.append(victim)
+            before = asked_one_by_one(budgets, counted[:-1])[0]
+            if len(asked_one_by_one(budgets, counted)[0]) > len(before):
+                breaks = True
+                break
+        (violating if breaks else others).append(unit)
+    return violating, others
+
+
+def test_a_selector_is_asked_once_about_equal_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    number = 500
+    store: Store[PodDisruptionBudget] = Store()
+    for index in range(number):
+        absent = {"key": f"k{index}", "operator": "DoesNotExist"}
+        store.set(make_budget(f"b{index}", {"matchExpressions": [absent]}, allowed=index))
+    budgets = Budgets(store)
+    asked = 0
+    matches = Selector.matches
+
+    def count(self: Selector, labels: Mapping[str, str]) -> bool:
+        nonlocal asked
+        asked += 1
+        return matches(self, labels)
+
+    monkeypatch.setattr(Selector, "matches", count)
+    victims = [PodInfo(make_pod(f"p{index}", labels={"app": "a"})) for index in range(30)]
+    for _node in range(20):
+        assert len(budgets.split(victims).violating) == 30
+        assert len(budgets.split(victims).covering) == number
+    assert asked == number
+    store.set(make_budget("b7", {"matchExpressions": [{"key": "k7", "operator": "DoesNotExist"}]}, allowed=0))
+    budgets.split(victims)
+    assert asked == number, "only the number of disruptions is another"
