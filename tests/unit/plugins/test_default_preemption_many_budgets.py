@@ -9,13 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kuberth.api.meta import LabelSelector
 from kuberth.api.policy import PodDisruptionBudget
-from kuberth.api.selectors import Selector, compile_label_selector
+from kuberth.api.selectors import Requirement, Selector, compile_label_selector
 from kuberth.api.wire import convert
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.informers.store import Store, object_key
 from kuberth.plugins.default_preemption import budgets as module
+from kuberth.plugins.default_preemption import selector_sums
 from kuberth.plugins.default_preemption.budgets import Budgets
+from kuberth.plugins.default_preemption.selector_sums import SelectorSums
 from kuberth.testing.factories import make_pod
 
 
@@ -137,27 +140,59 @@ def expected_units(
     return violating, others
 
 
-def test_a_selector_is_asked_once_about_equal_pods(monkeypatch: pytest.MonkeyPatch) -> None:
-    number = 500
+@pytest.mark.parametrize("distinct", [False, True], ids=["equal-pods", "different-pods"])
+def test_no_selector_is_asked_about_a_single_pod(*, distinct: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    number = 200
     store: Store[PodDisruptionBudget] = Store()
     for index in range(number):
-        absent = {"key": f"k{index}", "operator": "DoesNotExist"}
-        store.set(make_budget(f"b{index}", {"matchExpressions": [absent]}, allowed=index))
+        expressions = [{"key": f"k{index}", "operator": "DoesNotExist"}, {"key": "app", "operator": "Exists"}]
+        store.set(make_budget(f"b{index}", {"matchExpressions": expressions}, allowed=0))
     budgets = Budgets(store)
-    asked = 0
-    matches = Selector.matches
+    budgets.catch_up()
 
-    def count(self: Selector, labels: Mapping[str, str]) -> bool:
-        nonlocal asked
-        asked += 1
-        return matches(self, labels)
+    def forbidden(*_: object) -> bool:
+        raise AssertionError("a requirement was asked")
 
-    monkeypatch.setattr(Selector, "matches", count)
-    victims = [PodInfo(make_pod(f"p{index}", labels={"app": "a"})) for index in range(30)]
-    for _node in range(20):
-        assert len(budgets.split(victims).violating) == 30
-        assert len(budgets.split(victims).covering) == number
-    assert asked == number
-    store.set(make_budget("b7", {"matchExpressions": [{"key": "k7", "operator": "DoesNotExist"}]}, allowed=0))
-    budgets.split(victims)
-    assert asked == number, "only the number of disruptions is another"
+    monkeypatch.setattr(Selector, "matches", forbidden)
+    monkeypatch.setattr(Requirement, "matches_value", forbidden)
+    labels = [{"app": f"a{index if distinct else 0}"} for index in range(30)]
+    victims = [PodInfo(make_pod(f"p{index}", labels=each)) for index, each in enumerate(labels)]
+    split = budgets.split(victims)
+    assert len(split.violating) == 30
+    assert len(split.covering) == number
+    assert budgets.split(victims).covering is split.covering, "nodes share the set"
+
+
+SELECTORS = st.lists(EXPRESSIONS, max_size=3).map(
+    lambda expressions: compile_label_selector(convert(LabelSelector, {"matchExpressions": expressions}))
+)
+
+
+@given(
+    first=st.lists(SELECTORS, max_size=6),
+    second=st.lists(SELECTORS, max_size=6),
+    labels=LABELS,
+    few_values=st.sampled_from([0, 1, 64]),
+)
+def test_sums_find_the_selectors_that_accept(
+    first: list[Selector], second: list[Selector], labels: Mapping[str, str], few_values: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(selector_sums, "_FEW_VALUES", few_values)
+        sums = SelectorSums()
+        for place, selector in enumerate(first):
+            sums.file(place, selector)
+        for place, selector in enumerate(second[: len(first)]):
+            sums.remove(place, first[place])
+            if place % 2:
+                sums.file(place, selector)
+        present = {**dict(enumerate(first)), **dict(enumerate(second[: len(first)]))}
+        for place in range(0, min(len(first), len(second)), 2):
+            del present[place]
+        expected = [place for place, selector in sorted(present.items()) if selector.matches(labels)]
+        assert sums.accepting(labels).tolist() == expected
+        for place, selector in present.items():
+            sums.remove(place, selector)
+        assert sums.accepting(labels).tolist() == []
+        assert {**sums._with_key, **sums._asked} == {}, "what is gone leaves nothing behind"
+        assert sums._with_value == {}

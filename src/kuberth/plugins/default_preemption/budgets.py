@@ -1,9 +1,8 @@
 """Disruption budgets: which evictions would break one.
 
 In: the PodDisruptionBudgets of the cluster, and victims from the most important on. Out: the victims
-that some budget has no disruption left for, and the others. Budgets are filed by a label that they demand,
-those that cover pods of equal labels are looked for once, and only those that changed are read again, so that
-thousands of them cost a preemption little.
+that some budget has no disruption left for, and the others. Only budgets that changed are read again, and
+uses are counted in columns, so that thousands of them cost a preemption little.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kuberth.api.policy import PodDisruptionBudget
 from kuberth.api.selectors import Selector, compile_label_selector
@@ -20,14 +18,13 @@ from kuberth.changes import Changes
 from kuberth.cluster.arrays import Column
 from kuberth.cluster.counting import resized
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.cluster.term_index import UNDEMANDING, LabelIndex, LabelPair, demanded_labels
 from kuberth.errors import SelectorError
 from kuberth.informers.store import Store
+from kuberth.plugins.default_preemption.selector_sums import Places, SelectorSums
 
 
 class _Budget(NamedTuple):
     selector: Selector
-    filed_under: tuple[LabelPair, ...]
     allowed: int
     disrupted: frozenset[str]
     """Pods whose eviction the API server has already counted."""
@@ -53,9 +50,9 @@ _MOST_KEPT: Final = 1 << 18
 
 
 class _Cover(NamedTuple):
-    """The budgets that cover pods of equal labels."""
+    """Budgets that cover the same pods: one object for all pods that just these cover."""
 
-    places: NDArray[np.int32]
+    places: Places
     keys: frozenset[str]
 
 
@@ -63,32 +60,36 @@ class _Namespace:
     """The budgets of one namespace, each at a place of the columns that uses are counted in."""
 
     def __init__(self) -> None:
-        self._filed: LabelIndex[str, _Budget] = LabelIndex()
+        self._selectors = SelectorSums()
         self._places: dict[str, int] = {}
+        self._keys: list[str] = []
+        """[place]"""
         self._free: list[int] = []
         self.allowed: Column = np.zeros(0, np.int64)
         """int64[place]: disruptions that the budget has left."""
         self.spared: dict[str, set[int]] = {}
         """By pod, the places of budgets that have counted its eviction already."""
-        self._covers: dict[frozenset[LabelPair], _Cover] = {}
-        self._kept = 0
+        self._forget()
+
+    def __len__(self) -> int:
+        return len(self._places)
 
     def change(self, key: str, old: _Budget | None, new: _Budget | None) -> None:
         """A budget is new, another or gone."""
-        if old is None or new is None or old.selector != new.selector:
-            self._covers.clear()
-            self._kept = 0
         place = self._place(key)
-        if old is not None:
-            self._filed.remove(key, old.filed_under)
-            for name in old.disrupted:
-                self.spared[name].discard(place)
-                if not self.spared[name]:
-                    del self.spared[name]
+        if old is None or new is None or old.selector != new.selector:
+            self._forget()
+            if old is not None:
+                self._selectors.remove(place, old.selector)
+            if new is not None:
+                self._selectors.file(place, new.selector)
+        for name in () if old is None else old.disrupted:
+            self.spared[name].discard(place)
+            if not self.spared[name]:
+                del self.spared[name]
         if new is None:
             self._free.append(self._places.pop(key))
             return
-        self._filed.file(key, new, new.filed_under)
         self.allowed[place] = new.allowed
         for name in new.disrupted:
             self.spared.setdefault(name, set()).add(place)
@@ -96,30 +97,35 @@ class _Namespace:
     def _place(self, key: str) -> int:
         place = self._places.get(key)
         if place is None:
-            place = self._places[key] = self._free.pop() if self._free else len(self._places)
+            if not self._free:
+                self._free.append(len(self._keys))
+                self._keys.append("")
+            place = self._places[key] = self._free.pop()
+            self._keys[place] = key
             if place >= len(self.allowed):
                 self.allowed = resized(self.allowed, 2 * place + 8)
         return place
 
-    def __len__(self) -> int:
-        return len(self._places)
+    def _forget(self) -> None:
+        self._covers: dict[bytes, _Cover] = {}
+        self._cover_of: dict[frozenset[tuple[str, str]], _Cover] = {}
+        self._kept = 0
 
     def cover(self, labels: Mapping[str, str]) -> _Cover:
         """The budgets of pods with these labels."""
         pairs = frozenset(labels.items())
-        cover = self._covers.get(pairs)
+        cover = self._cover_of.get(pairs)
         if cover is None:
-            found = {
-                key: self._places[key]
-                for key, budget in self._filed.under((*pairs, UNDEMANDING))
-                if budget.selector.matches(labels)
-            }
-            cover = _Cover(np.fromiter(found.values(), np.int32, len(found)), frozenset(found))
+            places = self._selectors.accepting(labels)
             if self._kept > _MOST_KEPT:
-                self._covers.clear()
-                self._kept = 0
-            self._covers[pairs] = cover
-            self._kept += len(found) + 1
+                self._forget()
+            cover = self._covers.get(places.tobytes())
+            if cover is None:
+                cover = _Cover(places, frozenset(self._keys[place] for place in places.tolist()))
+                self._covers[places.tobytes()] = cover
+                self._kept += len(places)
+            self._cover_of[pairs] = cover
+            self._kept += len(pairs) + 1
         return cover
 
 
@@ -246,7 +252,6 @@ def _read(budget: PodDisruptionBudget) -> _Budget | None:
         return None
     return _Budget(
         selector,
-        demanded_labels((selector,)),
         budget.status.disruptions_allowed,
         frozenset(budget.status.disrupted_pods),
     )
