@@ -221,7 +221,7 @@ class Sites:
         view = Nodes(table, rows)
         relevant = [_relevance(view, slice_) for slice_ in shared]
         problem = next((_problem(slice_) for slice_ in shared if _problem(slice_)), "")
-        # Nodes that shared slices do not tell apart see the same of them, and are one site without others.
+        # Nodes that see the same of all shared slices are one site, unless they have slices of their own.
         apart = [mask for mask, _ in relevant]
         apart += [
             each
