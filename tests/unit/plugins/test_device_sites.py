@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from kuberth.api.resource import ResourceSlice
 from kuberth.cluster.table import ClusterTable
 from kuberth.informers.store import Store
+from kuberth.plugins.devices import sites as sites_module
+from kuberth.plugins.devices.pools import pool_of
 from kuberth.plugins.devices.sites import Site, Sites
 from kuberth.testing.factories import make_node
 from tests.unit.plugins.device_objects import make_slice
@@ -101,3 +103,40 @@ def test_pools_for_all_nodes_are_put_together_once(monkeypatch: pytest.MonkeyPat
     calls = 0
     sites_of([*for_all, make_slice(None, 2, pool="zoned", nodeSelector=in_zone("x")), make_slice("n0", 1)])
     assert calls == 3, "one for each zone, and one for the node with a device of its own"
+
+
+def test_pools_of_other_drivers_are_kept_when_one_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Any] = []
+    of_pool = pool_of
+
+    def note(pool_id: Any, *args: Any) -> Any:
+        read.append(pool_id[1])
+        return of_pool(pool_id, *args)
+
+    monkeypatch.setattr(sites_module, "pool_of", note)
+    store: Store[ResourceSlice] = Store()
+    for number in range(5):
+        store.set(make_slice(None, 2, pool=f"p{number}"))
+    sites = Sites(store, table())
+    sites.refresh()
+    assert sorted(read) == ["p0", "p1", "p2", "p3", "p4"]
+    read.clear()
+    store.set(make_slice(None, 3, pool="p3", generation=2))
+    sites.refresh()
+    assert read == ["p3"]
+    assert len(sites.sites[int(sites.of_row[0])].candidates) == 4 * 2 + 3
+
+
+def test_pools_that_no_node_sees_any_more_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sites_module, "_ABANDONED", 3)
+    store: Store[ResourceSlice] = Store()
+    zones = [{"name": f"d{zone}", "nodeSelector": in_zone(f"z{zone}")} for zone in range(20)]
+    store.set(make_slice(None, zones, pool="p", perDeviceNodeSelection=True))
+    cluster = table()
+    sites = Sites(store, cluster)
+    for turn in range(20):
+        for name, _zone in NODES:
+            cluster.set_node(make_node(name, labels={"zone": f"z{turn}"}))
+        store.set(make_slice(None, 1, pool="q", generation=turn + 1))
+        sites.refresh()
+    assert len(sites._pools) <= 2 + 3 + 2

@@ -176,7 +176,7 @@ class Sites:
                     nodes = None
                 elif nodes is not None:
                     nodes.add(slice_.reach.node_name)
-        if nodes is not None and pools:
+        if pools:
             self._pools = {key: pool for key, pool in self._pools.items() if key[0] not in pools}
         return nodes
 
@@ -206,7 +206,9 @@ class Sites:
     def _reset(self) -> None:
         self.epoch += 1
         self.sites = []
-        self._pools, self._site_of, self._sites_with = {}, {}, {}
+        self._site_of, self._sites_with = {}, {}
+        if len(self._pools) > len(self._by_pool) + _ABANDONED:
+            self._pools = {}
         self.changed_at = np.zeros(0, np.int64)
 
     def _assign(self, rows: Column) -> None:
