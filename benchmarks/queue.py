@@ -41,15 +41,18 @@ def main() -> None:
     options = _parser().parse_args()
     gated: Sequence[int] = sorted(set(options.gated))
     unschedulable: Sequence[int] = [0, options.unschedulable]
-    for hints in (True, False):
-        title = f"hints {'on' if hints else 'off'}"
-        for line in _table(
-            f"{title}, gated pods", gated, _events(hints=hints, repeat=options.repeat, gated=gated)
-        ):
-            print(line)
-        print()
-        figures = _events(hints=hints, repeat=options.repeat, unschedulable=unschedulable)
-        for line in _table(f"{title}, unschedulable pods", unschedulable, figures):
+    for title, waiting, numbers in (
+        ("gated pods", "gated", gated),
+        ("unschedulable pods", "unschedulable", unschedulable),
+    ):
+        on, off = (
+            _events(hints=hints, repeat=options.repeat, **{waiting: numbers}) for hints in (True, False)
+        )
+        for hints, figures in (("on", on), ("off", off)):
+            for line in _table(f"hints {hints}, {title}", numbers, figures):
+                print(line)
+            print()
+        for line in _pairs(f"off / on, {title}", numbers, on, off):
             print(line)
         print()
     for line in _table("a pod's way", list(QUEUES), _queues(options.tenants, repeat=options.repeat)):
@@ -206,6 +209,15 @@ def _table(title: str, columns: Sequence[object], figures: Figures) -> Iterator[
     for name, medians in figures.items():
         cells = [f"{figure:.0f} µs ({figure / medians[0]:.1f}x)" for figure in medians]
         yield f"{name:<{width}}" + "".join(f"{cell:>22}" for cell in cells)
+
+
+def _pairs(title: str, columns: Sequence[object], on: Figures, off: Figures) -> Iterator[str]:
+    """How much longer the same takes without hints."""
+    width = max(len(title), *map(len, on))
+    yield f"{title:<{width}}" + "".join(f"{column!s:>22}" for column in columns)
+    for name in on:
+        ratios = (without / with_hints for with_hints, without in zip(on[name], off[name], strict=True))
+        yield f"{name:<{width}}" + "".join(f"{f'{ratio:.2f}x':>22}" for ratio in ratios)
 
 
 if __name__ == "__main__":

@@ -94,6 +94,8 @@ GATES: Mapping[str, Gate] = {
     "DRAResourceClaimDeviceStatus": _beta(),
     "DRASchedulerFilterTimeout": _beta("DynamicResourceAllocation"),
     "DRAWorkloadResourceClaims": _alpha("DynamicResourceAllocation", "GenericWorkload"),
+    # Pages.
+    "CBORServingAndStorage": _alpha(),
 }
 
 COMPONENT: Final = "kube"
@@ -244,7 +246,7 @@ AllowOverwriteTerminationGracePeriodSeconds AllowParsingUserUIDFromCertAuth Allo
 AllowUnsafeMalformedObjectDeletion AnonymousAuthConfigurableEndpoints AnyVolumeDataSource
 APIResponseCompression APIServerIdentity APIServerTracing APIServingWithRoutine AtomicFIFO
 AuthorizeNodeWithSelectors AuthorizePodWebsocketUpgradeCreatePermission AuthorizeWithSelectors
-BtreeWatchCache CBORServingAndStorage ChangeContainerStatusOnKubeletRestart ClientsAllowCARotation
+BtreeWatchCache ChangeContainerStatusOnKubeletRestart ClientsAllowCARotation
 ClientsAllowCBOR ClientsAllowTLSCacheGC ClientsPreferCBOR
 CloudControllerManagerWatchBasedRoutesReconciliation CloudControllerManagerWebhook ClusterTrustBundle
 ClusterTrustBundleProjection ComponentFlagz ComponentStatusz ConcurrentWatchObjectDecode

@@ -101,7 +101,8 @@ def _ordered(names: Labels, values: Mapping[Labels, T]) -> list[tuple[str, T]]:
         return [("", value) for value in values.values()]
     order = sorted(range(len(names)), key=names.__getitem__)
     sorted_names = [names[index] for index in order]
-    rows = [(tuple(labels[index] for index in order), value) for labels, value in values.items()]
+    # Copied at once: probes are counted in another thread.
+    rows = [(tuple(labels[index] for index in order), value) for labels, value in list(values.items())]
     rows.sort(key=itemgetter(0))
     return [
         (

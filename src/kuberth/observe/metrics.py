@@ -202,6 +202,10 @@ class SchedulerMetrics(MetricSet):
         "Number of attempts to schedule pods by each plugin and the extension point (available only in "
         "PreFilter, Filter, PreScore, and Score).",
         ("plugin", "extension_point", "profile"), stability=BETA)
+    batch_attempts = Counter(
+        "scheduler_batch_attempts_total",
+        "Counts of results when we attempt to use batching.",
+        ("profile", "result"), stability=ALPHA)
     plan_differences = Counter(
         "kuberth_plan_differences_total",
         "Number of checked cycles in which an answer kept for equal pods differed from the plugin's own, by "

@@ -60,6 +60,7 @@ class SchedulingCycle:
         self._cluster = cluster
         self._nominator = nominator
         self._algorithm_duration = metrics.algorithm_duration.of(())
+        self._batch_attempts = metrics.batch_attempts
         self._rng = random.Random() if rng is None else rng
         self.nodes = NodeSearch(
             cluster,
@@ -126,12 +127,14 @@ class SchedulingCycle:
         found = self.search(state, pod, runner, diagnosis, may_repeat=not is_checked)
         if state.kept_rejection is not None:
             return self._rejected_again(queued, runner, state.kept_rejection, started)
+        hint = "no_hint" if state.equal_pods is None else "hint_used"
         if is_checked and state.equal_pods is not None:
             looked_at = 1 if isinstance(found, Status) else found[1]
             if self._check.finds_difference(state, pod, runner, start=position, number=looked_at):
                 state.restart_without_plans()
                 self.nodes.position, diagnosis = position, Diagnosis()
                 found = self.search(state, pod, runner, diagnosis)
+                hint = "hint_not_used"
         outcome: Choice | Rejection
         if isinstance(found, Status):
             outcome = Rejection(queued, found, runner, started)
@@ -141,6 +144,10 @@ class SchedulingCycle:
             self._keep(state, runner, outcome, diagnosis)
         else:
             outcome = self._choose(state, queued, runner, *found, started=started)
+        # As kube-scheduler counts: a hint when a node is chosen, the lack of one when PreFilter has passed.
+        passed = diagnosis.pre_filter is None and not isinstance(found, Status)
+        if isinstance(outcome, Choice) or (passed and hint == "no_hint"):
+            self._batch_attempts.inc((runner.profile.scheduler_name, hint))
         self._algorithm_duration.observe(time.perf_counter() - started)
         return outcome
 

@@ -33,12 +33,14 @@ def scheduler_routes(
     livez: Sequence[HealthCheck] = (),
     readyz: Sequence[HealthCheck] = (),
     clock: Clock | None = None,
+    cbor: bool = False,
     more: Mapping[str, Handler] | None = None,
 ) -> dict[str, Handler]:
     """Make the handlers by path.
 
     `metrics` returns the families of /metrics (those of the process are added), `pods` the pods of
-    /metrics/resources. `more` are pages that kube-scheduler does not have, by path. Upstream's checks are
+    /metrics/resources. `cbor`: serve statusz and flagz as CBOR too (feature gate CBORServingAndStorage).
+    `more` are pages that kube-scheduler does not have, by path. Upstream's checks are
     `leaderElection` at healthz and readyz, and `shutdown` and `sched-handler-sync` at readyz.
     """
     health = HealthMetrics()
@@ -50,8 +52,9 @@ def scheduler_routes(
         "/metrics/resources": resources_page(pods),
         "/metrics/slis": families_page(lambda: [*health.families(), *start_time_families()]),
         "/configz": configz_page(config),
-        "/flagz": flagz_page({} if flags is None else flags),
+        "/flagz": flagz_page({} if flags is None else flags, cbor=cbor),
     }
-    routes["/statusz"] = statusz_page(list(routes), clock=SystemClock() if clock is None else clock)
+    clock = SystemClock() if clock is None else clock
+    routes["/statusz"] = statusz_page(list(routes), clock=clock, cbor=cbor)
     # After statusz, which lists only the paths that kube-scheduler's lists.
     return {**routes, **({} if more is None else more)}

@@ -1,7 +1,7 @@
 """/configz, /statusz and /flagz: configuration, versions and flags of this process.
 
 In: the configuration, the flags, the paths. Out: JSON, or text for people; statusz and flagz also as
-structured JSON or YAML if the Accept header names the kind, as upstream.
+structured JSON, YAML or CBOR (behind its feature gate) if the Accept header names the kind, as upstream.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from kuberth.config import KubeSchedulerConfiguration
 from kuberth.config.printing import to_tree
 from kuberth.https.messages import JSON, Request, Response
 from kuberth.serving.messages import Handler, failure
+from kuberth.text.cbor import write_cbor
 from kuberth.text.documents import write_yaml
 
 COMPONENT: Final = "kube-scheduler"
 GROUP: Final = "config.k8s.io"
 PLAIN: Final = "text/plain"
 YAML: Final = "application/yaml"
+CBOR: Final = "application/cbor"
 VERSIONS: Final = ("v1beta1", "v1alpha1")
 
 _WARNING: Final = (
@@ -38,14 +40,15 @@ def configz_page(config: Callable[[], KubeSchedulerConfiguration]) -> Handler:
     return lambda _request: Response.json({"componentconfig": to_tree(config())})
 
 
-def statusz_page(paths: Sequence[str], *, clock: Clock) -> Handler:
+def statusz_page(paths: Sequence[str], *, clock: Clock, cbor: bool = False) -> Handler:
     """The page that lists `paths`; the start time is now."""
     folders = sorted({f"/{path.split('/')[1]}" for path in paths})
-    return partial(_negotiate, "Statusz", partial(_status, folders, clock, clock.now_ns()), _status_text)
+    make = partial(_status, folders, clock, clock.now_ns())
+    return partial(_negotiate, "Statusz", make, _status_text, _writers(cbor=cbor))
 
 
-def flagz_page(flags: Mapping[str, str]) -> Handler:
-    return partial(_negotiate, "Flagz", lambda: {"flags": dict(flags)}, _flags_text)
+def flagz_page(flags: Mapping[str, str], *, cbor: bool = False) -> Handler:
+    return partial(_negotiate, "Flagz", lambda: {"flags": dict(flags)}, _flags_text, _writers(cbor=cbor))
 
 
 def _status(paths: Sequence[str], clock: Clock, started_ns: int) -> dict[str, Any]:
@@ -84,30 +87,32 @@ def _negotiate(
     kind: str,
     make: Callable[[], dict[str, Any]],
     text: Callable[[Mapping[str, Any]], str],
+    writers: Mapping[str, Writer],
     request: Request,
 ) -> Response:
-    """Answer in the first accepted type that is served: text, or JSON or YAML of the page's own kind."""
+    """Answer in the first accepted type that is served: text, or another of the page's own kind."""
     accepted = _accepted(request.headers.get("accept") or "*/*")
     for media, wanted in accepted:
         if media in (PLAIN, "text/*", "*/*"):
             return Response.text(text(make()))
         version = wanted.get("v", "")
-        if media not in WRITERS or version not in VERSIONS:
+        if media not in writers or version not in VERSIONS:
             continue
         if wanted.get("g") == GROUP and wanted.get("as") == kind:
             head = {"kind": kind, "apiVersion": f"{GROUP}/{version}", "metadata": {"name": COMPONENT}}
             return Response(
-                WRITERS[media](head | make()),
+                writers[media](head | make()),
                 content_type=f"{media};g={GROUP};v={version};as={kind}",
                 headers=_deprecation(kind, version),
             )
-    types = ", ".join((*WRITERS, PLAIN))
+    types = ", ".join((*_WRITERS, PLAIN, *(media for media in writers if media not in _WRITERS)))
     message = f"only the following media types are accepted: {types}"
     refused = failure(406, "NotAcceptable", message)
-    if not accepted or accepted[0][0] != YAML:
+    media = accepted[0][0] if accepted else JSON
+    if media == JSON or media not in writers:
         return refused
     assert isinstance(refused.body, bytes)
-    return Response(_yaml(json.loads(refused.body)), status=refused.status, content_type=YAML)
+    return Response(writers[media](json.loads(refused.body)), status=refused.status, content_type=media)
 
 
 def _accepted(header: str) -> list[tuple[str, dict[str, str]]]:
@@ -138,7 +143,12 @@ def _yaml(tree: Mapping[str, Any]) -> bytes:
     return write_yaml(tree, sort_keys=True).encode()
 
 
-WRITERS: Final[Mapping[str, Callable[[Mapping[str, Any]], bytes]]] = {JSON: _json, YAML: _yaml}
+Writer = Callable[[Mapping[str, Any]], bytes]
+_WRITERS: Final[Mapping[str, Writer]] = {JSON: _json, YAML: _yaml}
+
+
+def _writers(*, cbor: bool) -> Mapping[str, Writer]:
+    return {**_WRITERS, CBOR: write_cbor} if cbor else _WRITERS
 
 
 def _deprecation(kind: str, version: str) -> dict[str, str]:

@@ -82,6 +82,7 @@ FACTS: Sequence[tuple[str, str, str, str, Sequence[float]]] = [
         [0.1 * 2**power for power in range(14)],
     ),
     ("kuberth_configuration_reloads_total", "counter", "result", "ALPHA", ()),
+    ("scheduler_batch_attempts_total", "counter", "profile result", "ALPHA", ()),
     ("kuberth_plan_differences_total", "counter", "plugin profile", "ALPHA", ()),
     ("scheduler_goroutines", "gauge", "operation", "BETA", ()),
     ("scheduler_event_handling_duration_seconds", "histogram", "event", "ALPHA", TENTHS),

@@ -25,6 +25,7 @@ from kuberth.serving.metrics_pages import PODS_PER_PIECE, feature_families, want
 from kuberth.serving.page_service import PageService
 from kuberth.testing import make_pod
 from tests.unit.serving.harness import Answer, FakeClock, Open, fetch, run
+from tests.unit.text.test_cbor import read as read_cbor
 
 PROMETHEUS = (
     "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
@@ -262,6 +263,29 @@ def test_a_structured_page_must_be_asked_for_by_kind(path: str, kind: str, _fiel
     assert yaml.safe_load(answer.text)["message"] == (
         "only the following media types are accepted: application/json, application/yaml, text/plain"
     )
+
+
+@pytest.mark.parametrize("path, kind, field", PAGES)
+def test_cbor_is_served_behind_its_gate(path: str, kind: str, field: str) -> None:
+    asked = Request("GET", path, headers={"accept": f"application/cbor;g=config.k8s.io;v=v1beta1;as={kind}"})
+    answer = routes(cbor=True)[path](asked)
+    assert (answer.status, answer.content_type) == (200, asked.headers["accept"])
+    assert isinstance(answer.body, bytes)
+    tree = read_cbor(answer.body)
+    assert (tree["kind"], tree["apiVersion"]) == (kind, "config.k8s.io/v1beta1")
+    assert tree["metadata"] == {"name": "kube-scheduler"}
+    assert field in tree
+    assert routes()[path](asked).status == 406
+
+    plain = Request("GET", path, headers={"accept": "application/cbor"})
+    refused = routes(cbor=True)[path](plain)
+    assert (refused.status, refused.content_type) == (406, "application/cbor")
+    assert isinstance(refused.body, bytes)
+    assert read_cbor(refused.body)["message"] == (
+        "only the following media types are accepted: application/json, application/yaml, text/plain, "
+        "application/cbor"
+    )
+    assert routes()[path](plain).content_type == "application/json"
 
 
 @pytest.mark.parametrize(

@@ -1,28 +1,30 @@
 """Disruption budgets: which evictions would break one.
 
 In: the PodDisruptionBudgets of the cluster, and victims from the most important on. Out: the victims
-that some budget has no disruption left for, and the others. Budgets are filed by a label that they demand,
-and only those that changed are read again, so that thousands of them cost a preemption nothing.
+that some budget has no disruption left for, and the others. Only budgets that changed are read again, and
+uses are counted in columns, so that thousands of them cost a preemption little.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
+
+import numpy as np
 
 from kuberth.api.policy import PodDisruptionBudget
 from kuberth.api.selectors import Selector, compile_label_selector
 from kuberth.changes import Changes
+from kuberth.cluster.arrays import Column
+from kuberth.cluster.counting import resized
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.cluster.term_index import UNDEMANDING, LabelIndex, LabelPair, demanded_labels
 from kuberth.errors import SelectorError
 from kuberth.informers.store import Store
+from kuberth.plugins.default_preemption.selector_sums import Places, SelectorSums
 
 
 class _Budget(NamedTuple):
-    namespace: str
     selector: Selector
-    filed_under: tuple[LabelPair, ...]
     allowed: int
     disrupted: frozenset[str]
     """Pods whose eviction the API server has already counted."""
@@ -43,6 +45,141 @@ ANY_PODS: Final = ""
 _NO_ONE: Final[frozenset[str]] = frozenset()
 
 
+_MOST_KEPT: Final = 1 << 18
+"""How many budgets the kept answers of one namespace may list together."""
+
+
+class _Cover(NamedTuple):
+    """Budgets that cover the same pods: one object for all pods that just these cover."""
+
+    places: Places
+    keys: frozenset[str]
+
+
+class _Namespace:
+    """The budgets of one namespace, each at a place of the columns that uses are counted in."""
+
+    def __init__(self) -> None:
+        self._selectors = SelectorSums()
+        self._places: dict[str, int] = {}
+        self._keys: list[str] = []
+        """[place]"""
+        self._free: list[int] = []
+        self.allowed: Column = np.zeros(0, np.int64)
+        """int64[place]: disruptions that the budget has left."""
+        self.spared: dict[str, set[int]] = {}
+        """By pod, the places of budgets that have counted its eviction already."""
+        self._forget()
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def change(self, key: str, old: _Budget | None, new: _Budget | None) -> None:
+        """A budget is new, another or gone."""
+        place = self._place(key)
+        if old is None or new is None or old.selector != new.selector:
+            self._forget()
+            if old is not None:
+                self._selectors.remove(place, old.selector)
+            if new is not None:
+                self._selectors.file(place, new.selector)
+        for name in () if old is None else old.disrupted:
+            self.spared[name].discard(place)
+            if not self.spared[name]:
+                del self.spared[name]
+        if new is None:
+            self._free.append(self._places.pop(key))
+            return
+        self.allowed[place] = new.allowed
+        for name in new.disrupted:
+            self.spared.setdefault(name, set()).add(place)
+
+    def _place(self, key: str) -> int:
+        place = self._places.get(key)
+        if place is None:
+            if not self._free:
+                self._free.append(len(self._keys))
+                self._keys.append("")
+            place = self._places[key] = self._free.pop()
+            self._keys[place] = key
+            if place >= len(self.allowed):
+                self.allowed = resized(self.allowed, 2 * place + 8)
+        return place
+
+    def _forget(self) -> None:
+        self._covers: dict[bytes, _Cover] = {}
+        self._cover_of: dict[frozenset[tuple[str, str]], _Cover] = {}
+        self._kept = 0
+
+    def cover(self, labels: Mapping[str, str]) -> _Cover:
+        """The budgets of pods with these labels."""
+        pairs = frozenset(labels.items())
+        cover = self._cover_of.get(pairs)
+        if cover is None:
+            places = self._selectors.accepting(labels)
+            if self._kept > _MOST_KEPT:
+                self._forget()
+            cover = self._covers.get(places.tobytes())
+            if cover is None:
+                cover = _Cover(places, frozenset(self._keys[place] for place in places.tolist()))
+                self._covers[places.tobytes()] = cover
+                self._kept += len(places)
+            self._cover_of[pairs] = cover
+            self._kept += len(pairs) + 1
+        return cover
+
+
+class _Used:
+    """The disruptions that victims in one namespace use up, one after the other."""
+
+    def __init__(self, namespace: _Namespace, first: _Cover) -> None:
+        self._namespace = namespace
+        self._first = first
+        self._tightest = int(namespace.allowed[first.places].min())
+        self._number = 0
+        """Victims that the first cover's budgets counted, while there is no other."""
+        self._used: Column | None = None
+
+    def break_budgets(self, victim: PodInfo, cover: _Cover) -> bool:
+        """Count the victim; True: some budget has no disruption left for it."""
+        spared = self._namespace.spared.get(victim.pod.metadata.name)
+        if self._used is None and cover is self._first and spared is None:
+            self._number += 1
+            return self._number > self._tightest
+        allowed = self._namespace.allowed
+        if self._used is None:
+            self._used = np.zeros(len(allowed), np.int64)
+            self._used[self._first.places] = self._number
+        places = cover.places if spared is None else cover.places[~np.isin(cover.places, list(spared))]
+        self._used[places] += 1
+        return bool((self._used[places] > allowed[places]).any())
+
+
+class _Uses:
+    """The disruptions that victims use up, in all namespaces."""
+
+    def __init__(self, namespaces: Mapping[str, _Namespace]) -> None:
+        self._namespaces = namespaces
+        self._used: dict[str, _Used] = {}
+        self.covers: dict[int, frozenset[str]] = {}
+        """The budgets that had a say, by the identity of the set."""
+
+    def breaks(self, victim: PodInfo) -> bool:
+        """Count the victim; True: some budget has no disruption left for it."""
+        namespace, labels = self._namespaces.get(victim.namespace), victim.labels
+        # A pod without labels is covered by no budget, not even by one that asks for a label's absence.
+        if namespace is None or not labels:
+            return False
+        cover = namespace.cover(labels)
+        if not cover.keys:
+            return False
+        self.covers[id(cover.keys)] = cover.keys
+        used = self._used.get(victim.namespace)
+        if used is None:
+            used = self._used[victim.namespace] = _Used(namespace, cover)
+        return used.break_budgets(victim, cover)
+
+
 class Budgets:
     """The budgets of a store, as they stand whenever they are asked."""
 
@@ -50,7 +187,7 @@ class Budgets:
         self._store = store
         self._store_changes = store.change_reader()
         self._budgets: dict[str, _Budget] = {}
-        self._filed: dict[str, LabelIndex[str, _Budget]] = {}
+        self._namespaces: dict[str, _Namespace] = {}
         self.changes: Changes[str] = Changes()
         """Keys of the budgets that count differently than before; `ANY_PODS` if others are covered."""
 
@@ -63,54 +200,43 @@ class Budgets:
         self.catch_up()
         if not self._budgets:
             return Split((), victims, _NO_ONE)
-        used: dict[str, int] = {}
+        uses = _Uses(self._namespaces)
         violating: list[PodInfo] = []
         others: list[PodInfo] = []
         for victim in victims:
-            (violating if self._breaks(victim, used) else others).append(victim)
-        return Split(violating, others, frozenset(used))
+            (violating if uses.breaks(victim) else others).append(victim)
+        covers = list(uses.covers.values())
+        return Split(violating, others, covers[0] if len(covers) == 1 else _NO_ONE.union(*covers))
 
     def split_units(
         self, units: Sequence[Sequence[PodInfo]]
     ) -> tuple[Sequence[Sequence[PodInfo]], Sequence[Sequence[PodInfo]]]:
         """The same for pods that are only evicted together: those that break a budget, and the others."""
         self.catch_up()
-        used: dict[str, int] = {}
+        uses = _Uses(self._namespaces)
         violating: list[Sequence[PodInfo]] = []
         others: list[Sequence[PodInfo]] = []
         for unit in units:
             # The first pod that breaks one settles it; those after it are not counted.
-            breaks = any(self._breaks(victim, used) for victim in unit)
+            breaks = any(map(uses.breaks, unit))
             (violating if breaks else others).append(unit)
         return violating, others
-
-    def _breaks(self, victim: PodInfo, used: dict[str, int]) -> bool:
-        index, labels = self._filed.get(victim.namespace), victim.labels
-        # A pod without labels is covered by no budget, not even by one that asks for a label's absence.
-        if index is None or not labels:
-            return False
-        broken = False
-        for key, budget in index.under((*labels.items(), UNDEMANDING)):
-            if not budget.selector.matches(labels):
-                continue
-            counts = victim.pod.metadata.name not in budget.disrupted
-            used[key] = used.get(key, 0) + counts
-            broken = broken or (counts and used[key] > budget.allowed)
-        return broken
 
     def catch_up(self) -> None:
         """Read the budgets that changed."""
         changed = self._store_changes.read()
         for key in self._store.keys() | self._budgets.keys() if changed is None else changed:
             old = self._budgets.pop(key, None)
-            if old is not None:
-                self._filed[old.namespace].remove(key, old.filed_under)
             present = self._store.get_by_key(key)
             new = None if present is None else _read(present)
             if new is not None:
                 self._budgets[key] = new
-                self._filed.setdefault(new.namespace, LabelIndex()).file(key, new, new.filed_under)
             if old != new:
+                namespace = key.partition("/")[0]
+                budgets = self._namespaces.setdefault(namespace, _Namespace())
+                budgets.change(key, old, new)
+                if not len(budgets):
+                    del self._namespaces[namespace]
                 same_pods = old is not None and new is not None and old.selector == new.selector
                 self.changes.note(key if same_pods else ANY_PODS)
 
@@ -125,9 +251,7 @@ def _read(budget: PodDisruptionBudget) -> _Budget | None:
     if selector.empty or selector.matches_nothing:
         return None
     return _Budget(
-        budget.metadata.namespace,
         selector,
-        demanded_labels((selector,)),
         budget.status.disruptions_allowed,
         frozenset(budget.status.disrupted_pods),
     )

@@ -82,9 +82,11 @@ class VictimPlan:
         """[part of `Victims.cost`, row]: of candidates."""
         self._victims: dict[int, Victims] = {}
         self._refusals: dict[Status, int] = {}
-        self._covered: dict[str, set[int]] = {}
-        """Rows by the budgets that cover a possible victim there."""
         self._covering: dict[int, frozenset[str]] = {}
+        """By row, the budgets that cover a possible victim there."""
+        self._covered: dict[frozenset[str], set[int]] = {}
+        """The rows of each such set: many rows share one."""
+        self._sets_with: dict[str, set[frozenset[str]]] = {}
 
     @property
     def size(self) -> int:
@@ -100,7 +102,8 @@ class VictimPlan:
             self.clear()
         self._grow(cluster.slots)
         for key in doubtful or ():
-            self.forget(self._covered.get(key, ()))
+            for budgets in self._sets_with.get(key, ()):
+                self.forget(self._covered[budgets])
         for name in nominated or ():
             if (row := cluster.row_of(name)) is not None:
                 self.forget((row,))
@@ -139,13 +142,22 @@ class VictimPlan:
 
     def cover(self, row: int, budgets: frozenset[str]) -> None:
         """What was found of a row goes by these budgets."""
-        before = self._covering.get(row, frozenset())
+        before = self._covering.get(row)
         if before == budgets:
             return
-        for key in before - budgets:
-            self._covered[key].discard(row)
-        for key in budgets - before:
-            self._covered.setdefault(key, set()).add(row)
+        if before is not None:
+            self._covered[before].remove(row)
+            if not self._covered[before]:
+                del self._covered[before]
+                for key in before:
+                    self._sets_with[key].remove(before)
+                    if not self._sets_with[key]:
+                        del self._sets_with[key]
+        if budgets not in self._covered:
+            self._covered[budgets] = set()
+            for key in budgets:
+                self._sets_with.setdefault(key, set()).add(budgets)
+        self._covered[budgets].add(row)
         self._covering[row] = budgets
 
     # What is known

@@ -24,6 +24,8 @@ from kuberth.plugins.devices.pools import DevicePool, pool_of
 from kuberth.plugins.devices.slices import DeviceId, DeviceReach, KnownDevice, KnownSlice, PoolId
 from kuberth.plugins.devices.taint_rules import tainted
 
+_Seen = list[tuple[KnownSlice, tuple[bool, ...]]]
+"""Slices that a node has to look at, each with the devices of it that the node can use; (): with all."""
 _UNKNOWN: Final = -1
 _ABANDONED: Final = 4096
 """How many sites without nodes may stay before all are rebuilt."""
@@ -174,7 +176,7 @@ class Sites:
                     nodes = None
                 elif nodes is not None:
                     nodes.add(slice_.reach.node_name)
-        if nodes is not None and pools:
+        if pools:
             self._pools = {key: pool for key, pool in self._pools.items() if key[0] not in pools}
         return nodes
 
@@ -204,7 +206,9 @@ class Sites:
     def _reset(self) -> None:
         self.epoch += 1
         self.sites = []
-        self._pools, self._site_of, self._sites_with = {}, {}, {}
+        self._site_of, self._sites_with = {}, {}
+        if len(self._pools) > len(self._by_pool) + _ABANDONED:
+            self._pools = {}
         self.changed_at = np.zeros(0, np.int64)
 
     def _assign(self, rows: Column) -> None:
@@ -219,14 +223,33 @@ class Sites:
         view = Nodes(table, rows)
         relevant = [_relevance(view, slice_) for slice_ in shared]
         problem = next((_problem(slice_) for slice_ in shared if _problem(slice_)), "")
+        # Nodes that see the same of all shared slices are one site, unless they have slices of their own.
+        apart = [mask for mask, _ in relevant]
+        apart += [
+            each
+            for slice_, (_, by_device) in zip(shared, relevant, strict=True)
+            if slice_.is_per_device
+            for each in by_device
+        ]
+        alike = np.packbits(np.array(apart, np.bool_), axis=0)
+        seen_by: dict[bytes, _Seen] = {}
+        sites: dict[bytes, Site] = {}
         for position, row in enumerate(rows.tolist()):
-            seen: list[tuple[KnownSlice, tuple[bool, ...]]] = [
-                (each, ()) for each in self._local_to(table.names[row])
-            ]
-            for slice_, (mask, by_device) in zip(shared, relevant, strict=True):
-                if mask[position]:
-                    seen.append((slice_, tuple(by_device[:, position].tolist())))
-            self.of_row[row] = self._site(seen, problem).index
+            key = alike[:, position].tobytes()
+            seen = seen_by.get(key)
+            if seen is None:
+                seen = seen_by[key] = [
+                    (slice_, tuple(by_device[:, position].tolist()))
+                    for slice_, (mask, by_device) in zip(shared, relevant, strict=True)
+                    if mask[position]
+                ]
+            own: _Seen = [(each, ()) for each in self._local_to(table.names[row])]
+            site = None if own else sites.get(key)
+            if site is None:
+                site = self._site([*own, *seen], problem)
+                if not own:
+                    sites[key] = site
+            self.of_row[row] = site.index
 
     def _local_to(self, node_name: str) -> Iterable[KnownSlice]:
         return self._local.get(node_name, {}).values()
@@ -267,7 +290,7 @@ class Sites:
 
 def _relevance(view: Nodes, slice_: KnownSlice) -> tuple[Mask, NDArray[np.bool_]]:
     """Which nodes have to look at the slice, and [device, node] which of them can use which device."""
-    all_devices = np.ones((len(slice_.devices), len(view)), np.bool_)
+    all_devices = np.broadcast_to(np.True_, (len(slice_.devices), len(view)))
     if slice_.is_per_device:
         by_device = np.array([reached(view, device.reach) for device in slice_.devices], np.bool_).reshape(
             len(slice_.devices), len(view)

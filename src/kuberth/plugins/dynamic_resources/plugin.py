@@ -403,12 +403,12 @@ class DynamicResources(
             for code in np.unique(found[found >= FAILED]).tolist():
                 failure = judged.failures[code - FAILED]
                 if failure is not None:
-                    failures.append(Status.error(failure.message(claims)))
+                    failures.append(_filter_error(failure.message(claims)))
                 else:
                     at = int(np.flatnonzero(judged.codes[sites] == code)[0])
                     place = at if where is None else int(np.flatnonzero(where)[at])
                     name = nodes.name(place)
-                    failures.append(Status.error(f"node {name}: timed out trying to allocate devices"))
+                    failures.append(_filter_error(f"node {name}: timed out trying to allocate devices"))
                 renumbered[code] = len(_REJECTIONS) + len(failures)
             found = np.array([renumbered.get(code, code) for code in found.tolist()], np.int64)
         codes[positions] = found
@@ -769,3 +769,13 @@ class DynamicResources(
 def _devices(allocation: AllocationResult) -> list[tuple[str, str, str, str]]:
     """What was given; shares of one device are distinguished by the pods that use them, not here."""
     return [(each.request, each.driver, each.pool, each.device) for each in allocation.devices.results]
+
+
+def _filter_error(problem: str) -> Status:
+    """An Error of Filter, in kube-scheduler's words."""
+    return Status(
+        Code.ERROR,
+        f'running "{DynamicResources.name}" filter plugin: {problem}',
+        plugin=DynamicResources.name,
+        cause=PluginError(DynamicResources.name, "Filter", problem),
+    )

@@ -9,7 +9,7 @@ from kuberth.api.core import Pod
 from kuberth.api.scheduling import PodGroup
 from kuberth.cluster.pod_groups import GroupMembers, pod_group_not_found
 from kuberth.cluster.pod_info import group_of
-from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
+from kuberth.framework.cluster_events import Action, ClusterEvent, Concern, EventWithHint, Hint, Resource
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.extension_points import (
     EnqueueExtensions,
@@ -66,9 +66,18 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
     def events_to_register(self) -> Iterable[EventWithHint]:
         # Neither a PodGroup's policy nor a pod's group ever changes, so additions are all there is.
         return [
-            EventWithHint(ClusterEvent(Resource.POD, Action.ADD), self._after_pod),
-            EventWithHint(ClusterEvent(Resource.POD_GROUP, Action.ADD), self._after_group),
+            EventWithHint(
+                ClusterEvent(Resource.POD, Action.ADD), self._after_pod, Concern(_groups_of, self._completed)
+            ),
+            EventWithHint(
+                ClusterEvent(Resource.POD_GROUP, Action.ADD), self._after_group, Concern(_groups_of, _added)
+            ),
         ]
+
+    def _completed(self, _old: object, new: object) -> Iterable[str]:
+        """The gang that a new pod completes: thousands that stay incomplete are not asked about."""
+        key = group_of(new) if isinstance(new, Pod) else ""
+        return (key,) if key and self._is_complete(key) else ()
 
     def _after_pod(self, pod: Pod, _old: object, new: object) -> Hint:
         key = group_of(pod)
@@ -107,6 +116,14 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
                 if (waiting := self._handle.waiting_pods.get(uid)) is not None:
                     waiting.allow(self.name)
         return None
+
+
+def _groups_of(pod: Pod) -> Iterable[str]:
+    return (group_of(pod),)
+
+
+def _added(_old: object, new: object) -> Iterable[str]:
+    return (object_key(new),) if isinstance(new, PodGroup) else ()
 
 
 def unknown_group(key: str) -> str:

@@ -243,7 +243,7 @@ def _serve(
         config=lambda: scheduler.config,
         flags=settings.flags,
         pods=lambda: tuple(scheduler.stores.of(Pod)) if life.leading else (),
-        healthz=election,
+        healthz=[*(election or [PING]), loop],
         livez=[PING, loop],
         readyz=[
             *election,
@@ -253,6 +253,7 @@ def _serve(
                 "sched-handler-sync", lambda: None if scheduler.synced else "informers are not synced"
             ),
         ],
+        cbor=scheduler.feature_gates.enabled("CBORServingAndStorage"),
         more=more,
     )
     certificates: CertificateFiles | SelfSigned
@@ -302,7 +303,7 @@ class Life:
 
     def problem(self) -> str | None:
         """For the health check `scheduling-loop`."""
-        return "the scheduling loop ended unexpectedly" if self._broken else None
+        return "the scheduling loop ended unexpectedly" if self._broken else self._watchdog.problem()
 
     async def until_end(self) -> int:
         with self._watchdog.watching(on_signal=self._stop.set):

@@ -3,9 +3,9 @@
 In: beats from the event loop, signals, and a thread that looks from outside. Out: a log line with the plugin,
 its extension point and the stack; and the end of the process when the loop cannot handle a signal.
 
-Everything runs on one loop, so a plugin that blocks in a synchronous point stops the health endpoints too:
-liveness probes go unanswered, which is how a kubelet notices. The thread cannot end the plugin; it can only
-report it and make sure that the process can be ended.
+A plugin that blocks in a synchronous point stops the loop. Health endpoints answer from a thread of their
+own, and fail once the loop has not turned for `Patience.blocked` seconds, which is how a kubelet notices. The
+watching thread cannot end the plugin; it can only report it and make sure that the process can be ended.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Patience(NamedTuple):
     beat: float = 1.0
     """Interval of the loop's beats and of the thread's checks."""
     blocked: float = 10.0
-    """Time without a beat after which the thread reports what blocks the loop."""
+    """Time without a beat after which probes fail and the thread reports what blocks the loop."""
     again: float = 60.0
     """Time before it reports again."""
     signal: float = 5.0
@@ -70,6 +70,15 @@ class Watchdog:
             self._finish("second signal; ending at once")
         self._signalled_at = self._now()
 
+    # In any thread
+
+    def problem(self) -> str | None:
+        """What health checks report: None while the loop turns."""
+        silent = self._now() - self._beat_at
+        if silent < self._patience.blocked:
+            return None
+        return f"the event loop has not turned for {silent:.0f} s"
+
     # In the thread
 
     def check(self) -> None:
@@ -91,7 +100,7 @@ class Watchdog:
         frame = _main_frame()
         stack = "".join(traceback.format_stack(frame)) if frame is not None else ""
         logger.error(
-            "the event loop has not turned for %.0f s: %s. Nothing is scheduled and probes go unanswered; "
+            "the event loop has not turned for %.0f s: %s. Nothing is scheduled and probes fail; "
             "only a restart helps if this does not end\n%s",
             silent,
             _blame(),

@@ -124,9 +124,16 @@ class TestSchedulingGates:
 
             await harness.pod(schedulingGates=GATES)
             harness.core = Core(harness.store, clock=harness.clock, feature_gates=OFF)
-            pod = await change(harness, {"schedulingGates": GATES[1:]})
-            assert pod["spec"]["schedulingGates"] == GATES[1:]
+            for gates in (GATES[1:], [], [*GATES, {"name": "more"}]):
+                error = await refused(change(harness, {"schedulingGates": gates}), 422)
+                assert error.causes[0].field == "spec.schedulingGates"
+                assert "PodSchedulingReadiness is off" in error.causes[0].message
+            pod = await change(harness, {"activeDeadlineSeconds": 60})
+            assert pod["spec"]["schedulingGates"] == GATES, "other fields may change"
             assert (await harness.bind("p", "n1"))["status"] == "Success", "and it holds them back no longer"
+            harness.core = Core(harness.store, clock=harness.clock)
+            pod = await change(harness, {"schedulingGates": []})
+            assert "schedulingGates" not in pod["spec"], "with the feature on again they may go"
 
         run(main)
 

@@ -1,7 +1,7 @@
 """Admission: what the server sets or refuses in a write: namespaces, priorities, initial status.
 
 In: the object about to be written, the stored one for an update, the state around it. Out: the object,
-completed in place, or a 403 or 404 in upstream's words.
+completed in place, or a 403, 404 or 422 in upstream's words.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import ipaddress
 from typing import Final
 
 from kuberth.local.apiserver.objects import Obj, name_of
-from kuberth.local.apiserver.refusals import forbidden, not_found
+from kuberth.local.apiserver.refusals import forbidden, invalid, not_found
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.rules import limit_ranges
 from kuberth.local.apiserver.rules.defaulting import own_job_pods
+from kuberth.local.apiserver.rules.metadata_validation import forbidden_field
 from kuberth.local.apiserver.rules.node_ports import set_node_ports
 from kuberth.local.apiserver.rules.pod_admission import set_account, set_runtime_class
 from kuberth.local.apiserver.rules.pod_defaults import default_tolerations, qos_class
@@ -60,9 +61,8 @@ def expect_namespace(row: ServedResource, name: str, namespace: str, context: Wr
 
 def prepare_pod(new: Obj, old: Obj | None, context: WriteContext) -> None:
     spec = new.setdefault("spec", {})
-    if not context.gates.get(GATE, True) and not (old or {}).get("spec", {}).get("schedulingGates"):
-        # The field is dropped, except on pods that have it from before the gate was turned off.
-        spec.pop("schedulingGates", None)
+    if not context.gates.get(GATE, True):
+        _without_new_gates(new, old)
     if not context.gates.get(GROUPS_GATE, False) and not (old or {}).get("spec", {}).get("schedulingGroup"):
         spec.pop("schedulingGroup", None)
     if old is not None:
@@ -87,6 +87,16 @@ def prepare_pod(new: Obj, old: Obj | None, context: WriteContext) -> None:
             "message": "Scheduling is blocked due to non-empty scheduling gates",
         }
         new["status"] = with_condition(new["status"], condition, now=context.now)
+
+
+def _without_new_gates(new: Obj, old: Obj | None) -> None:
+    """With the feature off: drop the field, unless the pod has it from before; then it is immutable."""
+    present = (old or {}).get("spec", {}).get("schedulingGates", [])
+    if not present:
+        new["spec"].pop("schedulingGates", None)
+    elif new["spec"].get("schedulingGates", []) != present:
+        why = f"may not be changed while the feature gate {GATE} is off"
+        raise invalid(_PODS, name_of(new), [forbidden_field("spec.schedulingGates", why)])
 
 
 def priority_from_class(row: ServedResource, obj: Obj, context: WriteContext) -> tuple[int, str]:

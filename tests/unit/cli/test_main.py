@@ -1,0 +1,77 @@
+"""`main(plugins=..., queue=...)`: what a program of one's own adds reaches the commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kuberth.cli import main
+from kuberth.programs.run.daemon import Settings
+from kuberth.queue import PriorityQueue, QueueContext
+
+SMALL = ["--nodes", "2", "--generate", "services", "--pods", "5", "--days", "0.01"]
+
+
+class Noted(PriorityQueue):
+    """Counts how many of it were made, and how many pods they gave out."""
+
+    made = popped = 0
+
+    def __init__(self, context: QueueContext) -> None:
+        super().__init__(context)
+        Noted.made += 1
+
+    def pop_nowait(self):  # type: ignore[no-untyped-def]  # as the base class
+        queued = super().pop_nowait()
+        Noted.popped += queued is not None
+        return queued
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    Noted.made = Noted.popped = 0
+
+
+def test_the_queue_schedules_the_pods_of_a_command() -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(queue=Noted, args=["simulate", *SMALL])
+    assert not ended.value.code
+    assert Noted.made == 1
+    assert Noted.popped >= 5
+
+
+def test_the_queue_reaches_the_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Settings] = []
+
+    async def program(settings: Settings) -> int:
+        seen.append(settings)
+        return 0
+
+    monkeypatch.setattr("kuberth.cli.run_settings.run_daemon", program)
+    words = ["run", "--master", "http://127.0.0.1:1", "--secure-port", "0"]
+    with pytest.raises(SystemExit) as ended:
+        main(queue=Noted, args=words)
+    assert not ended.value.code
+    assert [settings.queue for settings in seen] == [Noted]
+
+
+def test_a_queue_on_the_command_line_goes_before_the_one_in_code() -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(queue=Noted, args=["simulate", *SMALL, "--queue", "kuberth.queue.fair_share:FairShareQueue"])
+    assert not ended.value.code
+    assert Noted.made == 0
+
+
+def test_the_queue_is_checked_with_the_configuration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
+
+    def broken(_context: QueueContext) -> PriorityQueue:
+        raise ValueError("no such tenant")
+
+    with pytest.raises((SystemExit, ValueError)) as ended:
+        main(queue=broken, args=["config", "validate", str(file)])
+    assert "no such tenant" in capsys.readouterr().err + str(ended.value)
