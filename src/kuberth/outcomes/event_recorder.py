@@ -206,7 +206,8 @@ class ApiEventRecorder:
             has_ended = series.last_ns < ended_ns
             if has_ended:
                 del self._series[key]
-            if series.times > series.written and (has_ended or series.written_ns <= refresh_ns):
+            is_behind = 1 < series.times > series.written
+            if is_behind and (has_ended or series.written_ns <= refresh_ns):
                 series.written_ns = now_ns
                 self._enqueue(series)
 
