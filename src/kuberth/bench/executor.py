@@ -7,15 +7,14 @@ every measured phase. Background operations (churn, slow deletions) end with it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kuberth.bench.api_access import ApiAccess, Place
+from kuberth.bench.arenas import Arena
 from kuberth.bench.cases import Workload
 from kuberth.bench.collecting import Collector, Meter
-from kuberth.bench.ledger import PodLedger, SeenPod
+from kuberth.bench.ledger import PodLedger, SeenPod, seen_pod
 from kuberth.bench.making import PODS, AnyObject, Maker, PreparedPods, paced
 from kuberth.bench.measurements import Measurement
 from kuberth.bench.operations import (
@@ -35,7 +34,11 @@ from kuberth.bench.operations import (
     StopCollectingMetrics,
     UpdateAny,
 )
-from kuberth.errors import ApiError, ConfigError, KuberthError, NotFoundError
+from kuberth.errors import ConfigError, KuberthError
+from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.resources import ServedResource
+from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.local.hollow.informing import Informers
 
 DEFAULT_CHURN_MILLISECONDS: Final = 500
 
@@ -74,7 +77,7 @@ class Executor:
     def __init__(
         self,
         workload: Workload,
-        access: ApiAccess,
+        arena: Arena,
         meter: Meter,
         *,
         pace: Pace,
@@ -83,12 +86,12 @@ class Executor:
         seed: int = 0,
     ) -> None:
         self._workload = workload
-        self._access = access
+        self._server = arena.server
         self._meter = meter
         self._pace = pace
         self._report = report
         self._with_latencies = with_latencies
-        self._maker = Maker(access, workload.case, seed=seed)
+        self._maker = Maker(arena.server, workload.case, seed=seed, admits_pods=arena.admits_pods)
         self._ledger = PodLedger()
         self._expected: dict[str, int] = {}
         """Namespaces that are there, and how many pods a barrier waits for in each."""
@@ -98,10 +101,11 @@ class Executor:
 
     async def run(self) -> Sequence[Measurement]:
         steps = self._workload.steps()
-        synced = asyncio.Event()
+        informers = Informers(self._server)
+        informers.of("pods").add_handler(self._note_pod)
         async with asyncio.TaskGroup() as self._tasks:
-            self._spawn(self._access.follow_pods(self._ledger, synced), "watch of pods")
-            await synced.wait()
+            self._spawn(informers.run(), "watch of pods")
+            await informers.wait_synced()
             for step in steps:
                 try:
                     await self._run(step.operation, step.number)
@@ -116,6 +120,12 @@ class Executor:
             for task in self._background:
                 task.cancel()
         return self._measurements
+
+    def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
+        if new is not None:
+            self._ledger.set(seen_pod(new))
+        elif old is not None:
+            self._ledger.remove(old["metadata"]["namespace"], old["metadata"]["name"])
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         async def named_errors() -> None:
@@ -202,9 +212,7 @@ class Executor:
                     await pods.create()
                     await batch_done.wait()
                     batch_done.clear()
-                    await self._access.delete_all(
-                        PODS, namespace=namespace, labels={}, grace_period_seconds=0
-                    )
+                    await self._delete_all(namespace, {}, gracePeriodSeconds=0)
         except TimeoutError:
             pass
         finally:
@@ -219,9 +227,7 @@ class Executor:
 
         async def delete() -> None:
             if not operation.delete_pods_per_second:
-                await self._access.delete_all(
-                    PODS, namespace=operation.namespace, labels=operation.label_selector
-                )
+                await self._delete_all(operation.namespace, operation.label_selector)
                 return
             async for name in paced(chosen, operation.delete_pods_per_second):
                 await self._delete(PODS, name, operation.namespace)
@@ -231,9 +237,20 @@ class Executor:
         else:
             await delete()
 
-    async def _delete(self, place: Place, name: str, namespace: str) -> None:
-        with contextlib.suppress(NotFoundError):  # it is gone, most likely preempted
-            await self._access.delete(place, name, namespace=namespace)
+    async def _delete(self, resource: str | ServedResource, name: str, namespace: str) -> None:
+        try:
+            await self._server.delete(resource, name, namespace=namespace)
+        except StatusError as error:
+            if error.code != 404:  # it is gone, most likely preempted
+                raise
+
+    async def _delete_all(self, namespace: str, labels: Mapping[str, str], **options: int) -> None:
+        await self._server.delete_collection(
+            PODS,
+            namespace=namespace,
+            label_selector=",".join(f"{key}={value}" for key, value in labels.items()),
+            options={"propagationPolicy": "Background", **options},
+        )
 
     # What goes on in the background
 
@@ -262,7 +279,7 @@ class Executor:
         async for _ in _ticks(operation):
             for each, own in zip(objects, names, strict=True):
                 if own[turn]:
-                    await self._delete(each.place, own[turn], namespace)
+                    await self._delete(each.row, own[turn], namespace)
                     own[turn] = ""
                 else:
                     own[turn] = await self._create_or_not(each, namespace)
@@ -271,11 +288,12 @@ class Executor:
     async def _create_or_not(self, made: AnyObject, namespace: str) -> str:
         """Its name; "" if the server did not want it now, which churn does not mind."""
         try:
-            return await self._access.create(
-                made.place, made.body, namespace=namespace if made.place.namespaced else ""
+            created = await self._server.create(
+                made.row, made.body, namespace=namespace if made.row.namespaced else ""
             )
-        except ApiError:
+        except StatusError:
             return ""
+        return str(created["metadata"]["name"])
 
     # Waiting
 
