@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kuberth.api.quantity import parse
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.rules import names
+from kuberth.local.apiserver.rules.device_checks import DEVICE_CHECKS
 from kuberth.local.apiserver.rules.metadata_validation import (
     forbidden_field,
     invalid_value,
     invalid_values,
     not_supported,
     required,
+    validate_annotation_keys,
     validate_labels,
 )
 from kuberth.local.apiserver.rules.pod_validation import validate_quantity
@@ -29,7 +31,7 @@ from kuberth.local.apiserver.rules.scheduling_validation import (
 )
 from kuberth.local.apiserver.status_errors import Cause
 
-Check = Callable[[Any, str], list[Cause]]
+Check = Callable[[Any, str], Iterable[Cause]]
 
 _ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _VOLUME_FIELDS: Final = (
@@ -156,17 +158,31 @@ def _check_unique_templates(templates: Sequence[Obj], path: str) -> list[Cause]:
     return causes
 
 
+def _check_group_status(group: Obj, _path: str) -> list[Cause]:
+    known = [each.get("name") for each in group["spec"].get("resourceClaims") or ()]
+    path, why = "status.resourceClaimStatuses", "must match the name of an entry in `spec.resourceClaims`"
+    return [
+        invalid_value(f"{path}[{index}].name", status.get("name", ""), why)
+        for index, status in enumerate(group.get("status", {}).get("resourceClaimStatuses") or ())
+        if status.get("name") not in known
+    ]
+
+
 CHECKS: Final[Mapping[str, Check]] = {
+    **DEVICE_CHECKS,
     "access-modes": _check_access_modes,
+    "annotation-keys": validate_annotation_keys,
     "cidr": _check_cidr,
     "claim-storage": _check_claim_storage,
     "count-or-percent": _check_count_or_percent,
     "domain-prefixed-path": _check_domain_prefixed_path,
+    "group-status": _check_group_status,
     "ip": _check_ip,
     "label": _name_check(names.label_problems),
     "label-1035": _name_check(names.label_1035_problems),
     "label-key": _name_check(names.label_key_problems),
     "label-selector": validate_label_selector,
+    "label-value": _name_check(names.label_value_problems),
     "labels": validate_labels,
     "node-selector": validate_node_selector,
     "path-segment": _name_check(names.path_segment_problems),

@@ -22,6 +22,8 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     invalid_value,
     not_supported,
     required,
+    too_long,
+    too_many,
 )
 from kuberth.local.apiserver.rules.pod_defaults import default_pod_spec
 from kuberth.local.apiserver.schema.fields import copy_tree
@@ -35,10 +37,12 @@ _JUDGING: Final = {
     "enum",
     "immutable",
     "maxItems",
+    "maxLength",
     "maximum",
     "minimum",
     "required",
     "union",
+    "unique",
     "x-kubernetes-list-map-keys",
     "x-kubernetes-validations",
 }
@@ -77,16 +81,17 @@ class _Node:
         self._schema = schema
         self._properties = [(name, _Node(inner)) for name, inner in schema.get("properties", {}).items()]
         self._items = _Node(schema["items"]) if "items" in schema else None
+        self._values = _Node(schema["additionalProperties"]) if "additionalProperties" in schema else None
         wanted = schema.get("required", {})
         self._required: dict[str, str] = wanted if isinstance(wanted, dict) else dict.fromkeys(wanted, "")
         self._enum: Sequence[Any] | None = schema.get("enum")
         self._least, self._most = schema.get("minimum"), schema.get("maximum")
         self._check = CHECKS[schema["check"]] if "check" in schema else None
         self._rules: Sequence[Obj] = schema.get("x-kubernetes-validations", ())
-        inner = [*(node for _, node in self._properties), *(() if self._items is None else (self._items,))]
-        self._fills = bool({"default", "defaultExpression", "fill"} & schema.keys())
+        inner = [node for _, node in (*self._properties, ("", self._items), ("", self._values)) if node]
+        self._fills: bool = bool({"default", "defaultExpression", "fill"} & schema.keys())
         self._fills = self._fills or any(node._fills for node in inner)
-        self._judges = bool(_JUDGING & schema.keys()) or any(node._judges for node in inner)
+        self._judges: bool = bool(_JUDGING & schema.keys()) or any(node._judges for node in inner)
 
     def set_defaults(self, tree: Any) -> None:
         if isinstance(tree, list):
@@ -115,7 +120,7 @@ class _Node:
 
     def is_unset(self, value: Any) -> bool:
         """Whether Go would take the value for an absent one."""
-        if value is None or "pointer" in self._schema:
+        if value is None or "pointer" in self._schema or "absent" in self._schema:
             return value is None
         return value == "" or (value == 0 and "zeroIsUnset" in self._schema)
 
@@ -126,19 +131,22 @@ class _Node:
         if isinstance(tree, int):
             return self._number_causes(tree, path)
         found = [] if self._check is None else list(self._check(tree, path))
+        longest = self._schema.get("maxLength")
+        if longest is not None and len(tree.encode()) > longest:
+            found.append(too_long(path, longest))
         if isinstance(tree, dict):
             self._add_object_causes(tree, path, old, found)
         elif isinstance(tree, list):
             self._add_list_causes(tree, path, found)
-        if not found:
-            for rule in self._rules:
+        for rule in self._rules:
+            if not found or "always" in rule:
                 found += _rule_causes(tree, rule, path, old)
         return found
 
     def _number_causes(self, number: int, path: str) -> list[Cause]:
         least, most = self._least, self._most
         if (least is None or number >= least) and (most is None or number <= most):
-            return [] if self._check is None else self._check(number, path)
+            return [] if self._check is None else list(self._check(number, path))
         if least is not None and most is not None:
             why = f"must be between {least} and {most}, inclusive"
         else:
@@ -157,33 +165,43 @@ class _Node:
         for name, node in self._properties:
             if node._judges:
                 node._add_property_causes(tree.get(name), f"{prefix}{name}", old, name, found)
+        if self._values is not None and self._values._judges:
+            for name, value in tree.items():
+                found += self._values.causes(value, f"{path}[{name}]", _NOT_STORED)
 
     def _add_property_causes(self, value: Any, path: str, old: Any, name: str, found: list[Cause]) -> None:
         stored = old.get(name) if isinstance(old, dict) else _NOT_STORED
-        if value is None and "struct" in self._schema:
-            value = {}
-        if "immutable" in self._schema and stored is not _NOT_STORED and value != stored:
+        value = self._schema.get("absent") if value is None else value
+        fixed = "immutable" in self._schema and stored is not _NOT_STORED
+        if "settable" in self._schema and (stored is None or value is None):
+            fixed = False
+        if fixed and value != stored:
             # As upstream: pointers, lists and structs are not shown.
             hidden = "pointer" in self._schema or isinstance(value, dict | list)
+            hidden = hidden and "showsChange" not in self._schema
             why, shown = self._schema["immutable"], None if hidden else value
             found.append(invalid_value(path, shown, IMMUTABLE) if why is True else forbidden_field(path, why))
-        elif not self.is_unset(value):
+        elif not fixed and not self.is_unset(value):
             found += self.causes(value, path, stored)
 
     def _add_list_causes(self, items: list[Any], path: str, found: list[Cause]) -> None:
-        most, keys = self._schema.get("maxItems"), self._schema.get("x-kubernetes-list-map-keys")
+        schema = self._schema
+        most, keys, key = (schema.get(each) for each in ("maxItems", "x-kubernetes-list-map-keys", "unique"))
         if most is not None and len(items) > most:
-            words = f"must have at most {most} {'item' if most == 1 else 'items'}"
-            found.append(Cause(path, f"Too many: {len(items)}: {words}", "FieldValueTooMany"))
+            found.append(too_many(path, len(items), most))
+            return
         if self._items is not None and self._items._judges:
             for index, item in enumerate(items):
                 found += self._items.causes(item, f"{path}[{index}]", _NOT_STORED)
-        seen = []
-        for index, item in enumerate(items if keys is not None else ()):
-            identity = [item.get(key) for key in keys or ()]
+        seen: set[Any] = set()
+        for index, item in enumerate(items if keys or key else ()):
+            if keys:
+                identity = tuple(item.get(each) for each in keys)
+            else:
+                identity = item if key is True else item.get(key, "")
             if identity in seen:
-                found.append(duplicate(f"{path}[{index}]", item))
-            seen.append(identity)
+                found.append(duplicate(f"{path}[{index}]", item if keys else identity))
+            seen.add(identity)
 
 
 def _is_missing(value: Any, node: _Node | None) -> bool:
@@ -222,4 +240,4 @@ def _rule_causes(tree: Any, rule: Obj, path: str, old: Any) -> Iterator[Cause]:
         case "FieldValueForbidden":
             yield forbidden_field(where, why)
         case _:
-            yield invalid_value(where, compile_path(below)(tree) if below else "", why)
+            yield invalid_value(where, compile_path(below)(tree) if below else rule.get("value", ""), why)

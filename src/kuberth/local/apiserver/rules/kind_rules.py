@@ -16,13 +16,12 @@ from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.rules import (
     admission,
-    claim_rules,
     defaulting,
+    device_rules,
     group_rules,
     platform_validation,
     pod_validation,
     quotas,
-    slice_rules,
     workload_validation,
 )
 from kuberth.local.apiserver.rules.declared_rules import declared_rules
@@ -116,26 +115,14 @@ RULES: Final[Mapping[str, KindRules]] = {
     "podgroups.scheduling.k8s.io": KindRules(
         prepare=group_rules.prepare_pod_group,
         prepare_status=group_rules.prepare_pod_group_status,
-        validate_status=group_rules.validate_pod_group_status,
     ),
     group_rules.WORKLOADS: KindRules(prepare=group_rules.prepare_workload),
-    "deviceclasses.resource.k8s.io": KindRules(validate=claim_rules.validate_class),
     "resourceclaims.resource.k8s.io": KindRules(
-        claim_rules.default_claim,
-        claim_rules.prepare_claim,
-        claim_rules.validate_claim,
-        prepare_status=claim_rules.prepare_claim_status,
-        validate_status=claim_rules.validate_claim_status,
+        prepare=device_rules.prepare_claim, prepare_status=device_rules.prepare_claim_status
     ),
-    "resourceclaimtemplates.resource.k8s.io": KindRules(
-        claim_rules.default_template, claim_rules.prepare_template, claim_rules.validate_template
-    ),
-    "resourceslices.resource.k8s.io": KindRules(
-        prepare=slice_rules.prepare_slice, validate=slice_rules.validate_slice
-    ),
-    "devicetaintrules.resource.k8s.io": KindRules(
-        prepare=slice_rules.prepare_taint_rule, validate=slice_rules.validate_taint_rule
-    ),
+    "resourceclaimtemplates.resource.k8s.io": KindRules(prepare=device_rules.prepare_template),
+    "resourceslices.resource.k8s.io": KindRules(prepare=device_rules.prepare_slice),
+    "devicetaintrules.resource.k8s.io": KindRules(prepare=device_rules.prepare_taint_rule),
     "apiservices.apiregistration.k8s.io": KindRules(prepare=admission.prepare_api_service),
     "ingresses.networking.k8s.io": KindRules(prepare=admission.prepare_ingress),
     crds.CRDS: KindRules(crds.default, crds.prepare, crds.validate),
@@ -151,6 +138,9 @@ def rules_for(row: ServedResource) -> KindRules:
 def _built_in_rules(resource: str) -> KindRules:
     """What the kind declares as data, then what it has as code."""
     declared, code = declared_rules().get(resource), RULES.get(resource, _NO_RULES)
+    status = declared_rules().get(f"{resource}/status")
+    if status is not None:
+        code = replace(code, validate_status=status.causes)
     if declared is None:
         return code
 
