@@ -151,7 +151,7 @@ def _nodes(model: TopModel, width: int, lines_left: int, now: float) -> list[Tex
     narrow = width < _NARROW
     shown = [0, 1, 2, *others][: max(3, (width - 50) // 14)]
     columns = [("NODE", 0), *([] if narrow else [("ZONE", 8), ("POOL", 14)]), ("", 3)]
-    columns += [(_column_name(resources[place]), 5 if narrow else 13) for place in shown]
+    columns += [(resources[place].rpartition("/")[2].upper(), 5 if narrow else 13) for place in shown]
     first = _window(model, len(rows), lines_left - 1)
 
     def cells(row: Sequence[Any]) -> list[str]:
@@ -170,10 +170,6 @@ def _nodes(model: TopModel, width: int, lines_left: int, now: float) -> list[Tex
         ),
         width,
     )
-
-
-def _column_name(resource: str) -> str:
-    return resource.rpartition("/")[2].upper()
 
 
 def _usage(row: Sequence[Any], resource: int, *, narrow: bool) -> str:

@@ -7,7 +7,6 @@ its merged plugin sets and its arguments. Defaulting what is complete already ch
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -31,7 +30,6 @@ from kuberth.config.plugin_args import (
 from kuberth.config.resolve import plugins_named
 from kuberth.config.types import (
     DEFAULT_SCHEDULER_NAME,
-    ClientConnectionConfiguration,
     Extender,
     KubeSchedulerConfiguration,
     KubeSchedulerProfile,
@@ -80,7 +78,7 @@ def apply_defaults(
         config,
         profiles=tuple(_profile(profile, gates, types) for profile in profiles),
         leader_election=_leader_election(config.leader_election),
-        client_connection=_client_connection(config.client_connection),
+        client_connection=_zero_is_default(config.client_connection, ("content_type", "qps", "burst")),
         extenders=tuple(_extender(extender) for extender in config.extenders),
         enable_contention_profiling=config.enable_profiling if contention is None else contention,
     )
@@ -91,10 +89,6 @@ def _leader_election(given: LeaderElectionConfiguration) -> LeaderElectionConfig
     return _zero_is_default(given, (*durations, "resource_lock", "resource_name", "resource_namespace"))
 
 
-def _client_connection(given: ClientConnectionConfiguration) -> ClientConnectionConfiguration:
-    return _zero_is_default(given, ("content_type", "qps", "burst"))
-
-
 def _extender(given: Extender) -> Extender:
     # kube-scheduler keeps the zero and reads it as five seconds when it calls; the file printed here says so.
     return _zero_is_default(given, ("http_timeout",))
@@ -102,14 +96,9 @@ def _extender(given: Extender) -> Extender:
 
 def _zero_is_default(given: S, names: Iterable[str]) -> S:
     """For fields where an explicit zero or empty string means "not set"."""
-    defaults = _defaults_of(type(given))
+    defaults = {field.name: field.default for field in msgspec.structs.fields(type(given))}
     changes = {name: defaults[name] for name in names if not getattr(given, name)}
     return replace(given, **changes) if changes else given
-
-
-@cache
-def _defaults_of(struct: type[msgspec.Struct]) -> Mapping[str, Any]:
-    return {field.name: field.default for field in msgspec.structs.fields(struct)}
 
 
 def _profile(
@@ -129,12 +118,7 @@ def _profile(
 
 def _without_arguments(args_type: type) -> Any:
     """None when the type has a field that must be given; validation reports it."""
-    return None if _must_be_given(args_type) else args_type()
-
-
-@cache
-def _must_be_given(args_type: type) -> bool:
-    return any(field.required for field in msgspec.structs.fields(args_type))
+    return None if any(field.required for field in msgspec.structs.fields(args_type)) else args_type()
 
 
 def merge_plugins(custom: Plugins, default_multi_point: PluginSet) -> Plugins:

@@ -133,14 +133,6 @@ def _check_uri(text: str) -> list[str]:
     return [problem] if problem else []
 
 
-def _check_uuid(text: str) -> list[str]:
-    return [] if _UUID.fullmatch(text) else ["does not match the UUID format"]
-
-
-def _check_byte(text: str) -> list[str]:
-    return [] if _BASE64.fullmatch(text) else ["invalid base64"]
-
-
 def _is_date(text: str) -> bool:
     found = _DATE.fullmatch(text)
     if found is None:
@@ -165,6 +157,10 @@ def _check_datetime(text: str) -> list[str]:
     return []
 
 
+def _pattern_check(pattern: re.Pattern[str], problem: str) -> Callable[[str], list[str]]:
+    return lambda text: [] if pattern.fullmatch(text) else [problem]
+
+
 _FORMATS = {
     "dns1123Label": NamedFormat("DNS1123Label", 30, _check_label),
     "dns1123Subdomain": NamedFormat("DNS1123Subdomain", 60, _check_subdomain),
@@ -175,8 +171,8 @@ _FORMATS = {
     "dns1035LabelPrefix": NamedFormat("DNS1035LabelPrefix", 30, _as_prefix(_check_label_1035)),
     "labelValue": NamedFormat("LabelValue", 40, _check_label_value),
     "uri": NamedFormat("URI", 1103, _check_uri),
-    "uuid": NamedFormat("uuid", 70, _check_uuid),
-    "byte": NamedFormat("byte", 84, _check_byte),
+    "uuid": NamedFormat("uuid", 70, _pattern_check(_UUID, "does not match the UUID format")),
+    "byte": NamedFormat("byte", 84, _pattern_check(_BASE64, "invalid base64")),
     "date": NamedFormat("date", 71, _check_date),
     "datetime": NamedFormat("datetime", 71, _check_datetime),
 }

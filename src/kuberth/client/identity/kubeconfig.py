@@ -52,7 +52,7 @@ def load_client_config(
         paths = _default_paths()
         merged = read_kubeconfigs(paths)
         looked_in = ", ".join(paths)
-    if _is_empty(merged):
+    if not (merged.clusters or merged.contexts or merged.users):
         if context:
             raise ConfigError(f"context {context!r} was asked for, but {looked_in} has no contexts")
         if kubeconfig and not master:
@@ -71,10 +71,6 @@ def _default_paths() -> list[str]:
     named = [path for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
     # A file that is named twice counts once.
     return list(dict.fromkeys(named)) or [str(Path("~/.kube/config").expanduser())]
-
-
-def _is_empty(merged: Kubeconfig) -> bool:
-    return not (merged.clusters or merged.contexts or merged.users)
 
 
 class _Resolver:

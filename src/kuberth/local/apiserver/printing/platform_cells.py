@@ -6,7 +6,7 @@ In: an object, or its value at the column's path. Out: a string, as upstream pri
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.apiserver.printing.cells import NONE, UNSET, selector_cell
@@ -67,16 +67,13 @@ def _metric(metric: Obj, status: Obj) -> str:
         if averaged:
             wanted, now = target["averageValue"], current.get("averageValue", "<unknown>")
         else:
-            wanted, now = (_percent(side.get("averageUtilization")) for side in (target, current))
-            wanted, now = wanted or "<auto>", now or "<unknown>"
+            wanted, now = (side.get("averageUtilization") for side in (target, current))
+            wanted = "<auto>" if wanted is None else f"{wanted}%"
+            now = "<unknown>" if now is None else f"{now}%"
         return f"{source.get('name', '')}: {now}/{wanted}"
     name = "averageValue" if averaged else "value"
     suffix = " (avg)" if averaged and kind != "Pods" else ""
     return f"{current.get(name, '<unknown>')}/{target.get(name, '0')}{suffix}"
-
-
-def _percent(number: Any) -> str:
-    return "" if number is None else f"{number}%"
 
 
 def revision_owner(revision: Obj) -> str:

@@ -31,15 +31,7 @@ from kuberth.local.apiserver.schema import crds
 from kuberth.local.apiserver.status_errors import Cause
 
 
-def _nothing(obj: Obj) -> None:
-    pass
-
-
-def _no_preparation(new: Obj, old: Obj | None, context: WriteContext) -> None:
-    pass
-
-
-def _no_status_preparation(new: Obj, old: Obj, context: WriteContext) -> None:
+def _nothing(*_args: object) -> None:
     pass
 
 
@@ -53,13 +45,13 @@ class KindRules:
 
     default: Callable[[Obj], None] = _nothing
     """Fill in what upstream fills in."""
-    prepare: Callable[[Obj, Obj | None, WriteContext], None] = _no_preparation
+    prepare: Callable[[Obj, Obj | None, WriteContext], None] = _nothing
     """Set what the server owns, and admit: may raise."""
     validate: Callable[[Obj, Obj | None], list[Cause]] = _no_causes
     """Everything that is wrong with the object, or with the change from the old one."""
     default_status: Callable[[Obj], None] = _nothing
     """The same as `default`, for a write of the status subresource."""
-    prepare_status: Callable[[Obj, Obj, WriteContext], None] = _no_status_preparation
+    prepare_status: Callable[[Obj, Obj, WriteContext], None] = _nothing
     """The same as `prepare`, for a write of the status subresource."""
     validate_status: Callable[[Obj, Obj | None], list[Cause]] = _no_causes
     """The same as `validate`, for a write of the status subresource."""

@@ -11,7 +11,7 @@ import datetime
 import json
 import struct
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
@@ -179,22 +179,10 @@ def _wrapped_text(value: Value) -> str:
     return next((_text(part) for number, part in _parts(_bytes(value)) if number == 1), "0")
 
 
-def _wrapped_texts(value: Value) -> list[str]:
-    return [_text(part) for number, part in _parts(_bytes(value)) if number == 1]
-
-
 def _int_or_string(value: Value) -> int | str:
     """1 which of the two it is, 2 the number, 3 the string."""
     parts = dict(_parts(_bytes(value)))
     return _text(parts.get(3, _EMPTY)) if _integer(parts.get(1, 0)) else _integer(parts.get(2, 0))
-
-
-def _time(value: Value) -> str | None:
-    return _timestamp(value, "seconds")
-
-
-def _micro_time(value: Value) -> str | None:
-    return _timestamp(value, "microseconds")
 
 
 def _timestamp(value: Value, precision: str) -> str | None:
@@ -232,10 +220,10 @@ _READERS: Final[dict[str, Callable[[Value], Any]]] = {
     "number": _number,
     "bytes": lambda value: base64.b64encode(bytes(_bytes(value))).decode(),
     "quantity": _wrapped_text,
-    "strings": _wrapped_texts,
+    "strings": lambda value: [_text(part) for number, part in _parts(_bytes(value)) if number == 1],
     "int-or-string": _int_or_string,
-    "time": _time,
-    "microtime": _micro_time,
+    "time": partial(_timestamp, precision="seconds"),
+    "microtime": partial(_timestamp, precision="microseconds"),
     "any": _raw,
 }
 
