@@ -80,18 +80,24 @@ class _Node:
     def __init__(self, schema: Obj) -> None:
         self._schema = schema
         self._properties = [(name, _Node(inner)) for name, inner in schema.get("properties", {}).items()]
+        self._by_name = dict(self._properties)
         self._items = _Node(schema["items"]) if "items" in schema else None
         self._values = _Node(schema["additionalProperties"]) if "additionalProperties" in schema else None
         wanted = schema.get("required", {})
         self._required: dict[str, str] = wanted if isinstance(wanted, dict) else dict.fromkeys(wanted, "")
         self._enum: Sequence[Any] | None = schema.get("enum")
         self._least, self._most = schema.get("minimum"), schema.get("maximum")
+        self._longest, self._most_items = schema.get("maxLength"), schema.get("maxItems")
+        self._map_keys, self._unique = schema.get("x-kubernetes-list-map-keys"), schema.get("unique")
+        self._union: Sequence[str] | None = schema.get("union")
         self._check = CHECKS[schema["check"]] if "check" in schema else None
         self._rules: Sequence[Obj] = schema.get("x-kubernetes-validations", ())
         inner = [node for _, node in (*self._properties, ("", self._items), ("", self._values)) if node]
         self._fills: bool = bool({"default", "defaultExpression", "fill"} & schema.keys())
         self._fills = self._fills or any(node._fills for node in inner)
         self._judges: bool = bool(_JUDGING & schema.keys()) or any(node._judges for node in inner)
+        self._judged = [(name, node) for name, node in self._properties if node._judges]
+        self._may_be_absent = not {"absent", "immutable"} & schema.keys()
 
     def set_defaults(self, tree: Any) -> None:
         if isinstance(tree, list):
@@ -131,9 +137,8 @@ class _Node:
         if isinstance(tree, int):
             return self._number_causes(tree, path)
         found = [] if self._check is None else list(self._check(tree, path))
-        longest = self._schema.get("maxLength")
-        if longest is not None and len(tree.encode()) > longest:
-            found.append(too_long(path, longest))
+        if self._longest is not None and len(tree.encode()) > self._longest:
+            found.append(too_long(path, self._longest))
         if isinstance(tree, dict):
             self._add_object_causes(tree, path, old, found)
         elif isinstance(tree, list):
@@ -155,16 +160,16 @@ class _Node:
         return [invalid_value(path, number, self._schema.get("message", why))]
 
     def _add_object_causes(self, tree: Obj, path: str, old: Any, found: list[Cause]) -> None:
-        prefix, union = f"{path}." if path else "", self._schema.get("union")
-        properties = dict(self._properties) if self._required else {}
+        prefix = f"{path}." if path else ""
         for name, why in self._required.items():
-            if _is_missing(tree.get(name), properties.get(name)):
+            if _is_missing(tree.get(name), self._by_name.get(name)):
                 found.append(required(f"{prefix}{name}", why))
-        if union is not None:
-            found += _union_causes(tree, union, path)
-        for name, node in self._properties:
-            if node._judges:
-                node._add_property_causes(tree.get(name), f"{prefix}{name}", old, name, found)
+        if self._union is not None:
+            found += _union_causes(tree, self._union, path)
+        for name, node in self._judged:
+            value = tree.get(name)
+            if value is not None or not node._may_be_absent:
+                node._add_property_causes(value, f"{prefix}{name}", old, name, found)
         if self._values is not None and self._values._judges:
             for name, value in tree.items():
                 found += self._values.causes(value, f"{path}[{name}]", _NOT_STORED)
@@ -185,16 +190,17 @@ class _Node:
             found += self.causes(value, path, stored)
 
     def _add_list_causes(self, items: list[Any], path: str, found: list[Cause]) -> None:
-        schema = self._schema
-        most, keys, key = (schema.get(each) for each in ("maxItems", "x-kubernetes-list-map-keys", "unique"))
+        most, keys, key = self._most_items, self._map_keys, self._unique
         if most is not None and len(items) > most:
             found.append(too_many(path, len(items), most))
             return
         if self._items is not None and self._items._judges:
             for index, item in enumerate(items):
                 found += self._items.causes(item, f"{path}[{index}]", _NOT_STORED)
+        if not keys and not key:
+            return
         seen: set[Any] = set()
-        for index, item in enumerate(items if keys or key else ()):
+        for index, item in enumerate(items):
             if keys:
                 identity = tuple(item.get(each) for each in keys)
             else:
@@ -209,7 +215,7 @@ def _is_missing(value: Any, node: _Node | None) -> bool:
         return value in (None, "", [])
     if "x-kubernetes-preserve-unknown-fields" in node._schema:
         return value is None
-    return node.is_unset(value) or value == []
+    return node.is_unset(value) or value == [] or (value == "" and "absent" in node._schema)
 
 
 def _union_causes(tree: Obj, members: Sequence[str], path: str) -> Iterator[Cause]:
@@ -240,4 +246,7 @@ def _rule_causes(tree: Any, rule: Obj, path: str, old: Any) -> Iterator[Cause]:
         case "FieldValueForbidden":
             yield forbidden_field(where, why)
         case _:
-            yield invalid_value(where, compile_path(below)(tree) if below else rule.get("value", ""), why)
+            shown = compile_path(below)(tree) if below else None
+            if shown is None:
+                shown = rule.get("value", None if below else "")
+            yield invalid_value(where, shown, why)
