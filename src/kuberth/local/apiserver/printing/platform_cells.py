@@ -85,26 +85,6 @@ def revision_owner(revision: Obj) -> str:
     return NONE
 
 
-def ingress_ports(ingress: Obj) -> str:
-    return "80, 443" if ingress.get("spec", {}).get("tls") else "80"
-
-
-def ingress_class_parameters(parameters: Obj | None) -> str:
-    if not parameters:
-        return NONE
-    group = f".{parameters['apiGroup']}" if parameters.get("apiGroup") else ""
-    return f"{parameters.get('kind', '')}{group}/{parameters.get('name', '')}"
-
-
-def suspended(cron_job: Obj) -> str:
-    # Python and the printer of upstream spell booleans alike.
-    return str(cron_job.get("spec", {}).get("suspend", UNSET))
-
-
-def param_kind(kind: Obj | None) -> str:
-    return f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else UNSET
-
-
 def param_ref(reference: Obj | None) -> str:
     reference = reference or {}
     if name := reference.get("name"):
@@ -161,10 +141,6 @@ def _quota(status: Obj, *, limits: bool) -> str:
         for name, hard in sorted(status.get("hard", {}).items())
         if name.startswith("limits.") is limits
     )
-
-
-def hosting_service(service: Obj | None) -> str:
-    return "Local" if service is None else f"{service.get('namespace', '')}/{service.get('name', '')}"
 
 
 def is_available(conditions: Sequence[Obj] | None) -> str:
