@@ -11,29 +11,13 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kuberth.bench import operations
 from kuberth.bench.arenas import Arena
 from kuberth.bench.cases import Workload
 from kuberth.bench.collecting import Collector, Meter
 from kuberth.bench.ledger import PodLedger, SeenPod, seen_pod
 from kuberth.bench.making import PODS, AnyObject, Maker, PreparedPods, paced
 from kuberth.bench.measurements import Measurement
-from kuberth.bench.operations import (
-    AllocResourceClaims,
-    Barrier,
-    Churn,
-    CreateAny,
-    CreateNamespaces,
-    CreateNodes,
-    CreatePods,
-    CreateResourceClaims,
-    CreateResourceDriver,
-    DeletePods,
-    Operation,
-    Sleep,
-    StartCollectingMetrics,
-    StopCollectingMetrics,
-    UpdateAny,
-)
 from kuberth.errors import ConfigError, KuberthError
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.resources import ServedResource
@@ -136,47 +120,47 @@ class Executor:
 
         self._background.append(self._tasks.create_task(named_errors(), name=name))
 
-    async def _run(self, operation: Operation, number: int) -> None:
+    async def _run(self, operation: operations.Operation, number: int) -> None:
         match operation:
-            case CreateNodes():
+            case operations.CreateNodes():
                 counted = self._counted(f"{operation.count} nodes", operation.count)
                 await self._maker.nodes(operation, number, counted)
-            case CreateNamespaces():
+            case operations.CreateNamespaces():
                 for name in await self._maker.namespaces(operation):
                     self._expected.setdefault(name, 0)
-            case CreatePods():
+            case operations.CreatePods():
                 await self._create_pods(operation, number)
-            case CreateAny():
+            case operations.CreateAny():
                 await self._make_namespace(operation.namespace)
                 await self._maker.create_any(operation)
-            case UpdateAny():
+            case operations.UpdateAny():
                 await self._make_namespace(operation.namespace)
                 await self._maker.update_any(operation)
-            case DeletePods():
+            case operations.DeletePods():
                 await self._delete_pods(operation)
-            case Churn():
+            case operations.Churn():
                 await self._start_churn(operation, number)
-            case Barrier():
+            case operations.Barrier():
                 await self._wait_at(operation)
-            case Sleep():
+            case operations.Sleep():
                 await asyncio.sleep(operation.seconds)
-            case StartCollectingMetrics():
+            case operations.StartCollectingMetrics():
                 await self._start_collecting(operation.name, operation.namespaces, operation.label_selector)
-            case StopCollectingMetrics():
+            case operations.StopCollectingMetrics():
                 await self._stop_collecting()
-            case CreateResourceDriver():
+            case operations.CreateResourceDriver():
                 await self._maker.driver(operation)
-            case CreateResourceClaims():
+            case operations.CreateResourceClaims():
                 await self._make_namespace(operation.namespace)
                 await self._maker.claims(operation)
-            case AllocResourceClaims():
+            case operations.AllocResourceClaims():
                 await self._maker.allocate(operation)
             case _:
                 raise AssertionError(f"unknown operation {operation.opcode}")
 
     # Pods
 
-    async def _create_pods(self, operation: CreatePods, number: int) -> None:
+    async def _create_pods(self, operation: operations.CreatePods, number: int) -> None:
         namespace = operation.namespace or f"namespace-{number}"
         await self._make_namespace(namespace)
         pods = await self._maker.prepared_pods(operation, namespace)
@@ -193,7 +177,9 @@ class Executor:
         if operation.collect_metrics:
             await self._stop_collecting()
 
-    async def _keep_steady(self, pods: PreparedPods, operation: CreatePods, namespace: str) -> None:
+    async def _keep_steady(
+        self, pods: PreparedPods, operation: operations.CreatePods, namespace: str
+    ) -> None:
         """Again and again a batch of pods, each removed when all of it is scheduled."""
         scheduled = 0
         batch_done = asyncio.Event()
@@ -222,7 +208,7 @@ class Executor:
                 f"no pod at all was scheduled within {operation.seconds:g} s; is the duration too short?"
             )
 
-    async def _delete_pods(self, operation: DeletePods) -> None:
+    async def _delete_pods(self, operation: operations.DeletePods) -> None:
         chosen = [pod.name for pod in self._ledger.pods((operation.namespace,), operation.label_selector)]
 
         async def delete() -> None:
@@ -254,7 +240,7 @@ class Executor:
 
     # What goes on in the background
 
-    async def _start_churn(self, operation: Churn, number: int) -> None:
+    async def _start_churn(self, operation: operations.Churn, number: int) -> None:
         namespace = operation.namespace or f"namespace-{number}"
         await self._maker.namespace(namespace)
         objects: list[AnyObject] = []
@@ -263,7 +249,9 @@ class Executor:
         churn = self._create_on if operation.mode == "create" else self._recreate_on
         self._spawn(churn(operation, objects, namespace), f"churn of op {number}")
 
-    async def _create_on(self, operation: Churn, objects: Sequence[AnyObject], namespace: str) -> None:
+    async def _create_on(
+        self, operation: operations.Churn, objects: Sequence[AnyObject], namespace: str
+    ) -> None:
         made = 0
         async for _ in _ticks(operation):
             for each in objects:
@@ -272,7 +260,9 @@ class Executor:
             if made == operation.number:
                 return
 
-    async def _recreate_on(self, operation: Churn, objects: Sequence[AnyObject], namespace: str) -> None:
+    async def _recreate_on(
+        self, operation: operations.Churn, objects: Sequence[AnyObject], namespace: str
+    ) -> None:
         """Create `number` objects in rounds, then delete them in rounds."""
         names = [[""] * operation.number for _ in objects]
         turn = 0
@@ -297,7 +287,7 @@ class Executor:
 
     # Waiting
 
-    async def _wait_at(self, operation: Barrier) -> None:
+    async def _wait_at(self, operation: operations.Barrier) -> None:
         for namespace in operation.namespaces:
             if namespace not in self._expected:
                 raise ConfigError(f"no operation made the namespace {namespace}")
@@ -389,7 +379,7 @@ def _first_of_ours(error: BaseException) -> KuberthError | None:
     return error if isinstance(error, KuberthError) else None
 
 
-async def _ticks(operation: Churn) -> AsyncIterator[None]:
+async def _ticks(operation: operations.Churn) -> AsyncIterator[None]:
     seconds = (operation.interval_milliseconds or DEFAULT_CHURN_MILLISECONDS) / 1000
     loop = asyncio.get_running_loop()
     at = loop.time()

@@ -17,19 +17,10 @@ from msgspec.structs import replace
 from kuberth.api.core import Node
 from kuberth.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kuberth.api.wire import to_builtins
+from kuberth.bench import operations
 from kuberth.bench.cases import TestCase
 from kuberth.bench.devices import DeviceWorld, Lottery, slices_of
 from kuberth.bench.objects import NodeMaker, NodeObjects, PodAdmission, PodMaker
-from kuberth.bench.operations import (
-    AllocResourceClaims,
-    CreateAny,
-    CreateNamespaces,
-    CreateNodes,
-    CreatePods,
-    CreateResourceClaims,
-    CreateResourceDriver,
-    UpdateAny,
-)
 from kuberth.bench.servers import STRICT, BenchServer, find_kind, list_typed
 from kuberth.bench.templating import Template
 from kuberth.errors import ConfigError
@@ -70,7 +61,9 @@ class Maker:
 
     # Nodes and namespaces
 
-    async def nodes(self, operation: CreateNodes, number: int, advance: Callable[[], None]) -> None:
+    async def nodes(
+        self, operation: operations.CreateNodes, number: int, advance: Callable[[], None]
+    ) -> None:
         maker = NodeMaker(operation, self._case, number, self._rng)
 
         async def create(made: NodeObjects) -> None:
@@ -81,7 +74,7 @@ class Maker:
 
         await _at_once((maker.make(index) for index in range(operation.count)), create)
 
-    async def namespaces(self, operation: CreateNamespaces) -> list[str]:
+    async def namespaces(self, operation: operations.CreateNamespaces) -> list[str]:
         """Their names; existing ones are unchanged."""
         template: Mapping[str, Any] = {}
         if operation.namespace_template_path:
@@ -106,7 +99,7 @@ class Maker:
 
     # Pods
 
-    async def prepared_pods(self, operation: CreatePods, namespace: str) -> PreparedPods:
+    async def prepared_pods(self, operation: operations.CreatePods, namespace: str) -> PreparedPods:
         """Everything of these pods that can be made before they are."""
         maker = PodMaker(operation, self._case, namespace, self._admission)
         bodies = [maker.pod(index) for index in range(operation.count)]
@@ -145,7 +138,7 @@ class Maker:
             )
         return AnyObject(row, tree.get("metadata", {}).get("name", ""), dict(tree))
 
-    async def create_any(self, operation: CreateAny) -> None:
+    async def create_any(self, operation: operations.CreateAny) -> None:
         namespace = operation.namespace
         for made in await self.any_objects(operation.template_path, namespace, operation.count):
             create = partial(self._server.create, made.row, made.body, field_validation=STRICT)
@@ -164,7 +157,7 @@ class Maker:
                     raise
             await asyncio.sleep(1.0)
 
-    async def update_any(self, operation: UpdateAny) -> None:
+    async def update_any(self, operation: operations.UpdateAny) -> None:
         made = await self.any_objects(operation.template_path, operation.namespace, operation.count)
         async for each in paced(made, operation.update_per_second):
             for subresource in ("/".join(operation.subresources), "status"):
@@ -174,7 +167,7 @@ class Maker:
 
     # Devices
 
-    async def driver(self, operation: CreateResourceDriver) -> None:
+    async def driver(self, operation: operations.CreateResourceDriver) -> None:
         names = [node["metadata"]["name"] for node in (await self._server.list("nodes"))["items"]]
 
         async def create(body: Obj) -> None:
@@ -182,7 +175,7 @@ class Maker:
 
         await _at_once(slices_of(operation, names), create)
 
-    async def claims(self, operation: CreateResourceClaims) -> None:
+    async def claims(self, operation: operations.CreateResourceClaims) -> None:
         template = Template.read(self._case.path(operation.template_path))
         bodies = ({**template.tree(index, operation.count), **_CLAIM} for index in range(operation.count))
 
@@ -191,7 +184,7 @@ class Maker:
 
         await _at_once(bodies, create)
 
-    async def allocate(self, operation: AllocResourceClaims) -> None:
+    async def allocate(self, operation: operations.AllocResourceClaims) -> None:
         """Give devices to all claims that have none, one after the other."""
         listed = partial(list_typed, self._server)
         claims = await listed(ResourceClaim)

@@ -12,21 +12,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from kuberth.config import plugin_args
 from kuberth.config.feature_gates import FeatureGates
 from kuberth.config.in_tree import IN_TREE_ARGS, IN_TREE_PLUGINS
-from kuberth.config.plugin_args import (
-    BINDING_TIMEOUT,
-    CPU_AND_MEMORY,
-    FILTER_TIMEOUT,
-    MAX_CUSTOM_SCORE,
-    DynamicResourcesArgs,
-    NodeResourcesBalancedAllocationArgs,
-    NodeResourcesFitArgs,
-    PodTopologySpreadArgs,
-    ResourceSpec,
-    UtilizationShapePoint,
-    VolumeBindingArgs,
-)
 from kuberth.config.resolve import plugins_named
 from kuberth.config.types import (
     DEFAULT_SCHEDULER_NAME,
@@ -149,33 +137,35 @@ def _args(config: PluginConfig, gates: FeatureGates, types: Mapping[str, type]) 
     if args is None and config.name in types:
         args = _without_arguments(types[config.name])
     match args:
-        case NodeResourcesFitArgs():
+        case plugin_args.NodeResourcesFitArgs():
             strategy = args.scoring_strategy
             resources = _resources(strategy.resources)
             return replace(args, scoring_strategy=replace(strategy, resources=resources))
-        case NodeResourcesBalancedAllocationArgs():
+        case plugin_args.NodeResourcesBalancedAllocationArgs():
             return replace(args, resources=_resources(args.resources))
-        case PodTopologySpreadArgs(defaulting_type=""):
+        case plugin_args.PodTopologySpreadArgs(defaulting_type=""):
             return replace(args, defaulting_type="System")
-        case VolumeBindingArgs(shape=()) if gates.enabled("StorageCapacityScoring"):
+        case plugin_args.VolumeBindingArgs(shape=()) if gates.enabled("StorageCapacityScoring"):
             # The fuller a volume would be, the worse.
-            empty = UtilizationShapePoint(utilization=0, score=MAX_CUSTOM_SCORE)
-            full = UtilizationShapePoint(utilization=100, score=0)
+            empty = plugin_args.UtilizationShapePoint(utilization=0, score=plugin_args.MAX_CUSTOM_SCORE)
+            full = plugin_args.UtilizationShapePoint(utilization=100, score=0)
             return replace(args, shape=(empty, full))
-        case DynamicResourcesArgs():
+        case plugin_args.DynamicResourcesArgs():
             return _dynamic_resources(args, gates)
         case _:
             return args
 
 
-def _dynamic_resources(args: DynamicResourcesArgs, gates: FeatureGates) -> DynamicResourcesArgs:
+def _dynamic_resources(
+    args: plugin_args.DynamicResourcesArgs, gates: FeatureGates
+) -> plugin_args.DynamicResourcesArgs:
     if args.filter_timeout is None and gates.enabled("DRASchedulerFilterTimeout"):
-        args = replace(args, filter_timeout=FILTER_TIMEOUT)
+        args = replace(args, filter_timeout=plugin_args.FILTER_TIMEOUT)
     conditions = gates.enabled("DRADeviceBindingConditions") and gates.enabled("DRAResourceClaimDeviceStatus")
     if args.binding_timeout is None and conditions:
-        args = replace(args, binding_timeout=BINDING_TIMEOUT)
+        args = replace(args, binding_timeout=plugin_args.BINDING_TIMEOUT)
     return args
 
 
-def _resources(given: tuple[ResourceSpec, ...]) -> tuple[ResourceSpec, ...]:
-    return tuple(replace(spec, weight=spec.weight or 1) for spec in given) or CPU_AND_MEMORY
+def _resources(given: tuple[plugin_args.ResourceSpec, ...]) -> tuple[plugin_args.ResourceSpec, ...]:
+    return tuple(replace(spec, weight=spec.weight or 1) for spec in given) or plugin_args.CPU_AND_MEMORY
