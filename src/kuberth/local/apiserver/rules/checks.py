@@ -26,6 +26,7 @@ from kuberth.local.apiserver.rules.metadata_validation import (
 )
 from kuberth.local.apiserver.rules.pod_validation import validate_quantity
 from kuberth.local.apiserver.rules.scheduling_validation import validate_tolerations
+from kuberth.local.apiserver.schema.crds import DEFINITION_CHECKS
 from kuberth.local.apiserver.status_errors import Cause
 
 Check = Callable[[Any, str], Iterable[Cause]]
@@ -221,6 +222,7 @@ def _check_group_status(group: Obj, _path: str) -> list[Cause]:
 
 CHECKS: Final[Mapping[str, Check]] = {
     **DEVICE_CHECKS,
+    **DEFINITION_CHECKS,
     "access-modes": _check_access_modes,
     "annotation-keys": validate_annotation_keys,
     "cidr": _check_cidr,

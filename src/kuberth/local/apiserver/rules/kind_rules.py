@@ -117,7 +117,7 @@ RULES: Final[Mapping[str, KindRules]] = {
     "devicetaintrules.resource.k8s.io": KindRules(prepare=device_rules.prepare_taint_rule),
     "apiservices.apiregistration.k8s.io": KindRules(prepare=admission.prepare_api_service),
     "ingresses.networking.k8s.io": KindRules(prepare=admission.prepare_ingress),
-    crds.CRDS: KindRules(crds.default, crds.prepare, crds.validate),
+    crds.CRDS: KindRules(prepare=crds.prepare),
 }
 _NO_RULES: Final = KindRules()
 
