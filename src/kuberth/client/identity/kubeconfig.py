@@ -27,9 +27,9 @@ from kuberth.client.identity.in_cluster import in_cluster_config, runs_in_cluste
 from kuberth.client.identity.kubeconfig_files import (
     Cluster,
     Context,
-    Entry,
     Exec,
     Kubeconfig,
+    KubeconfigEntry,
     UserEntry,
     read_kubeconfigs,
 )
@@ -255,7 +255,7 @@ class _Resolver:
             user=user.as_user, uid=user.as_uid, groups=user.as_groups, extra=user.as_user_extra
         )
 
-    def _decoded(self, entry: Entry, field: str, data: str) -> str:
+    def _decoded(self, entry: KubeconfigEntry, field: str, data: str) -> str:
         if not data:
             return ""
         try:
@@ -265,7 +265,7 @@ class _Resolver:
                 entry, f"{field} is not base64 of a PEM text; encode the file with base64 -w0"
             ) from None
 
-    def _readable(self, entry: Entry, field: str, path: str) -> None:
+    def _readable(self, entry: KubeconfigEntry, field: str, path: str) -> None:
         try:
             with open(path, "rb"):
                 return
@@ -274,7 +274,7 @@ class _Resolver:
                 entry, f"{field} {path} cannot be read: {error.strerror}; check the path"
             ) from error
 
-    def _wrong(self, entry: Entry, problem: str) -> ConfigError:
+    def _wrong(self, entry: KubeconfigEntry, problem: str) -> ConfigError:
         where = f"kubeconfig {entry.origin or self._merged.where}: {entry.what} {entry.name!r}"
         return ConfigError(f"{where}: {problem}")
 

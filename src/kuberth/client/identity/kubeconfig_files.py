@@ -21,7 +21,7 @@ EXEC_EXTENSION: Final = "client.authentication.k8s.io/exec"
 _MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+class KubeconfigEntry(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     what: ClassVar[str]
     """What it is called in messages."""
     name: str = ""
@@ -37,7 +37,7 @@ class NamedExtension(msgspec.Struct, frozen=True):
     extension: Any = None
 
 
-class Cluster(Entry, frozen=True, kw_only=True, rename="kebab"):
+class Cluster(KubeconfigEntry, frozen=True, kw_only=True, rename="kebab"):
     what = "cluster"
     server: str = ""
     tls_server_name: str = ""
@@ -71,7 +71,7 @@ class AuthProvider(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class UserEntry(Entry, frozen=True, kw_only=True, rename="kebab"):
+class UserEntry(KubeconfigEntry, frozen=True, kw_only=True, rename="kebab"):
     what = "user"
     client_certificate: str = ""
     client_certificate_data: str = ""
@@ -89,7 +89,7 @@ class UserEntry(Entry, frozen=True, kw_only=True, rename="kebab"):
     exec_: Exec | None = msgspec.field(default=None, name="exec")
 
 
-class Context(Entry, frozen=True, kw_only=True, rename="kebab"):
+class Context(KubeconfigEntry, frozen=True, kw_only=True, rename="kebab"):
     what = "context"
     cluster: str = ""
     user: str = ""
@@ -110,7 +110,7 @@ class Kubeconfig(msgspec.Struct, frozen=True, kw_only=True):
         return ", ".join(self.files)
 
 
-EntryT = TypeVar("EntryT", bound=Entry)
+EntryT = TypeVar("EntryT", bound=KubeconfigEntry)
 
 
 def read_kubeconfigs(paths: Iterable[str], *, required: bool = False) -> Kubeconfig:
