@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from kuberth.api.quantity import parse
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.rules import names
 from kuberth.local.apiserver.rules.device_checks import DEVICE_CHECKS
 from kuberth.local.apiserver.rules.metadata_validation import (
     duplicate,
@@ -28,6 +27,7 @@ from kuberth.local.apiserver.rules.pod_validation import validate_quantity
 from kuberth.local.apiserver.rules.scheduling_validation import validate_tolerations
 from kuberth.local.apiserver.schema.crds import DEFINITION_CHECKS
 from kuberth.local.apiserver.status_errors import Cause
+from kuberth.text import names
 
 Check = Callable[[Any, str], Iterable[Cause]]
 

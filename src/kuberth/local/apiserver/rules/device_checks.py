@@ -15,7 +15,6 @@ import msgspec
 from kuberth.api.quantity import format_quantity, parse
 from kuberth.cel import CelCompileError, compile_selector
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.rules import names
 from kuberth.local.apiserver.rules.device_rules import LISTS, allocated, device_id, has_lists
 from kuberth.local.apiserver.rules.metadata_validation import (
     duplicate,
@@ -28,6 +27,7 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     too_many,
 )
 from kuberth.local.apiserver.status_errors import Cause
+from kuberth.text import names
 
 _MOST_DEVICES_WITH_EXTRAS: Final = 64
 _MOST_COUNTERS: Final = 32

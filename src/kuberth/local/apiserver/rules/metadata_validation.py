@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.rules import names
 from kuberth.local.apiserver.status_errors import Cause
+from kuberth.text import names
 
 MAX_ANNOTATIONS_BYTES: Final = 256 * 1024
 _MAX_SHOWN: Final = 256

@@ -13,7 +13,6 @@ from typing import Final
 
 from kuberth.api.quantity import parse
 from kuberth.local.apiserver.objects import Obj, name_of
-from kuberth.local.apiserver.rules import names
 from kuberth.local.apiserver.rules.metadata_validation import (
     duplicate,
     forbidden_field,
@@ -31,6 +30,7 @@ from kuberth.local.apiserver.rules.workload_validation import (
 )
 from kuberth.local.apiserver.status_errors import Cause
 from kuberth.local.cron import ScheduleError, parse_schedule, zone_of
+from kuberth.text import names
 
 _MAX_SECRET_BYTES: Final = 1024 * 1024
 _SECRET_KEYS: Final = {

@@ -6,7 +6,6 @@ from typing import Final
 
 from kuberth.api.quantity import format_quantity, parse
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.rules import names
 from kuberth.local.apiserver.rules.device_checks import native_resource_causes
 from kuberth.local.apiserver.rules.metadata_validation import (
     duplicate,
@@ -15,6 +14,7 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     required,
 )
 from kuberth.local.apiserver.status_errors import Cause
+from kuberth.text import names
 
 _SOURCES: Final = ("resourceClaimName", "resourceClaimTemplateName")
 

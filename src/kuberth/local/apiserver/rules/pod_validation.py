@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from kuberth.api.quantity import parse
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.rules import names
 from kuberth.local.apiserver.rules.metadata_validation import (
     duplicate,
     forbidden_field,
@@ -24,6 +23,7 @@ from kuberth.local.apiserver.rules.pod_claim_rules import (
 from kuberth.local.apiserver.rules.pod_updates import validate_spec_update
 from kuberth.local.apiserver.rules.scheduling_validation import validate_tolerations
 from kuberth.local.apiserver.status_errors import Cause
+from kuberth.text import names
 
 _NEGATIVE: Final = "must be greater than or equal to 0"
 _STANDARD: Final = ("cpu", "memory", "ephemeral-storage")

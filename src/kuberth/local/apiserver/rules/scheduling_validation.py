@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kuberth.local.apiserver.rules import names
 from kuberth.local.apiserver.rules.metadata_validation import (
     invalid_value,
     invalid_values,
@@ -12,6 +11,7 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     required,
 )
 from kuberth.local.apiserver.status_errors import Cause
+from kuberth.text import names
 
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
