@@ -6,7 +6,6 @@ a process of its own, over HTTPS. `assets`: a real etcd and a real kube-apiserve
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
@@ -20,11 +19,11 @@ from typing import Final
 
 import kuberth
 from kuberth.bench.processes import ChildProcess, free_port, is_listening, running
-from kuberth.bench.servers import BenchServer, RemoteServer
+from kuberth.bench.servers import BenchServer, RemoteServer, is_ready
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.kubeconfig import load_client_config
 from kuberth.clock import SystemClock
-from kuberth.errors import ApiError, ConfigError, KuberthError
+from kuberth.errors import ConfigError, KuberthError
 from kuberth.https.issuing import issue
 from kuberth.local.apiserver.http.credentials import ClusterCredentials, kubeconfig
 from kuberth.local.apiserver.store.store import RevisionStore
@@ -207,14 +206,8 @@ async def _reached(file: Path, program: ChildProcess) -> AsyncIterator[RemoteSer
         user_agent=f"kuberth-bench/{kuberth.__version__}",
     )
 
-    async def ready() -> bool:
-        with contextlib.suppress(ApiError):
-            await api.call("GET", "/readyz")
-            return True
-        return False
-
     try:
-        await program.until_ready(ready, seconds=90)
+        await program.until_ready(partial(is_ready, api), seconds=90)
         yield RemoteServer(api)
     finally:
         await api.close()

@@ -105,6 +105,14 @@ class _Discovered(msgspec.Struct):
     resources: list[_Listed]
 
 
+async def is_ready(api: HttpApi) -> bool:
+    try:
+        await api.call("GET", "/readyz")
+    except ApiError:
+        return False
+    return True
+
+
 class RemoteServer:
     """Implements `BenchServer` over HTTP. Only pods, nodes, events and device kinds can be read."""
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
 
+from kuberth.api.wire import without_nulls
 from kuberth.errors import ConfigError
 from kuberth.text.documents import read_tree
 from kuberth.text.field_errors import InvalidConfiguration
@@ -185,7 +186,7 @@ def _entries(path: str, tree: dict[str, Any], plural: str, type_: type[EntryT]) 
         if not isinstance(row, dict) or not isinstance(name, str):
             raise ConfigError(f"kubeconfig {path}: {plural}[{number}] needs a name: and a {single}: mapping")
         try:
-            entry = msgspec.convert(_without_nulls(row.get(single) or {}), type_)
+            entry = msgspec.convert(without_nulls(row.get(single) or {}), type_)
         except msgspec.ValidationError as error:
             what, _, field = str(error).partition(" - at `$")
             field = field.strip("`").lstrip(".") or "the entry"
@@ -193,11 +194,3 @@ def _entries(path: str, tree: dict[str, Any], plural: str, type_: type[EntryT]) 
             raise ConfigError(message) from None
         entries.setdefault(name, msgspec.structs.replace(entry, name=name, origin=path))
     return entries
-
-
-def _without_nulls(tree: Any) -> Any:
-    if isinstance(tree, dict):
-        return {key: _without_nulls(value) for key, value in tree.items() if value is not None}
-    if isinstance(tree, list):
-        return [_without_nulls(value) for value in tree]
-    return tree

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from typing import Any, Final
 
 from kuberth.cel.validation_rules import compile_rule
@@ -27,8 +26,8 @@ from kuberth.local.apiserver.rules.metadata_validation import (
 )
 from kuberth.local.apiserver.rules.pod_defaults import default_pod_spec
 from kuberth.local.apiserver.schema.fields import copy_tree
+from kuberth.local.apiserver.schema.tables import read_table
 from kuberth.local.apiserver.status_errors import Cause
-from kuberth.text.documents import read_tree
 
 IMMUTABLE: Final = "field is immutable"
 _FILLS: Final[Mapping[str, Callable[[Obj], None]]] = {"pod-spec": default_pod_spec}
@@ -54,10 +53,7 @@ _NOT_STORED: Final = object()
 @cache
 def declared_rules() -> Mapping[str, DeclaredRules]:
     """The declared rules by stored resource."""
-    text = files("kuberth.local.apiserver.schema").joinpath("rules.yaml").read_bytes()
-    tree, errors = read_tree(text)
-    assert not errors, errors
-    return {resource: DeclaredRules(schema) for resource, schema in tree.items()}
+    return {resource: DeclaredRules(schema) for resource, schema in read_table("rules.yaml").items()}
 
 
 class DeclaredRules:

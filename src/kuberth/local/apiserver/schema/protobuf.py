@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import base64
 import datetime
-import json
 import struct
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -21,6 +19,7 @@ from kuberth.errors import KuberthError
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.refusals import bad_request
 from kuberth.local.apiserver.schema.fields import fields_of
+from kuberth.local.apiserver.schema.tables import read_table
 
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 _MAGIC: Final = b"k8s\x00"
@@ -74,8 +73,7 @@ def _type_name(api_version: str, kind: str) -> str:
 
 @cache
 def _table() -> dict[str, dict[str, str]]:
-    text = files("kuberth.local.apiserver.schema").joinpath("protobuf.json").read_text(encoding="utf-8")
-    table: dict[str, dict[str, str]] = json.loads(text)
+    table: dict[str, dict[str, str]] = read_table("protobuf.json")
     return table
 
 
