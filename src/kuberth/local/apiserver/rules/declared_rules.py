@@ -164,14 +164,20 @@ class _Node:
             found += _union_causes(tree, self._union, path)
         for name, node in self._judged:
             value = tree.get(name)
-            if value is not None or not node._may_be_absent:
-                node._add_property_causes(value, f"{prefix}{name}", old, name, found)
+            # The usual cases first: every pod comes this way.
+            if node._may_be_absent and (value is None or (node._enum is not None and value in node._enum)):
+                continue
+            node._add_property_causes(value, f"{prefix}{name}", old, name, found)
         if self._values is not None and self._values._judges:
             for name, value in tree.items():
                 found += self._values.causes(value, f"{path}[{name}]", _NOT_STORED)
 
     def _add_property_causes(self, value: Any, path: str, old: Any, name: str, found: list[Cause]) -> None:
         stored = old.get(name) if isinstance(old, dict) else _NOT_STORED
+        if self._may_be_absent:
+            if not self.is_unset(value):
+                found += self.causes(value, path, stored)
+            return
         value = self._schema.get("absent") if value is None else value
         fixed = "immutable" in self._schema and stored is not _NOT_STORED
         if "settable" in self._schema and (stored is None or value is None):
