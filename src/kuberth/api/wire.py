@@ -76,7 +76,7 @@ def convert(type_: type[T], obj: Any) -> T:
             raise WireError(_explain(type_, obj, str(error))) from error
     # Rare: a null where the type has no None. Only then pay for a copy without them.
     try:
-        return msgspec.convert(_without_nulls(obj), type_, dec_hook=_decode_special)
+        return msgspec.convert(without_nulls(obj), type_, dec_hook=_decode_special)
     except msgspec.ValidationError as error:
         raise WireError(_explain(type_, obj, str(error))) from error
 
@@ -129,11 +129,12 @@ def decoder_of(type_: Any) -> msgspec.json.Decoder[Any]:
     return decoder
 
 
-def _without_nulls(tree: Any) -> Any:
+def without_nulls(tree: Any) -> Any:
+    """The tree without fields that are null."""
     if isinstance(tree, dict):
-        return {key: _without_nulls(value) for key, value in tree.items() if value is not None}
+        return {key: without_nulls(value) for key, value in tree.items() if value is not None}
     if isinstance(tree, (list, tuple)):
-        return [_without_nulls(value) for value in tree]
+        return [without_nulls(value) for value in tree]
     return tree
 
 

@@ -6,7 +6,6 @@ a process of its own, over HTTPS. `assets`: a real etcd and a real kube-apiserve
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
@@ -19,12 +18,12 @@ from pathlib import Path
 from typing import Final
 
 import kuberth
-from kuberth.bench.api_access import ApiAccess, CoreAccess, HttpAccess
 from kuberth.bench.processes import ChildProcess, free_port, is_listening, running
+from kuberth.bench.servers import BenchServer, RemoteServer, is_ready
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.kubeconfig import load_client_config
 from kuberth.clock import SystemClock
-from kuberth.errors import ApiError, ConfigError, KuberthError
+from kuberth.errors import ConfigError, KuberthError
 from kuberth.https.issuing import issue
 from kuberth.local.apiserver.http.credentials import ClusterCredentials, kubeconfig
 from kuberth.local.apiserver.store.store import RevisionStore
@@ -54,13 +53,18 @@ _SCHEDULER_GATES: Final = re.compile("Scheduler|OpportunisticBatching|Gang|Workl
 class Arena:
     """One API server, ready."""
 
-    access: ApiAccess
+    server: BenchServer
     folder: Path
     """For files of the run."""
-    core: Core | None = None
-    """Of a server in this process."""
+    admits_pods: bool = True
+    """Whether admission sets a pod's priority and service account, which scheduler_perf's server does not."""
     kubeconfig: Path | None = None
     """Of a server that is reached over HTTPS."""
+
+    @property
+    def core(self) -> Core | None:
+        """The server, if it runs in this process."""
+        return self.server if isinstance(self.server, Core) else None
 
 
 @asynccontextmanager
@@ -79,7 +83,7 @@ async def _in_process(gates: Mapping[str, bool], folder: Path, _assets: Path | N
     store = await RevisionStore.open(None)
     try:
         core = Core(store, clock=SystemClock(), feature_gates=gates)
-        yield Arena(CoreAccess(core), folder, core=core)
+        yield Arena(core, folder)
     finally:
         await store.close()
 
@@ -96,8 +100,8 @@ async def _embedded(gates: Mapping[str, bool], folder: Path, _assets: Path | Non
             return file.exists()
 
         await program.until_ready(written, seconds=60)
-        async with _reached(file, program, admits_pods=True) as access:
-            yield Arena(access, folder, kubeconfig=file)
+        async with _reached(file, program) as server:
+            yield Arena(server, folder, kubeconfig=file)
 
 
 @asynccontextmanager
@@ -109,19 +113,19 @@ async def _real(gates: Mapping[str, bool], folder: Path, assets: Path | None) ->
             own.mkdir()
             try:
                 async with AsyncExitStack() as attempt:
-                    access, file = await _start_real(attempt, programs, own, gates)
+                    server, file = await _start_real(attempt, programs, own, gates)
                     stack.push_async_exit(attempt.pop_all())
                 break
             except KuberthError:
                 # A port that was free when it was chosen may be taken by now.
                 if number == _TRIES - 1:
                     raise
-        yield Arena(access, folder, kubeconfig=file)
+        yield Arena(server, folder, admits_pods=False, kubeconfig=file)
 
 
 async def _start_real(
     stack: AsyncExitStack, programs: Mapping[str, Path], folder: Path, gates: Mapping[str, bool]
-) -> tuple[ApiAccess, Path]:
+) -> tuple[RemoteServer, Path]:
     credentials = ClusterCredentials.in_memory()
     etcd_port, peer_port, port = free_port(), free_port(), free_port()
     command = _etcd_command(programs["etcd"], folder, etcd_port, peer_port)
@@ -131,7 +135,7 @@ async def _start_real(
     program = await stack.enter_async_context(running("kube-apiserver", command, folder=folder))
     file = folder / "kubeconfig"
     file.write_text(kubeconfig(f"https://127.0.0.1:{port}", credentials), encoding="utf-8")
-    return await stack.enter_async_context(_reached(file, program, admits_pods=False)), file
+    return await stack.enter_async_context(_reached(file, program)), file
 
 
 def _etcd_command(program: Path, folder: Path, port: int, peer: int) -> list[str]:
@@ -192,7 +196,7 @@ def _api_server_command(
 
 
 @asynccontextmanager
-async def _reached(file: Path, program: ChildProcess, *, admits_pods: bool) -> AsyncIterator[HttpAccess]:
+async def _reached(file: Path, program: ChildProcess) -> AsyncIterator[RemoteServer]:
     api = HttpApi(
         load_client_config(kubeconfig=str(file)),
         qps=-1,
@@ -202,15 +206,9 @@ async def _reached(file: Path, program: ChildProcess, *, admits_pods: bool) -> A
         user_agent=f"kuberth-bench/{kuberth.__version__}",
     )
 
-    async def ready() -> bool:
-        with contextlib.suppress(ApiError):
-            await api.call("GET", "/readyz")
-            return True
-        return False
-
     try:
-        await program.until_ready(ready, seconds=90)
-        yield HttpAccess(api, admits_pods=admits_pods)
+        await program.until_ready(partial(is_ready, api), seconds=90)
+        yield RemoteServer(api)
     finally:
         await api.close()
 

@@ -13,6 +13,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -23,11 +24,12 @@ from kuberth.bench.cases import Workload
 from kuberth.bench.collecting import Meter, ProcessUsage
 from kuberth.bench.processes import ChildProcess, free_port, running, usage_of
 from kuberth.bench.profiling import StackSampler
+from kuberth.bench.servers import is_ready
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.client_config import ClientConfig, TlsSettings
 from kuberth.config import load
 from kuberth.config.types import API_VERSION, KIND
-from kuberth.errors import ApiError, ConfigError
+from kuberth.errors import ConfigError
 from kuberth.framework.registry import Registry
 from kuberth.local.in_process import InProcessApi
 from kuberth.observe.exposition import render
@@ -187,14 +189,7 @@ async def _scheduler_program(
     )
     try:
         async with running(name, command, folder=arena.folder, gently=True) as program:
-
-            async def ready() -> bool:
-                with contextlib.suppress(ApiError):
-                    await pages.call("GET", "/readyz")
-                    return True
-                return False
-
-            await program.until_ready(ready, seconds=_READY_SECONDS)
+            await program.until_ready(partial(is_ready, pages), seconds=_READY_SECONDS)
             async with _watched(program):
                 yield _ProcessMeter(program, pages)
     finally:

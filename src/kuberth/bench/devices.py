@@ -18,6 +18,7 @@ from kuberth.bench.operations import CreateResourceDriver
 from kuberth.cluster.table import ClusterTable
 from kuberth.errors import ConfigError
 from kuberth.informers.store import Store, object_key
+from kuberth.local.apiserver.objects import Obj
 from kuberth.plugins.devices.classes import KnownClasses
 from kuberth.plugins.devices.sites import Sites
 from kuberth.plugins.devices.usage import DeviceUsage, takes_of
@@ -26,23 +27,21 @@ from kuberth.plugins.dynamic_resources.allocator.results import allocations
 from kuberth.plugins.dynamic_resources.allocator.search import DeviceSearch
 
 
-def slices_of(operation: CreateResourceDriver, node_names: Iterable[str]) -> Iterator[bytes]:
+def slices_of(operation: CreateResourceDriver, node_names: Iterable[str]) -> Iterator[Obj]:
     """One slice a node, for the nodes that the driver is on."""
     for name in node_names:
         if fnmatchcase(name, operation.nodes):
-            yield encode(
-                {
-                    "apiVersion": "resource.k8s.io/v1",
-                    "kind": "ResourceSlice",
-                    "metadata": {"name": name},
-                    "spec": {
-                        "driver": operation.driver_name,
-                        "nodeName": name,
-                        "pool": {"name": name, "generation": 0, "resourceSliceCount": 1},
-                        "devices": [_device(number) for number in range(operation.max_claims_per_node)],
-                    },
-                }
-            )
+            yield {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceSlice",
+                "metadata": {"name": name},
+                "spec": {
+                    "driver": operation.driver_name,
+                    "nodeName": name,
+                    "pool": {"name": name, "generation": 0, "resourceSliceCount": 1},
+                    "devices": [_device(number) for number in range(operation.max_claims_per_node)],
+                },
+            }
 
 
 def _device(number: int) -> dict[str, Any]:

@@ -7,35 +7,22 @@ every measured phase. Background operations (churn, slow deletions) end with it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kuberth.bench.api_access import ApiAccess, Place
+from kuberth.bench import operations
+from kuberth.bench.arenas import Arena
 from kuberth.bench.cases import Workload
 from kuberth.bench.collecting import Collector, Meter
-from kuberth.bench.ledger import PodLedger, SeenPod
+from kuberth.bench.ledger import PodLedger, SeenPod, seen_pod
 from kuberth.bench.making import PODS, AnyObject, Maker, PreparedPods, paced
 from kuberth.bench.measurements import Measurement
-from kuberth.bench.operations import (
-    AllocResourceClaims,
-    Barrier,
-    Churn,
-    CreateAny,
-    CreateNamespaces,
-    CreateNodes,
-    CreatePods,
-    CreateResourceClaims,
-    CreateResourceDriver,
-    DeletePods,
-    Operation,
-    Sleep,
-    StartCollectingMetrics,
-    StopCollectingMetrics,
-    UpdateAny,
-)
-from kuberth.errors import ApiError, ConfigError, KuberthError, NotFoundError
+from kuberth.errors import ConfigError, KuberthError
+from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.resources import ServedResource
+from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.local.hollow.informing import Informers
 
 DEFAULT_CHURN_MILLISECONDS: Final = 500
 
@@ -74,7 +61,7 @@ class Executor:
     def __init__(
         self,
         workload: Workload,
-        access: ApiAccess,
+        arena: Arena,
         meter: Meter,
         *,
         pace: Pace,
@@ -83,12 +70,12 @@ class Executor:
         seed: int = 0,
     ) -> None:
         self._workload = workload
-        self._access = access
+        self._server = arena.server
         self._meter = meter
         self._pace = pace
         self._report = report
         self._with_latencies = with_latencies
-        self._maker = Maker(access, workload.case, seed=seed)
+        self._maker = Maker(arena.server, workload.case, seed=seed, admits_pods=arena.admits_pods)
         self._ledger = PodLedger()
         self._expected: dict[str, int] = {}
         """Namespaces that are there, and how many pods a barrier waits for in each."""
@@ -98,10 +85,11 @@ class Executor:
 
     async def run(self) -> Sequence[Measurement]:
         steps = self._workload.steps()
-        synced = asyncio.Event()
+        informers = Informers(self._server)
+        informers.of("pods").add_handler(self._note_pod)
         async with asyncio.TaskGroup() as self._tasks:
-            self._spawn(self._access.follow_pods(self._ledger, synced), "watch of pods")
-            await synced.wait()
+            self._spawn(informers.run(), "watch of pods")
+            await informers.wait_synced()
             for step in steps:
                 try:
                     await self._run(step.operation, step.number)
@@ -117,6 +105,12 @@ class Executor:
                 task.cancel()
         return self._measurements
 
+    def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
+        if new is not None:
+            self._ledger.set(seen_pod(new))
+        elif old is not None:
+            self._ledger.remove(old["metadata"]["namespace"], old["metadata"]["name"])
+
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         async def named_errors() -> None:
             try:
@@ -126,47 +120,47 @@ class Executor:
 
         self._background.append(self._tasks.create_task(named_errors(), name=name))
 
-    async def _run(self, operation: Operation, number: int) -> None:
+    async def _run(self, operation: operations.Operation, number: int) -> None:
         match operation:
-            case CreateNodes():
+            case operations.CreateNodes():
                 counted = self._counted(f"{operation.count} nodes", operation.count)
                 await self._maker.nodes(operation, number, counted)
-            case CreateNamespaces():
+            case operations.CreateNamespaces():
                 for name in await self._maker.namespaces(operation):
                     self._expected.setdefault(name, 0)
-            case CreatePods():
+            case operations.CreatePods():
                 await self._create_pods(operation, number)
-            case CreateAny():
+            case operations.CreateAny():
                 await self._make_namespace(operation.namespace)
                 await self._maker.create_any(operation)
-            case UpdateAny():
+            case operations.UpdateAny():
                 await self._make_namespace(operation.namespace)
                 await self._maker.update_any(operation)
-            case DeletePods():
+            case operations.DeletePods():
                 await self._delete_pods(operation)
-            case Churn():
+            case operations.Churn():
                 await self._start_churn(operation, number)
-            case Barrier():
+            case operations.Barrier():
                 await self._wait_at(operation)
-            case Sleep():
+            case operations.Sleep():
                 await asyncio.sleep(operation.seconds)
-            case StartCollectingMetrics():
+            case operations.StartCollectingMetrics():
                 await self._start_collecting(operation.name, operation.namespaces, operation.label_selector)
-            case StopCollectingMetrics():
+            case operations.StopCollectingMetrics():
                 await self._stop_collecting()
-            case CreateResourceDriver():
+            case operations.CreateResourceDriver():
                 await self._maker.driver(operation)
-            case CreateResourceClaims():
+            case operations.CreateResourceClaims():
                 await self._make_namespace(operation.namespace)
                 await self._maker.claims(operation)
-            case AllocResourceClaims():
+            case operations.AllocResourceClaims():
                 await self._maker.allocate(operation)
             case _:
                 raise AssertionError(f"unknown operation {operation.opcode}")
 
     # Pods
 
-    async def _create_pods(self, operation: CreatePods, number: int) -> None:
+    async def _create_pods(self, operation: operations.CreatePods, number: int) -> None:
         namespace = operation.namespace or f"namespace-{number}"
         await self._make_namespace(namespace)
         pods = await self._maker.prepared_pods(operation, namespace)
@@ -183,7 +177,9 @@ class Executor:
         if operation.collect_metrics:
             await self._stop_collecting()
 
-    async def _keep_steady(self, pods: PreparedPods, operation: CreatePods, namespace: str) -> None:
+    async def _keep_steady(
+        self, pods: PreparedPods, operation: operations.CreatePods, namespace: str
+    ) -> None:
         """Again and again a batch of pods, each removed when all of it is scheduled."""
         scheduled = 0
         batch_done = asyncio.Event()
@@ -202,9 +198,7 @@ class Executor:
                     await pods.create()
                     await batch_done.wait()
                     batch_done.clear()
-                    await self._access.delete_all(
-                        PODS, namespace=namespace, labels={}, grace_period_seconds=0
-                    )
+                    await self._delete_all(namespace, {}, gracePeriodSeconds=0)
         except TimeoutError:
             pass
         finally:
@@ -214,14 +208,12 @@ class Executor:
                 f"no pod at all was scheduled within {operation.seconds:g} s; is the duration too short?"
             )
 
-    async def _delete_pods(self, operation: DeletePods) -> None:
+    async def _delete_pods(self, operation: operations.DeletePods) -> None:
         chosen = [pod.name for pod in self._ledger.pods((operation.namespace,), operation.label_selector)]
 
         async def delete() -> None:
             if not operation.delete_pods_per_second:
-                await self._access.delete_all(
-                    PODS, namespace=operation.namespace, labels=operation.label_selector
-                )
+                await self._delete_all(operation.namespace, operation.label_selector)
                 return
             async for name in paced(chosen, operation.delete_pods_per_second):
                 await self._delete(PODS, name, operation.namespace)
@@ -231,13 +223,24 @@ class Executor:
         else:
             await delete()
 
-    async def _delete(self, place: Place, name: str, namespace: str) -> None:
-        with contextlib.suppress(NotFoundError):  # it is gone, most likely preempted
-            await self._access.delete(place, name, namespace=namespace)
+    async def _delete(self, resource: str | ServedResource, name: str, namespace: str) -> None:
+        try:
+            await self._server.delete(resource, name, namespace=namespace)
+        except StatusError as error:
+            if error.code != 404:  # it is gone, most likely preempted
+                raise
+
+    async def _delete_all(self, namespace: str, labels: Mapping[str, str], **options: int) -> None:
+        await self._server.delete_collection(
+            PODS,
+            namespace=namespace,
+            label_selector=",".join(f"{key}={value}" for key, value in labels.items()),
+            options={"propagationPolicy": "Background", **options},
+        )
 
     # What goes on in the background
 
-    async def _start_churn(self, operation: Churn, number: int) -> None:
+    async def _start_churn(self, operation: operations.Churn, number: int) -> None:
         namespace = operation.namespace or f"namespace-{number}"
         await self._maker.namespace(namespace)
         objects: list[AnyObject] = []
@@ -246,7 +249,9 @@ class Executor:
         churn = self._create_on if operation.mode == "create" else self._recreate_on
         self._spawn(churn(operation, objects, namespace), f"churn of op {number}")
 
-    async def _create_on(self, operation: Churn, objects: Sequence[AnyObject], namespace: str) -> None:
+    async def _create_on(
+        self, operation: operations.Churn, objects: Sequence[AnyObject], namespace: str
+    ) -> None:
         made = 0
         async for _ in _ticks(operation):
             for each in objects:
@@ -255,14 +260,16 @@ class Executor:
             if made == operation.number:
                 return
 
-    async def _recreate_on(self, operation: Churn, objects: Sequence[AnyObject], namespace: str) -> None:
+    async def _recreate_on(
+        self, operation: operations.Churn, objects: Sequence[AnyObject], namespace: str
+    ) -> None:
         """Create `number` objects in rounds, then delete them in rounds."""
         names = [[""] * operation.number for _ in objects]
         turn = 0
         async for _ in _ticks(operation):
             for each, own in zip(objects, names, strict=True):
                 if own[turn]:
-                    await self._delete(each.place, own[turn], namespace)
+                    await self._delete(each.row, own[turn], namespace)
                     own[turn] = ""
                 else:
                     own[turn] = await self._create_or_not(each, namespace)
@@ -271,15 +278,16 @@ class Executor:
     async def _create_or_not(self, made: AnyObject, namespace: str) -> str:
         """Its name; "" if the server did not want it now, which churn does not mind."""
         try:
-            return await self._access.create(
-                made.place, made.body, namespace=namespace if made.place.namespaced else ""
+            created = await self._server.create(
+                made.row, made.body, namespace=namespace if made.row.namespaced else ""
             )
-        except ApiError:
+        except StatusError:
             return ""
+        return str(created["metadata"]["name"])
 
     # Waiting
 
-    async def _wait_at(self, operation: Barrier) -> None:
+    async def _wait_at(self, operation: operations.Barrier) -> None:
         for namespace in operation.namespaces:
             if namespace not in self._expected:
                 raise ConfigError(f"no operation made the namespace {namespace}")
@@ -371,7 +379,7 @@ def _first_of_ours(error: BaseException) -> KuberthError | None:
     return error if isinstance(error, KuberthError) else None
 
 
-async def _ticks(operation: Churn) -> AsyncIterator[None]:
+async def _ticks(operation: operations.Churn) -> AsyncIterator[None]:
     seconds = (operation.interval_milliseconds or DEFAULT_CHURN_MILLISECONDS) / 1000
     loop = asyncio.get_running_loop()
     at = loop.time()

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
+from kuberth.local.apiserver.objects import Obj
+
 
 class SeenPod(NamedTuple):
     """What of a pod matters here."""
@@ -19,6 +21,17 @@ class SeenPod(NamedTuple):
     node: str
     attempted: bool
     """It has the condition PodScheduled, with any status."""
+
+
+def seen_pod(pod: Obj) -> SeenPod:
+    metadata, conditions = pod["metadata"], pod.get("status", {}).get("conditions", ())
+    return SeenPod(
+        metadata["namespace"],
+        metadata["name"],
+        metadata.get("labels", {}),
+        pod["spec"].get("nodeName", ""),
+        any(condition["type"] == "PodScheduled" for condition in conditions),
+    )
 
 
 class Stages(NamedTuple):

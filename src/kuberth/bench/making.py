@@ -7,7 +7,6 @@ that they do not compete with the measured phase.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -17,34 +16,23 @@ from msgspec.structs import replace
 
 from kuberth.api.core import Node
 from kuberth.api.resource import DeviceClass, ResourceClaim, ResourceSlice
-from kuberth.api.wire import encode
-from kuberth.bench.api_access import ApiAccess, Place
+from kuberth.api.wire import to_builtins
+from kuberth.bench import operations
 from kuberth.bench.cases import TestCase
 from kuberth.bench.devices import DeviceWorld, Lottery, slices_of
 from kuberth.bench.objects import NodeMaker, NodeObjects, PodAdmission, PodMaker
-from kuberth.bench.operations import (
-    AllocResourceClaims,
-    CreateAny,
-    CreateNamespaces,
-    CreateNodes,
-    CreatePods,
-    CreateResourceClaims,
-    CreateResourceDriver,
-    UpdateAny,
-)
+from kuberth.bench.servers import STRICT, BenchServer, find_kind, list_typed
 from kuberth.bench.templating import Template
-from kuberth.errors import AlreadyExistsError, ApiError, ConfigError, TooManyRequestsError, UnreachableError
+from kuberth.errors import ConfigError
+from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.resources import ServedResource
+from kuberth.local.apiserver.status_errors import StatusError
 
-PODS: Final = Place("v1", "pods", True)
-_NODES: Final = Place("v1", "nodes", False)
-_NAMESPACES: Final = Place("v1", "namespaces", False)
-_CLAIMS: Final = Place("v1", "persistentvolumeclaims", True)
-_VOLUMES: Final = Place("v1", "persistentvolumes", False)
-_CSI_NODES: Final = Place("storage.k8s.io/v1", "csinodes", False)
-_SLICES: Final = Place("resource.k8s.io/v1", "resourceslices", False)
-_DEVICE_CLAIMS: Final = Place("resource.k8s.io/v1", "resourceclaims", True)
+PODS: Final = "pods"
+_CLAIMS: Final = "persistentvolumeclaims"
+_VOLUMES: Final = "persistentvolumes"
+_DEVICE_CLAIMS: Final = "resourceclaims.resource.k8s.io"
 _CLAIM: Final = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
-_PRIORITY_CLASSES: Final = Place("scheduling.k8s.io/v1", "priorityclasses", False)
 
 WORKERS: Final = 30
 """Requests under way at once; scheduler_perf has as many."""
@@ -57,34 +45,36 @@ T = TypeVar("T")
 class AnyObject(NamedTuple):
     """One object of a template of any kind."""
 
-    place: Place
+    row: ServedResource
     name: str
-    body: bytes
+    body: Obj
 
 
 class Maker:
     """For one run of one workload."""
 
-    def __init__(self, access: ApiAccess, case: TestCase, *, seed: int) -> None:
-        self._access = access
+    def __init__(self, server: BenchServer, case: TestCase, *, seed: int, admits_pods: bool) -> None:
+        self._server = server
         self._case = case
         self._rng = random.Random(seed)
-        self._admission = PodAdmission(needed=access.admits_pods)
+        self._admission = PodAdmission(needed=admits_pods)
 
     # Nodes and namespaces
 
-    async def nodes(self, operation: CreateNodes, number: int, advance: Callable[[], None]) -> None:
+    async def nodes(
+        self, operation: operations.CreateNodes, number: int, advance: Callable[[], None]
+    ) -> None:
         maker = NodeMaker(operation, self._case, number, self._rng)
 
         async def create(made: NodeObjects) -> None:
-            await self._access.create(_NODES, made.node)
+            await self._server.create("nodes", made.node)
             if made.csi_node is not None:
-                await self._access.create(_CSI_NODES, made.csi_node)
+                await self._server.create("csinodes.storage.k8s.io", made.csi_node)
             advance()
 
         await _at_once((maker.make(index) for index in range(operation.count)), create)
 
-    async def namespaces(self, operation: CreateNamespaces) -> list[str]:
+    async def namespaces(self, operation: operations.CreateNamespaces) -> list[str]:
         """Their names; existing ones are unchanged."""
         template: Mapping[str, Any] = {}
         if operation.namespace_template_path:
@@ -100,22 +90,25 @@ class Maker:
     async def namespace(self, name: str, template: Mapping[str, Any] | None = None) -> None:
         template = template or {}
         metadata = {**template.get("metadata", {}), "name": name}
-        body = encode({**template, "apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-        with contextlib.suppress(AlreadyExistsError):
-            await self._access.create(_NAMESPACES, body)
+        body = {**template, "apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+        try:
+            await self._server.create("namespaces", body)
+        except StatusError as error:
+            if error.reason != "AlreadyExists":
+                raise
 
     # Pods
 
-    async def prepared_pods(self, operation: CreatePods, namespace: str) -> PreparedPods:
+    async def prepared_pods(self, operation: operations.CreatePods, namespace: str) -> PreparedPods:
         """Everything of these pods that can be made before they are."""
         maker = PodMaker(operation, self._case, namespace, self._admission)
         bodies = [maker.pod(index) for index in range(operation.count)]
         await self._make_priority_classes()
-        return PreparedPods(self._access, maker, namespace, bodies)
+        return PreparedPods(self._server, maker, namespace, bodies)
 
     async def _make_priority_classes(self) -> None:
         for body in self._admission.take_pending_classes():
-            await self._access.create(_PRIORITY_CLASSES, body)
+            await self._server.create("priorityclasses.scheduling.k8s.io", body)
 
     # Whatever there is a template for
 
@@ -137,20 +130,19 @@ class Maker:
         if (api_version, kind) == ("v1", "Pod"):
             tree = self._admission.completed(tree)
             await self._make_priority_classes()
-        place = await self._access.place_of(api_version, kind)
-        if expect_scope and place.namespaced != bool(namespace):
-            hint = "name a namespace" if place.namespaced else "take the namespace away"
+        row = await find_kind(self._server, api_version, kind)
+        if expect_scope and row.namespaced != bool(namespace):
+            hint = "name a namespace" if row.namespaced else "take the namespace away"
             raise ConfigError(
-                f"template {path}: a {kind} is {'' if place.namespaced else 'not '}in a namespace; {hint}"
+                f"template {path}: a {kind} is {'' if row.namespaced else 'not '}in a namespace; {hint}"
             )
-        return AnyObject(place, tree.get("metadata", {}).get("name", ""), encode(tree))
+        return AnyObject(row, tree.get("metadata", {}).get("name", ""), dict(tree))
 
-    async def create_any(self, operation: CreateAny) -> None:
+    async def create_any(self, operation: operations.CreateAny) -> None:
         namespace = operation.namespace
         for made in await self.any_objects(operation.template_path, namespace, operation.count):
-            await self._patiently(
-                partial(self._access.create, made.place, made.body, namespace=namespace, strict=True)
-            )
+            create = partial(self._server.create, made.row, made.body, field_validation=STRICT)
+            await self._patiently(partial(create, namespace=namespace))
 
     async def _patiently(self, ask: Callable[[], Awaitable[object]]) -> None:
         loop = asyncio.get_running_loop()
@@ -159,46 +151,46 @@ class Maker:
             try:
                 await ask()
                 return
-            except ApiError as error:
+            except StatusError as error:
                 # What the object itself is refused for, no waiting mends.
                 if error.code in (400, 409, 422) or loop.time() >= until:
                     raise
             await asyncio.sleep(1.0)
 
-    async def update_any(self, operation: UpdateAny) -> None:
+    async def update_any(self, operation: operations.UpdateAny) -> None:
         made = await self.any_objects(operation.template_path, operation.namespace, operation.count)
         async for each in paced(made, operation.update_per_second):
             for subresource in ("/".join(operation.subresources), "status"):
-                await self._access.update(
-                    each.place, each.name, each.body, namespace=operation.namespace, subresource=subresource
+                await self._server.update(
+                    each.row, each.name, each.body, namespace=operation.namespace, subresource=subresource
                 )
 
     # Devices
 
-    async def driver(self, operation: CreateResourceDriver) -> None:
-        names = [node.metadata.name for node in await self._access.list(Node)]
+    async def driver(self, operation: operations.CreateResourceDriver) -> None:
+        names = [node["metadata"]["name"] for node in (await self._server.list("nodes"))["items"]]
 
-        async def create(body: bytes) -> None:
-            await self._access.create(_SLICES, body)
+        async def create(body: Obj) -> None:
+            await self._server.create("resourceslices.resource.k8s.io", body)
 
         await _at_once(slices_of(operation, names), create)
 
-    async def claims(self, operation: CreateResourceClaims) -> None:
+    async def claims(self, operation: operations.CreateResourceClaims) -> None:
         template = Template.read(self._case.path(operation.template_path))
-        bodies = (
-            encode({**template.tree(index, operation.count), **_CLAIM}) for index in range(operation.count)
-        )
+        bodies = ({**template.tree(index, operation.count), **_CLAIM} for index in range(operation.count))
 
-        async def create(body: bytes) -> None:
-            await self._access.create(_DEVICE_CLAIMS, body, namespace=operation.namespace)
+        async def create(body: Obj) -> None:
+            await self._server.create(_DEVICE_CLAIMS, body, namespace=operation.namespace)
 
         await _at_once(bodies, create)
 
-    async def allocate(self, operation: AllocResourceClaims) -> None:
+    async def allocate(self, operation: operations.AllocResourceClaims) -> None:
         """Give devices to all claims that have none, one after the other."""
-        list_ = self._access.list
-        claims = await list_(ResourceClaim)
-        world = DeviceWorld(await list_(Node), await list_(ResourceSlice), await list_(DeviceClass), claims)
+        listed = partial(list_typed, self._server)
+        claims = await listed(ResourceClaim)
+        world = DeviceWorld(
+            await listed(Node), await listed(ResourceSlice), await listed(DeviceClass), claims
+        )
         lottery = Lottery(world, self._rng)
         allocated = (
             replace(claim, status=replace(claim.status, allocation=lottery.draw(claim)))
@@ -208,8 +200,8 @@ class Maker:
 
         async def write(claim: ResourceClaim) -> None:
             name, namespace = claim.metadata.name, claim.metadata.namespace
-            await self._access.update(
-                _DEVICE_CLAIMS, name, encode(claim), namespace=namespace, subresource="status"
+            await self._server.update(
+                _DEVICE_CLAIMS, name, to_builtins(claim), namespace=namespace, subresource="status"
             )
 
         await _at_once(allocated, write)
@@ -218,8 +210,8 @@ class Maker:
 class PreparedPods:
     """Pods that are ready to be created, as often as one likes if they have no volumes."""
 
-    def __init__(self, access: ApiAccess, maker: PodMaker, namespace: str, bodies: list[bytes]) -> None:
-        self._access = access
+    def __init__(self, server: BenchServer, maker: PodMaker, namespace: str, bodies: list[Obj]) -> None:
+        self._server = server
         self._maker = maker
         self._namespace = namespace
         self._bodies = bodies
@@ -229,7 +221,7 @@ class PreparedPods:
             if self._maker.has_volumes:
                 await self._create_volume(index)
             await _again_if_busy(
-                lambda: self._access.create(PODS, self._bodies[index], namespace=self._namespace)
+                lambda: self._server.create(PODS, self._bodies[index], namespace=self._namespace)
             )
             advance()
 
@@ -237,12 +229,12 @@ class PreparedPods:
 
     async def _create_volume(self, index: int) -> None:
         made = self._maker.volumes(index)
-        await self._access.create(_CLAIMS, made.claim, namespace=self._namespace)
-        await self._access.update(
+        await self._server.create(_CLAIMS, made.claim, namespace=self._namespace)
+        await self._server.update(
             _CLAIMS, made.claim_name, made.claim, namespace=self._namespace, subresource="status"
         )
-        await self._access.create(_VOLUMES, made.volume)
-        await self._access.update(_VOLUMES, made.volume_name, made.volume, subresource="status")
+        await self._server.create(_VOLUMES, made.volume)
+        await self._server.update(_VOLUMES, made.volume_name, made.volume, subresource="status")
 
 
 async def paced(items: Iterable[T], per_second: int) -> AsyncIterator[T]:
@@ -276,7 +268,7 @@ async def _again_if_busy(ask: Callable[[], Awaitable[object]]) -> None:
         try:
             await ask()
             return
-        except (TooManyRequestsError, UnreachableError):
-            if pause is None:
+        except StatusError as error:
+            if pause is None or error.code not in (429, 503):
                 raise
             await asyncio.sleep(pause)

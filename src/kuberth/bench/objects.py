@@ -1,7 +1,8 @@
-"""The objects of a workload, as JSON: nodes, pods, volumes and their claims, priority classes.
+"""The objects of a workload, as trees: nodes, pods, volumes and their claims, priority classes.
 
-In: an operation, its templates, and the number of an object. Out: bytes to send. Defaults (a node of 4 CPU
-and 32 GiB, a pod that asks for a tenth of a CPU and 500 MiB) are scheduler_perf's, so that figures compare.
+In: an operation, its templates, and the number of an object. Out: objects to create. Defaults (a node of
+4 CPU and 32 GiB, a pod that requests a tenth of a CPU and 500 MiB) are scheduler_perf's, so that figures
+compare.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from kuberth.api.wire import encode
 from kuberth.bench.cases import TestCase
 from kuberth.bench.operations import CreateNodes, CreatePods
 from kuberth.bench.templating import Template
@@ -45,8 +45,8 @@ _BASE_POD: Final[Tree] = {
 
 
 class NodeObjects(NamedTuple):
-    node: bytes
-    csi_node: bytes | None
+    node: Tree
+    csi_node: Tree | None
 
 
 class NodeMaker:
@@ -85,7 +85,7 @@ class NodeMaker:
             labels[operation.unique_node_label_strategy.label_key] = str(
                 uuid.UUID(int=self._rng.getrandbits(128))
             )
-        return NodeObjects(encode(node), self._csi_node(name))
+        return NodeObjects(node, self._csi_node(name))
 
     def _draw(self, prefix: str) -> str:
         while True:
@@ -94,7 +94,7 @@ class NodeMaker:
                 self._names.add(name)
                 return name
 
-    def _csi_node(self, name: str) -> bytes | None:
+    def _csi_node(self, name: str) -> Tree | None:
         strategy = self._operation.node_allocatable_strategy
         if strategy is None or not (strategy.csi_node_allocatable or strategy.migrated_plugins):
             return None
@@ -107,14 +107,12 @@ class NodeMaker:
             }
             for driver, limits in strategy.csi_node_allocatable.items()
         ]
-        return encode(
-            {
-                "apiVersion": "storage.k8s.io/v1",
-                "kind": "CSINode",
-                "metadata": {"name": name, "annotations": {_MIGRATED: ",".join(strategy.migrated_plugins)}},
-                "spec": {"drivers": drivers},
-            }
-        )
+        return {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "CSINode",
+            "metadata": {"name": name, "annotations": {_MIGRATED: ",".join(strategy.migrated_plugins)}},
+            "spec": {"drivers": drivers},
+        }
 
 
 def _base_status() -> Tree:
@@ -130,9 +128,9 @@ class VolumeObjects(NamedTuple):
     """A claim, and the volume that it is bound to; both are made first and get their status after that."""
 
     claim_name: str
-    claim: bytes
+    claim: Tree
     volume_name: str
-    volume: bytes
+    volume: Tree
 
 
 class PodMaker:
@@ -153,13 +151,13 @@ class PodMaker:
         self._claim = _template(
             case, operation.persistent_volume_claim_template_path, "PersistentVolumeClaim"
         )
-        self._same: bytes | None = None
+        self._same: Tree | None = None
 
     @property
     def has_volumes(self) -> bool:
         return self._volume is not None
 
-    def pod(self, index: int) -> bytes:
+    def pod(self, index: int) -> Tree:
         if self._same is not None:
             return self._same
         tree = _BASE_POD if self._template is None else self._template.tree(index, self._count)
@@ -167,11 +165,10 @@ class PodMaker:
         if self.has_volumes:
             claim = {"claimName": f"pvc-{index}"}
             spec = {**tree.get("spec", {}), "volumes": [{"name": "vol", "persistentVolumeClaim": claim}]}
-            return encode({**tree, "spec": spec})
-        body = encode(tree)
+            return {**tree, "spec": spec}
         if self._template is None or self._template.static:
-            self._same = body
-        return body
+            self._same = tree
+        return tree
 
     def volumes(self, index: int) -> VolumeObjects:
         assert self._volume is not None
@@ -196,7 +193,7 @@ class PodMaker:
         claim |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "status": {"phase": "Bound"}}
         claim["metadata"] = {**claim.get("metadata", {}), "name": claim_name, "namespace": self._namespace}
         claim["spec"]["volumeName"] = name
-        return VolumeObjects(claim_name, encode(claim), name, encode(volume))
+        return VolumeObjects(claim_name, claim, name, volume)
 
 
 class PodAdmission:
@@ -226,19 +223,17 @@ class PodAdmission:
                 self._pending[priority] = name
         return {**pod, "spec": {**added, **spec}}
 
-    def take_pending_classes(self) -> Iterator[bytes]:
+    def take_pending_classes(self) -> Iterator[Tree]:
         """Classes to create before the pods that name them."""
         while self._pending:
             value, name = self._pending.popitem()
             self._known.add(value)
-            yield encode(
-                {
-                    "apiVersion": "scheduling.k8s.io/v1",
-                    "kind": "PriorityClass",
-                    "metadata": {"name": name},
-                    "value": value,
-                }
-            )
+            yield {
+                "apiVersion": "scheduling.k8s.io/v1",
+                "kind": "PriorityClass",
+                "metadata": {"name": name},
+                "value": value,
+            }
 
 
 def _template(case: TestCase, relative: str, kind: str) -> Template | None:

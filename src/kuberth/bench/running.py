@@ -109,12 +109,12 @@ async def _run_once(
     with tempfile.TemporaryDirectory(prefix="kuberth-bench-", ignore_cleanup_errors=True) as folder:
         async with (
             arena(settings.target, gates=gates, folder=Path(folder), assets=settings.assets) as place,
-            controlled_claims(place.access.verbs) if workload.has_devices else nullcontext(),
+            controlled_claims(place.server) if workload.has_devices else nullcontext(),
             contender.running(place, workload, gates) as meter,
         ):
             executor = Executor(
                 workload,
-                place.access,
+                place,
                 meter,
                 pace=settings.pace,
                 report=report,

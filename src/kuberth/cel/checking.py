@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from kuberth.cel import syntax
 from kuberth.cel.environment import DEVICE, TYPE_NAMES, VARIABLES, device_fields
 from kuberth.cel.library import FUNCTIONS
 from kuberth.cel.source import Problem
@@ -27,18 +28,6 @@ from kuberth.cel.static_types import (
     optional_of,
     type_of,
     unwrap_optional,
-)
-from kuberth.cel.syntax import (
-    Call,
-    Comprehension,
-    Expression,
-    ListLiteral,
-    Literal,
-    MapLiteral,
-    MessageLiteral,
-    Name,
-    Select,
-    qualified_name,
 )
 from kuberth.cel.unification import Bindings, most_general
 from kuberth.cel.values import Uint
@@ -67,11 +56,11 @@ class Checker:
         self._bindings = Bindings()
         self._scopes: list[dict[str, Type]] = []
 
-    def check(self, node: Expression) -> Type:
+    def check(self, node: syntax.Expression) -> Type:
         """The type of the tree; sets the type of every node."""
         return self._bindings.resolve(self._check(node), free_to_dyn=True)
 
-    def final(self, node: Expression) -> Type:
+    def final(self, node: syntax.Expression) -> Type:
         """A checked node's type, with the type parameters that were resolved later."""
         assert node.type is not None
         return self._bindings.resolve(node.type, free_to_dyn=True)
@@ -87,43 +76,43 @@ class Checker:
             return type_of(DEVICE)
         return self._variables.get(name) or TYPE_NAMES.get(name)
 
-    def _report(self, node: Expression, message: str) -> None:
+    def _report(self, node: syntax.Expression, message: str) -> None:
         self.problems.append(Problem(node.offset, message))
 
-    def _undeclared(self, node: Expression, name: str) -> Type:
+    def _undeclared(self, node: syntax.Expression, name: str) -> Type:
         self._report(node, f"undeclared reference to '{name}' (in container '')")
         return ERROR
 
-    def _mismatch(self, node: Expression, wanted: Type, found: Type) -> None:
+    def _mismatch(self, node: syntax.Expression, wanted: Type, found: Type) -> None:
         self._report(node, f"expected type '{wanted}' but found '{found}'")
 
     # Nodes
 
-    def _check(self, node: Expression) -> Type:
+    def _check(self, node: syntax.Expression) -> Type:
         if node.type is None:  # a node that occurs twice in the tree is checked once
             node.type = self._type(node)
         return node.type
 
-    def _type(self, node: Expression) -> Type:
-        if isinstance(node, Literal):
+    def _type(self, node: syntax.Expression) -> Type:
+        if isinstance(node, syntax.Literal):
             return _LITERALS[type(node.value)]
-        if isinstance(node, Name):
+        if isinstance(node, syntax.Name):
             return self._lookup(node.name) or self._undeclared(node, node.name)
-        if isinstance(node, Select):
+        if isinstance(node, syntax.Select):
             return self._select(node)
-        if isinstance(node, Call):
+        if isinstance(node, syntax.Call):
             return self._call(node)
-        if isinstance(node, ListLiteral):
+        if isinstance(node, syntax.ListLiteral):
             return self._list(node)
-        if isinstance(node, MapLiteral):
+        if isinstance(node, syntax.MapLiteral):
             return self._map(node)
-        if isinstance(node, Comprehension):
+        if isinstance(node, syntax.Comprehension):
             return self._comprehension(node)
-        assert isinstance(node, MessageLiteral)
+        assert isinstance(node, syntax.MessageLiteral)
         return self._message(node)
 
-    def _select(self, node: Select) -> Type:
-        name = qualified_name(node)
+    def _select(self, node: syntax.Select) -> Type:
+        name = syntax.qualified_name(node)
         if name is not None:
             found = self._lookup(name)
             if found is not None:
@@ -132,7 +121,9 @@ class Checker:
         given = self._field(node, node.operand, node.field, optional=False)
         return BOOL if node.test else self._bindings.resolve(given)
 
-    def _field(self, node: Expression, operand: Expression, field: str, *, optional: bool) -> Type:
+    def _field(
+        self, node: syntax.Expression, operand: syntax.Expression, field: str, *, optional: bool
+    ) -> Type:
         target, was_optional = unwrap_optional(self._bindings.resolve(self._check(operand)))
         if target.kind == "map":
             given = target.parameters[1]
@@ -147,7 +138,7 @@ class Checker:
             given = DYN
         return optional_of(given) if was_optional or optional else given
 
-    def _struct_field(self, node: Expression, target: Type, field: str) -> Type:
+    def _struct_field(self, node: syntax.Expression, target: Type, field: str) -> Type:
         if target is not DEVICE and target.name != DEVICE.name:
             self._report(node, f"unexpected failed resolution of '{target.name}'")
             return ERROR
@@ -156,10 +147,10 @@ class Checker:
             return ERROR
         return self._device_fields[field]
 
-    def _call(self, node: Call) -> Type:
+    def _call(self, node: syntax.Call) -> Type:
         if node.function == "_?._":
             field = node.args[1]
-            assert isinstance(field, Literal)
+            assert isinstance(field, syntax.Literal)
             node.overloads = ("select_optional_field",)
             given = self._field(node, node.args[0], str(field.value), optional=True)
             field.type = STRING
@@ -167,7 +158,7 @@ class Checker:
         for arg in node.args:
             self._check(arg)
         if node.target is not None:
-            prefix = qualified_name(node.target)
+            prefix = syntax.qualified_name(node.target)
             name = f"{prefix}.{node.function}".removeprefix(".")
             if prefix is not None and name in FUNCTIONS:
                 node.function, node.target = name, None  # a function in a namespace, not a method
@@ -179,7 +170,7 @@ class Checker:
             return self._undeclared(node, node.function)
         return self._resolve(node)
 
-    def _resolve(self, node: Call) -> Type:
+    def _resolve(self, node: syntax.Call) -> Type:
         if node.function in ("_&&_", "_||_"):
             return self._logical(node)
         parts = [*([node.target] if node.target is not None else []), *node.args]
@@ -204,7 +195,7 @@ class Checker:
         node.overloads = tuple(picked)
         return result
 
-    def _logical(self, node: Call) -> Type:
+    def _logical(self, node: syntax.Call) -> Type:
         node.overloads = (node.function,)
         fine = True
         for arg in node.args:
@@ -214,13 +205,13 @@ class Checker:
                 fine = False
         return BOOL if fine else ERROR
 
-    def _no_overload(self, node: Call, given: Sequence[Type]) -> None:
+    def _no_overload(self, node: syntax.Call, given: Sequence[Type]) -> None:
         shown = [str(self._bindings.resolve(one, free_to_dyn=True)) for one in given]
         target = f"{shown.pop(0)}." if node.target is not None else ""
         signature = f"{target}({', '.join(shown)})"
         self._report(node, f"found no matching overload for '{node.function}' applied to '{signature}'")
 
-    def _list(self, node: ListLiteral) -> Type:
+    def _list(self, node: syntax.ListLiteral) -> Type:
         element: Type | None = None
         for index, part in enumerate(node.elements):
             given = self._check(part)
@@ -229,7 +220,7 @@ class Checker:
             element = self._join(element, given)
         return list_of(element or self._bindings.fresh())
 
-    def _map(self, node: MapLiteral) -> Type:
+    def _map(self, node: syntax.MapLiteral) -> Type:
         key: Type | None = None
         value: Type | None = None
         for entry in node.entries:
@@ -242,7 +233,7 @@ class Checker:
             return map_of(self._bindings.fresh(), self._bindings.fresh())
         return map_of(key, value)
 
-    def _inside_optional(self, node: Expression, given: Type) -> Type:
+    def _inside_optional(self, node: syntax.Expression, given: Type) -> Type:
         inside, is_optional = unwrap_optional(given)
         if not is_optional and not inside.is_dynamic:
             self._mismatch(node, optional_of(inside), inside)
@@ -254,7 +245,7 @@ class Checker:
             return given
         return most_general(before, given) if self._bindings.assignable(before, given) else DYN
 
-    def _message(self, node: MessageLiteral) -> Type:
+    def _message(self, node: syntax.MessageLiteral) -> Type:
         if node.name.removeprefix(".") == DEVICE.name:
             return self._device(node)
         for field in node.fields:
@@ -268,7 +259,7 @@ class Checker:
             self._report(node, f"'{node.name}' is not a message type")
         return ERROR
 
-    def _device(self, node: MessageLiteral) -> Type:
+    def _device(self, node: syntax.MessageLiteral) -> Type:
         """The only message type; creating one fails at run time."""
         for field in node.fields:
             wanted = self._device_fields.get(field.name)
@@ -280,7 +271,7 @@ class Checker:
                 self.problems.append(Problem(field.offset, text))
         return DEVICE
 
-    def _comprehension(self, node: Comprehension) -> Type:
+    def _comprehension(self, node: syntax.Comprehension) -> Type:
         source = self._bindings.resolve(self._check(node.source))
         accumulator = self._check(node.start)
         self._scopes.append({node.accumulator: accumulator})
@@ -298,7 +289,7 @@ class Checker:
         self._scopes.pop()
         return self._bindings.resolve(result)
 
-    def _loop_types(self, node: Comprehension, source: Type) -> tuple[Type, Type]:
+    def _loop_types(self, node: syntax.Comprehension, source: Type) -> tuple[Type, Type]:
         if source.kind == "list":
             element = source.parameters[0]
             return (INT, element) if node.second else (element, element)
@@ -314,7 +305,7 @@ class Checker:
         )
         return ERROR, ERROR
 
-    def _assert(self, node: Expression, wanted: Type) -> None:
+    def _assert(self, node: syntax.Expression, wanted: Type) -> None:
         given = self._check(node)
         if not self._bindings.assignable(wanted, given):
             self._mismatch(node, wanted, given)

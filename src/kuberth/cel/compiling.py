@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from operator import itemgetter
 from typing import Any
 
+from kuberth.cel import syntax
 from kuberth.cel.comparing import equal
 from kuberth.cel.costs import LIMIT, LIST_COST, MAP_COST, Cost, cost_after, cost_before
 from kuberth.cel.declarations import Apply
@@ -22,17 +23,6 @@ from kuberth.cel.library.regular_expressions import PATTERN_ARGUMENT
 from kuberth.cel.numbers import format_double
 from kuberth.cel.patterns import PatternError, compile_pattern
 from kuberth.cel.static_types import Type
-from kuberth.cel.syntax import (
-    Call,
-    Comprehension,
-    Expression,
-    ListLiteral,
-    Literal,
-    MapLiteral,
-    MessageLiteral,
-    Name,
-    Select,
-)
 from kuberth.cel.values import (
     NONE,
     Accumulator,
@@ -189,7 +179,7 @@ _KEYS = frozenset({str, int, Uint, bool, float})
 class Compiler:
     """Compiles one tree."""
 
-    def __init__(self, type_of: Callable[[Expression], Type], *, more: Sequence[str] = ()) -> None:
+    def __init__(self, type_of: Callable[[syntax.Expression], Type], *, more: Sequence[str] = ()) -> None:
         """`more`: names of further variables; their values follow the first one's in the frame."""
         self._type_of = type_of
         self._plans: dict[int, Compiled] = {}
@@ -200,12 +190,12 @@ class Compiler:
         self._depth = 0
         self.deepest = 0
 
-    def compile(self, node: Expression) -> tuple[Evaluate, int]:
+    def compile(self, node: syntax.Expression) -> tuple[Evaluate, int]:
         """The closure and the length of its frames; sets `deepest`, the nesting of its calls."""
         evaluate = self._plan(node).evaluate
         return evaluate, self._next
 
-    def _plan(self, node: Expression) -> Compiled:
+    def _plan(self, node: syntax.Expression) -> Compiled:
         plan = self._plans.get(id(node))
         if plan is None:
             self._depth += 1
@@ -215,27 +205,27 @@ class Compiler:
             self._plans[id(node)] = plan
         return plan
 
-    def _make(self, node: Expression) -> Compiled:
-        if isinstance(node, Literal):
+    def _make(self, node: syntax.Expression) -> Compiled:
+        if isinstance(node, syntax.Literal):
             return _constant(node.value)
-        if isinstance(node, Name):
+        if isinstance(node, syntax.Name):
             return self._name(node, node.name)
-        if isinstance(node, Select):
+        if isinstance(node, syntax.Select):
             return self._name(node, node.is_name) if node.is_name else self._select(node)
-        if isinstance(node, Call):
+        if isinstance(node, syntax.Call):
             return self._call(node)
-        if isinstance(node, ListLiteral):
+        if isinstance(node, syntax.ListLiteral):
             return self._list(node)
-        if isinstance(node, MapLiteral):
+        if isinstance(node, syntax.MapLiteral):
             return self._map(node)
-        if isinstance(node, MessageLiteral):
+        if isinstance(node, syntax.MessageLiteral):
             return self._message(node)
-        assert isinstance(node, Comprehension)
+        assert isinstance(node, syntax.Comprehension)
         return self._comprehension(node)
 
     # Names and accesses
 
-    def _name(self, node: Expression, name: str) -> Compiled:
+    def _name(self, node: syntax.Expression, name: str) -> Compiled:
         name = name.removeprefix(".")
         if self._type_of(node).kind == "type":
             # Upstream takes every name with a type's type for the name of a type, variables, too.
@@ -252,7 +242,7 @@ class Compiler:
         surcharge = 1 if operand.root is None else operand.surcharge
         return _access_plan(root, (*operand.accesses, access), (*operand.optional, optional), surcharge)
 
-    def _select(self, node: Select) -> Compiled:
+    def _select(self, node: syntax.Select) -> Compiled:
         operand = self._plan(node.operand)
         if not node.test:
             return self._extend(operand, _field_access(node.field), optional=False)
@@ -284,7 +274,7 @@ class Compiler:
 
     # Calls
 
-    def _call(self, node: Call) -> Compiled:
+    def _call(self, node: syntax.Call) -> Compiled:
         function = node.function
         if function in ("_[_]", "_[?_]", "_?._"):
             operand, index = self._plan(node.args[0]), self._plan(node.args[1])
@@ -319,7 +309,7 @@ class Compiler:
                 raise CelCompileError(f"program instantiation failed: {exc}") from exc
 
     @staticmethod
-    def _function(node: Call, plans: list[Compiled]) -> Compiled:
+    def _function(node: syntax.Call, plans: list[Compiled]) -> Compiled:
         name = node.function
         if name == "_==_":
             apply: Apply = _equals
@@ -342,7 +332,7 @@ class Compiler:
 
     # Literals
 
-    def _list(self, node: ListLiteral) -> Compiled:
+    def _list(self, node: syntax.ListLiteral) -> Compiled:
         plans = [self._plan(element) for element in node.elements]
         if all(plan.constant is not None for plan in plans) and not node.optional:
             return _constant([plan.constant[0] for plan in plans if plan.constant is not None])
@@ -362,7 +352,7 @@ class Compiler:
 
         return Compiled(evaluate)
 
-    def _map(self, node: MapLiteral) -> Compiled:
+    def _map(self, node: syntax.MapLiteral) -> Compiled:
         entries = [(self._plan(entry.key), self._plan(entry.value), entry.optional) for entry in node.entries]
         evaluators = [(key.evaluate, value.evaluate, optional) for key, value, optional in entries]
 
@@ -390,7 +380,7 @@ class Compiler:
 
         return Compiled(evaluate)
 
-    def _message(self, node: MessageLiteral) -> Compiled:
+    def _message(self, node: syntax.MessageLiteral) -> Compiled:
         values = [self._plan(field.value).evaluate for field in node.fields]
         name = node.name.removeprefix(".")
 
@@ -403,7 +393,7 @@ class Compiler:
 
     # Loops
 
-    def _comprehension(self, node: Comprehension) -> Compiled:
+    def _comprehension(self, node: syntax.Comprehension) -> Compiled:
         start = self._plan(node.start).evaluate
         source = self._plan(node.source).evaluate
         accumulator, first, second = self._next, self._next + 1, self._next + 2
@@ -416,8 +406,8 @@ class Compiler:
         # The accumulator hides a loop variable of the same name.
         self._scopes.append(dict(self._scopes[-2]))
         places = (accumulator, first, second if node.second else 0)
-        if isinstance(node.condition, Call) and node.condition.function == "@not_strictly_false":
-            assert isinstance(node.step, Call)
+        if isinstance(node.condition, syntax.Call) and node.condition.function == "@not_strictly_false":
+            assert isinstance(node.step, syntax.Call)
             predicate = self._plan(node.step.args[1]).evaluate
             del self._scopes[-3:]
             return Compiled(_quantifying(source, predicate, places, decisive=node.step.function == "_||_"))

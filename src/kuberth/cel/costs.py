@@ -38,10 +38,6 @@ def _first_tenth(*args: Value) -> int:
     return _tenth(size_of(args[0]))
 
 
-def _first_fifth(*args: Value) -> int:
-    return ceil(size_of(args[0]) * 2 * 0.1)
-
-
 def _pattern(*args: Value) -> int:
     return ceil((1.0 + size_of(args[0])) * 0.1) * ceil(size_of(args[1]) * 0.25)
 
@@ -60,10 +56,6 @@ def _equal(*args: Value) -> int:
 
 def _both(*args: Value) -> int:
     return _tenth(size_of(args[0]) + size_of(args[1]))
-
-
-def _elements(*args: Value) -> int:
-    return size_of(args[1])
 
 
 def _walk(*args: Value) -> int:
@@ -130,7 +122,7 @@ _BY_FUNCTION: dict[str, Cost] = {
     **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), _walk),
     **dict.fromkeys(("url", "lowerAscii", "upperAscii", "substring", "trim"), _first_tenth),
     **dict.fromkeys(("cidr", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver"), _first_tenth),
-    **dict.fromkeys(("replace", "split", "ip.isCanonical"), _first_fifth),
+    **dict.fromkeys(("replace", "split", "ip.isCanonical"), lambda *args: ceil(size_of(args[0]) * 2 * 0.1)),
     **dict.fromkeys(("find", "findAll"), _pattern),
     "containsIP": _contains_ip,
     "containsCIDR": _contains_cidr,
@@ -157,7 +149,7 @@ _BY_OVERLOAD: dict[str, Cost] = {
         ),
         _first_tenth,
     ),
-    "in_list": _elements,
+    "in_list": lambda *args: size_of(args[1]),
     **dict.fromkeys(
         (
             f"{order}_{kind}"

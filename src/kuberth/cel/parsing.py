@@ -9,22 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn
 
-from kuberth.cel import literals
+from kuberth.cel import literals, syntax
 from kuberth.cel.lexing import END, Token, read_tokens
 from kuberth.cel.macros import MacroProblem, expand
 from kuberth.cel.source import NOWHERE, Problem
-from kuberth.cel.syntax import (
-    Call,
-    Entry,
-    Expression,
-    ListLiteral,
-    Literal,
-    MapLiteral,
-    MessageField,
-    MessageLiteral,
-    Name,
-    Select,
-)
 from kuberth.cel.values import Value
 
 MAX_CODE_POINTS = 100_000
@@ -58,7 +46,7 @@ class _StopParsing(Exception):  # noqa: N818  # ends the parser, never leaves it
     """Parsing cannot go on; the problem is recorded."""
 
 
-def parse(text: str, problems: list[Problem]) -> Expression | None:
+def parse(text: str, problems: list[Problem]) -> syntax.Expression | None:
     """The tree of the text; None, and problems, for an invalid text."""
     if len(text) > MAX_CODE_POINTS:
         problems.append(
@@ -88,7 +76,7 @@ class _Parser:
         self._open = {"expression": 0, "relation": 0, "sum": 0}
         self._unclosed = 0  # brackets, and conditionals without their second half
 
-    def whole(self) -> Expression:
+    def whole(self) -> syntax.Expression:
         node = self._expression()
         if self._peek != END:
             self._unexpected("<EOF>")
@@ -127,9 +115,9 @@ class _Parser:
         self._problems.append(Problem(offset, message))
         raise _StopParsing
 
-    def _report(self, offset: int, message: str) -> Expression:
+    def _report(self, offset: int, message: str) -> syntax.Expression:
         self._problems.append(Problem(offset, message))
-        return Literal(offset, None)
+        return syntax.Literal(offset, None)
 
     # Limits
 
@@ -138,7 +126,9 @@ class _Parser:
         if self._open[rule] > MAX_DEPTH:
             self._stop(NOWHERE, f"expression recursion limit exceeded: {MAX_DEPTH}")
 
-    def _nested(self, node: Expression, *parts: Expression, deeper: int = 1) -> Expression:
+    def _nested(
+        self, node: syntax.Expression, *parts: syntax.Expression, deeper: int = 1
+    ) -> syntax.Expression:
         node.depth = deeper + max((part.depth for part in parts), default=0)
         if node.depth > MAX_DEPTH:
             self._stop(NOWHERE, "max recursion depth exceeded")
@@ -146,7 +136,7 @@ class _Parser:
 
     # Rules, loosest first
 
-    def _expression(self) -> Expression:
+    def _expression(self) -> syntax.Expression:
         self._enter("expression")
         node = self._logical("||", "_||_", self._conjunction)
         if self._peek == "?":
@@ -156,14 +146,16 @@ class _Parser:
             self._expect(":")
             self._unclosed -= 1
             otherwise = self._expression()
-            node = self._nested(Call(offset, "_?_:_", [node, then, otherwise]), node, then, otherwise)
+            node = self._nested(syntax.Call(offset, "_?_:_", [node, then, otherwise]), node, then, otherwise)
         self._open["expression"] -= 1
         return node
 
-    def _conjunction(self) -> Expression:
+    def _conjunction(self) -> syntax.Expression:
         return self._logical("&&", "_&&_", self._relation)
 
-    def _logical(self, mark: str, function: str, operand: Callable[[], Expression]) -> Expression:
+    def _logical(
+        self, mark: str, function: str, operand: Callable[[], syntax.Expression]
+    ) -> syntax.Expression:
         terms = [operand()]
         offset = 0
         while self._peek == mark:
@@ -171,9 +163,9 @@ class _Parser:
             terms.append(operand())
         if len(terms) == 1:
             return terms[0]
-        return self._nested(Call(offset, function, terms), *terms, deeper=0)
+        return self._nested(syntax.Call(offset, function, terms), *terms, deeper=0)
 
-    def _relation(self) -> Expression:
+    def _relation(self) -> syntax.Expression:
         self._enter("relation")
         node = self._sum(1)
         while self._peek in _RELATIONS:
@@ -181,21 +173,21 @@ class _Parser:
             self._enter("relation")
             right = self._sum(1)
             self._open["relation"] -= 1
-            node = self._nested(Call(token.offset, _RELATIONS[token.kind], [node, right]), node, right)
+            node = self._nested(syntax.Call(token.offset, _RELATIONS[token.kind], [node, right]), node, right)
         self._open["relation"] -= 1
         return node
 
-    def _sum(self, binding: int) -> Expression:
+    def _sum(self, binding: int) -> syntax.Expression:
         self._enter("sum")
         node = self._unary()
         while (operator := _SUMS.get(self._peek)) is not None and operator[0] >= binding:
             token = self._take()
             right = self._sum(operator[0] + 1)
-            node = self._nested(Call(token.offset, operator[1], [node, right]), node, right)
+            node = self._nested(syntax.Call(token.offset, operator[1], [node, right]), node, right)
         self._open["sum"] -= 1
         return node
 
-    def _unary(self) -> Expression:
+    def _unary(self) -> syntax.Expression:
         first = self._tokens[self._position]
         if first.kind not in ("!", "-") or self._at_signed_number():
             return self._member()
@@ -206,53 +198,57 @@ class _Parser:
         if count % 2 == 0:
             return operand
         function = "!_" if first.kind == "!" else "-_"
-        return self._nested(Call(first.offset, function, [operand]), operand, deeper=0)
+        return self._nested(syntax.Call(first.offset, function, [operand]), operand, deeper=0)
 
     def _at_signed_number(self) -> bool:
         return self._peek == "-" and self._tokens[self._position + 1].kind in ("int", "float")
 
-    def _member(self) -> Expression:
+    def _member(self) -> syntax.Expression:
         node = self._primary()
         while self._peek in (".", "["):
             node = self._access(node) if self._peek == "." else self._index(node)
         return node
 
-    def _access(self, operand: Expression) -> Expression:
+    def _access(self, operand: syntax.Expression) -> syntax.Expression:
         dot = self._take()
         optional = self._accept("?")
         if self._peek == "quoted":
             return self._report(self._take().offset, "unsupported syntax: '`'")
         name = self._expect("name")
         if optional:
-            field = Literal(name.offset, name.text)
-            return self._nested(Call(dot.offset, "_?._", [operand, field]), operand)
+            field = syntax.Literal(name.offset, name.text)
+            return self._nested(syntax.Call(dot.offset, "_?._", [operand, field]), operand)
         if self._peek != "(":
-            return self._nested(Select(dot.offset, operand, name.text), operand)
+            return self._nested(syntax.Select(dot.offset, operand, name.text), operand)
         offset, args = self._arguments()
         return self._nested(self._call(offset, name.text, args, operand), operand, *args)
 
-    def _index(self, operand: Expression) -> Expression:
+    def _index(self, operand: syntax.Expression) -> syntax.Expression:
         bracket = self._take()
         self._unclosed += 1
         function = "_[?_]" if self._accept("?") else "_[_]"
         index = self._expression()
         self._expect("]")
         self._unclosed -= 1
-        return self._nested(Call(bracket.offset, function, [operand, index]), operand, index)
+        return self._nested(syntax.Call(bracket.offset, function, [operand, index]), operand, index)
 
     def _call(
-        self, offset: int, function: str, args: list[Expression], target: Expression | None = None
-    ) -> Expression:
+        self,
+        offset: int,
+        function: str,
+        args: list[syntax.Expression],
+        target: syntax.Expression | None = None,
+    ) -> syntax.Expression:
         try:
             expanded = expand(offset, function, target, args)
         except MacroProblem as exc:
             return self._report(*exc.problem)
-        return Call(offset, function, args, target) if expanded is None else expanded
+        return syntax.Call(offset, function, args, target) if expanded is None else expanded
 
-    def _arguments(self) -> tuple[int, list[Expression]]:
+    def _arguments(self) -> tuple[int, list[syntax.Expression]]:
         offset = self._expect("(").offset
         self._unclosed += 1
-        args: list[Expression] = []
+        args: list[syntax.Expression] = []
         if self._peek != ")":
             args.append(self._expression())
             while self._accept(","):
@@ -261,7 +257,7 @@ class _Parser:
         self._unclosed -= 1
         return offset, args
 
-    def _primary(self) -> Expression:
+    def _primary(self) -> syntax.Expression:
         token = self._tokens[self._position]
         kind = token.kind
         if kind == "(":
@@ -277,7 +273,7 @@ class _Parser:
             return self._map()
         if kind in _WORD_VALUES:
             self._take()
-            return Literal(token.offset, _WORD_VALUES[kind])
+            return syntax.Literal(token.offset, _WORD_VALUES[kind])
         if kind in ("name", "."):
             return self._message() if self._at_message() else self._name()
         if kind == "-" and self._at_signed_number():
@@ -287,7 +283,7 @@ class _Parser:
             return self._literal(token.offset, negative=False)
         return self._unexpected(_OPERAND)
 
-    def _literal(self, offset: int, *, negative: bool) -> Expression:
+    def _literal(self, offset: int, *, negative: bool) -> syntax.Expression:
         token = self._take()
         value: Value
         try:
@@ -303,23 +299,23 @@ class _Parser:
                 value = literals.read_bytes(token.text)
         except ValueError as exc:
             return self._report(offset, str(exc))
-        return Literal(offset, value)
+        return syntax.Literal(offset, value)
 
-    def _name(self) -> Expression:
+    def _name(self) -> syntax.Expression:
         start = self._tokens[self._position].offset
         leading = "." if self._accept(".") else ""
         token = self._expect("name")
         if token.text in _RESERVED:
             self._problems.append(Problem(start, f"reserved identifier: {token.text}"))
         if self._peek != "(":
-            return Name(token.offset, leading + token.text)
+            return syntax.Name(token.offset, leading + token.text)
         offset, args = self._arguments()
         return self._nested(self._call(offset, leading + token.text, args), *args, deeper=0)
 
-    def _list(self) -> Expression:
+    def _list(self) -> syntax.Expression:
         offset = self._take().offset
         self._unclosed += 1
-        elements: list[Expression] = []
+        elements: list[syntax.Expression] = []
         optional: set[int] = set()
         while self._peek not in ("]", ","):
             if self._accept("?"):
@@ -331,17 +327,17 @@ class _Parser:
         self._accept(",")
         self._expect("]")
         self._unclosed -= 1
-        return self._nested(ListLiteral(offset, elements, frozenset(optional)), *elements, deeper=0)
+        return self._nested(syntax.ListLiteral(offset, elements, frozenset(optional)), *elements, deeper=0)
 
-    def _map(self) -> Expression:
+    def _map(self) -> syntax.Expression:
         offset = self._take().offset
         self._unclosed += 1
-        entries: list[Entry] = []
+        entries: list[syntax.Entry] = []
         while self._peek not in ("}", ","):
             optional = self._accept("?")
             key = self._expression()
             self._expect(":")
-            entries.append(Entry(key, self._expression(), optional=optional))
+            entries.append(syntax.Entry(key, self._expression(), optional=optional))
             if self._peek != "," or self._tokens[self._position + 1].kind == "}":
                 break
             self._take()
@@ -349,7 +345,7 @@ class _Parser:
         self._expect("}")
         self._unclosed -= 1
         parts = [part for entry in entries for part in (entry.key, entry.value)]
-        return self._nested(MapLiteral(offset, entries), *parts, deeper=0)
+        return self._nested(syntax.MapLiteral(offset, entries), *parts, deeper=0)
 
     def _at_message(self) -> bool:
         """Whether a dotted name is followed by a brace."""
@@ -364,21 +360,21 @@ class _Parser:
             position += 1
         return False
 
-    def _message(self) -> Expression:
+    def _message(self) -> syntax.Expression:
         name = ""
         while self._peek != "{":
             name += self._take().text
         offset = self._take().offset
-        fields: list[MessageField] = []
+        fields: list[syntax.MessageField] = []
         while self._peek not in ("}", ","):
             self._accept("?")
             field = self._expect("name").text
             colon = self._expect(":").offset
-            fields.append(MessageField(colon, field, self._expression()))
+            fields.append(syntax.MessageField(colon, field, self._expression()))
             if self._peek != "," or self._tokens[self._position + 1].kind == "}":
                 break
             self._take()
         self._accept(",")
         self._expect("}")
         values = [field.value for field in fields]
-        return self._nested(MessageLiteral(offset, name, fields), *values, deeper=0)
+        return self._nested(syntax.MessageLiteral(offset, name, fields), *values, deeper=0)

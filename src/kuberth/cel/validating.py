@@ -9,25 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import chain
 
+from kuberth.cel import syntax
 from kuberth.cel.library.conversions import LIBRARY as CONVERSIONS
 from kuberth.cel.library.formatting import WRONG_TYPE, read_format
 from kuberth.cel.patterns import PatternError, compile_pattern
 from kuberth.cel.source import Problem
 from kuberth.cel.static_types import Type, unwrap_optional
-from kuberth.cel.syntax import (
-    Call,
-    Comprehension,
-    Expression,
-    ListLiteral,
-    Literal,
-    MapLiteral,
-    MessageLiteral,
-    Select,
-)
 from kuberth.cel.values import Value, type_name
 from kuberth.errors import CelRuntimeError
 
-TypeOf = Callable[[Expression], Type]
+TypeOf = Callable[[syntax.Expression], Type]
 _ALLOWED = {
     "s": frozenset(
         {
@@ -45,53 +36,53 @@ _ALLOWED = {
 }
 
 
-def validate(root: Expression, type_of: TypeOf) -> list[Problem]:
+def validate(root: syntax.Expression, type_of: TypeOf) -> list[Problem]:
     """The problems of a checked tree."""
     problems: list[Problem] = []
     seen: set[int] = set()
-    todo: list[tuple[Expression, bool]] = [(root, False)]
+    todo: list[tuple[syntax.Expression, bool]] = [(root, False)]
     while todo:
         node, formatted = todo.pop()
         if id(node) in seen:
             continue
         seen.add(id(node))
-        if isinstance(node, Call):
+        if isinstance(node, syntax.Call):
             problems += _check_call(node, type_of)
-        elif isinstance(node, ListLiteral) and not formatted:
+        elif isinstance(node, syntax.ListLiteral) and not formatted:
             problems += _check_list(node, type_of)
-        elif isinstance(node, MapLiteral) and not formatted:
+        elif isinstance(node, syntax.MapLiteral) and not formatted:
             problems += _check_map(node, type_of)
-        formatted = formatted or (isinstance(node, Call) and node.function == "format")
+        formatted = formatted or (isinstance(node, syntax.Call) and node.function == "format")
         todo.extend((part, formatted) for part in parts_of(node))
     return problems
 
 
-def parts_of(node: Expression) -> Iterator[Expression]:
+def parts_of(node: syntax.Expression) -> Iterator[syntax.Expression]:
     """The children of a node."""
-    if isinstance(node, Select):
+    if isinstance(node, syntax.Select):
         if not node.is_name:
             yield node.operand
-    elif isinstance(node, Call):
+    elif isinstance(node, syntax.Call):
         if node.target is not None:
             yield node.target
         yield from node.args
-    elif isinstance(node, ListLiteral):
+    elif isinstance(node, syntax.ListLiteral):
         yield from node.elements
-    elif isinstance(node, MapLiteral):
+    elif isinstance(node, syntax.MapLiteral):
         yield from chain.from_iterable((entry.key, entry.value) for entry in node.entries)
-    elif isinstance(node, MessageLiteral):
+    elif isinstance(node, syntax.MessageLiteral):
         yield from (field.value for field in node.fields)
-    elif isinstance(node, Comprehension):
+    elif isinstance(node, syntax.Comprehension):
         yield from (node.source, node.start, node.condition, node.step, node.result)
 
 
-def _check_call(node: Call, type_of: TypeOf) -> Iterator[Problem]:
+def _check_call(node: syntax.Call, type_of: TypeOf) -> Iterator[Problem]:
     if node.function in _READABLE and node.args:
         # Upstream checks the first argument, although in matches(text, pattern) that is the text.
         arg = node.args[0]
-        if isinstance(arg, Literal) and not _READABLE[node.function](arg.value):
+        if isinstance(arg, syntax.Literal) and not _READABLE[node.function](arg.value):
             yield Problem(arg.offset, f"invalid {node.function} argument")
-    if node.function == "format" and isinstance(node.target, Literal):
+    if node.function == "format" and isinstance(node.target, syntax.Literal):
         yield from _check_format(node, type_of)
 
 
@@ -128,10 +119,14 @@ _READABLE: dict[str, Callable[[Value], bool]] = {
 }
 
 
-def _check_format(node: Call, type_of: TypeOf) -> Iterator[Problem]:
+def _check_format(node: syntax.Call, type_of: TypeOf) -> Iterator[Problem]:
     target = node.target
-    assert isinstance(target, Literal)
-    if type(target.value) is not str or len(node.args) != 1 or not isinstance(node.args[0], ListLiteral):
+    assert isinstance(target, syntax.Literal)
+    if (
+        type(target.value) is not str
+        or len(node.args) != 1
+        or not isinstance(node.args[0], syntax.ListLiteral)
+    ):
         return
     args = node.args[0].elements
     used = 0
@@ -157,7 +152,7 @@ def _check_format(node: Call, type_of: TypeOf) -> Iterator[Problem]:
         yield Problem(node.offset, message)
 
 
-def _wrong_argument(node: Expression, clause: str, type_of: TypeOf) -> Expression | None:
+def _wrong_argument(node: syntax.Expression, clause: str, type_of: TypeOf) -> syntax.Expression | None:
     """The part of an argument that does not match the clause."""
     todo = [node]
     while todo:
@@ -165,12 +160,12 @@ def _wrong_argument(node: Expression, clause: str, type_of: TypeOf) -> Expressio
         given = type_of(one)
         if given.kind != "dyn" and given.name not in _ALLOWED[clause]:
             return one
-        if clause == "s" and isinstance(one, ListLiteral | MapLiteral):
+        if clause == "s" and isinstance(one, syntax.ListLiteral | syntax.MapLiteral):
             todo = [*parts_of(one), *todo]
     return None
 
 
-def _check_list(node: ListLiteral, type_of: TypeOf) -> Iterator[Problem]:
+def _check_list(node: syntax.ListLiteral, type_of: TypeOf) -> Iterator[Problem]:
     first: Type | None = None
     for index, element in enumerate(node.elements):
         given = type_of(element)
@@ -183,7 +178,7 @@ def _check_list(node: ListLiteral, type_of: TypeOf) -> Iterator[Problem]:
             return
 
 
-def _check_map(node: MapLiteral, type_of: TypeOf) -> Iterator[Problem]:
+def _check_map(node: syntax.MapLiteral, type_of: TypeOf) -> Iterator[Problem]:
     first: tuple[Type, Type] | None = None
     for entry in node.entries:
         key, value = type_of(entry.key), type_of(entry.value)

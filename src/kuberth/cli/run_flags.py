@@ -39,14 +39,6 @@ class _File(click.Path):
         return None if value == "" else super().convert(value, param, ctx)
 
 
-def _go_float(value: float) -> str:
-    return f"{value:g}"
-
-
-def _go_list(values: Iterable[str]) -> str:
-    return f"[{','.join(values)}]"
-
-
 def _go_gates(values: Iterable[str]) -> str:
     return ",".join(value if ":" in value else f":{value}" for value in values)
 
@@ -75,9 +67,9 @@ FILE: Final = Kind(_File())
 NEW_FILE: Final = Kind(click.Path(dir_okay=False, path_type=Path))
 PORT: Final = Kind(click.IntRange(0, 65535))
 INT: Final = Kind(click.INT)
-FLOAT: Final = Kind(click.FLOAT, _go_float)
+FLOAT: Final = Kind(click.FLOAT, "{:g}".format)
 LEVEL: Final = Kind(_Level())
-LIST: Final = Kind(click.STRING, _go_list, is_list=True)
+LIST: Final = Kind(click.STRING, lambda values: f"[{','.join(values)}]", is_list=True)
 GATES: Final = Kind(click.STRING, _go_gates, is_list=True)
 FORMAT: Final = Kind(click.Choice(["text", "json"]))
 

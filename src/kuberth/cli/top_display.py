@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
@@ -18,6 +18,8 @@ from kuberth.cli.top_model import VIEWS, WAITING, TopModel, share
 from kuberth.overview.node_rows import NOT_READY, TAINTED, UNSCHEDULABLE
 from kuberth.text.figures import count, decimal, duration, percent, size
 from kuberth.text.printable import printable
+
+T = TypeVar("T")
 
 _KEYS: Final = "1-4 or tab view  / filter  s sort  r reverse  enter open  ? help  q quit"
 _HELP: Final = (
@@ -134,34 +136,40 @@ def _foot(model: TopModel, problem: str) -> Text:
     return Text(_KEYS, style="dim")
 
 
-def _window(model: TopModel, number: int, lines_left: int) -> int:
-    """The first row to show, so that the selected row is visible."""
-    return max(0, min(model.selected - lines_left // 2, number - lines_left))
+def _no_pods(model: TopModel) -> list[Text]:
+    return [Text("no waiting pod matches the filter" if model.filter else "no pod is waiting", style="dim")]
 
 
 def _table(
-    columns: Sequence[tuple[str, int]], rows: Iterable[tuple[Sequence[str], str, bool]], width: int | None
+    model: TopModel,
+    columns: Sequence[tuple[str, int]],
+    rows: Sequence[T],
+    cells: Callable[[T], Sequence[str]],
+    style: Callable[[T], str],
+    *,
+    width: int | None,
+    height: int,
 ) -> list[Text]:
-    """Columns with widths: 0 takes the rest, a negative one aligns right. Rows: cells, style, selected.
+    """The rows around the selected one. Widths of columns: 0 takes the rest, a negative one aligns right.
 
     Without a width, columns are as wide as their longest cell.
     """
+    height = max(height - 1, 0)
+    first = max(0, min(model.selected - height // 2, len(rows) - height))
+    shown = [(row, cells(row)) for row in rows[first : first + height]]
     if width is None:
-        rows, width = list(rows), 0
+        longest = [max(map(cell_len, texts)) for texts in zip(*(texts for _, texts in shown), strict=True)]
+        longest = longest or [0] * len(columns)
         columns = [
-            (
-                name,
-                max(1, cell_len(name), *(cell_len(cells[place]) for cells, _, _ in rows))
-                * (-1 if wide < 0 else 1),
-            )
-            for place, (name, wide) in enumerate(columns)
+            (name, max(1, cell_len(name), most) * (-1 if wide < 0 else 1))
+            for (name, wide), most in zip(columns, longest, strict=True)
         ]
     fixed = sum(abs(wide) + 1 for _, wide in columns if wide)
-    rest = max(width - fixed, 8)
+    rest = max((width or 0) - fixed, 8)
 
-    def line(cells: Sequence[str]) -> str:
+    def line(texts: Sequence[str]) -> str:
         parts = []
-        for text, (_, wide) in zip(cells, columns, strict=True):
+        for text, (_, wide) in zip(texts, columns, strict=True):
             if wide < 0:  # numbers
                 parts.append(text if cell_len(text) >= -wide else " " * (-wide - cell_len(text)) + text)
             else:
@@ -169,7 +177,8 @@ def _table(
         return " ".join(parts)
 
     lines = [Text(line([name for name, _ in columns]), style="bold dim")]
-    lines += (Text(line(cells), style="reverse" if picked else style) for cells, style, picked in rows)
+    for place, (row, texts) in enumerate(shown, first):
+        lines.append(Text(line(texts), style="reverse" if place == model.selected else style(row)))
     return lines
 
 
@@ -180,8 +189,7 @@ def _nodes(model: TopModel, width: int | None, lines_left: int, now: float) -> l
     narrow = _is_narrow(width)
     shown = [0, 1, 2, *others][: None if width is None else max(3, (width - 50) // 14)]
     columns = [("NODE", 0), *([] if narrow else [("ZONE", 8), ("POOL", 14)]), ("", 3)]
-    columns += [(_column_name(resources[place]), 5 if narrow else 13) for place in shown]
-    first = _window(model, len(rows), lines_left - 1)
+    columns += [(resources[place].rpartition("/")[2].upper(), 5 if narrow else 13) for place in shown]
 
     def cells(row: Sequence[Any]) -> list[str]:
         marks = "".join(
@@ -197,18 +205,7 @@ def _nodes(model: TopModel, width: int | None, lines_left: int, now: float) -> l
         ]
         return [printable(row[0]), *place, marks, *usage]
 
-    return _table(
-        columns,
-        (
-            (cells(row), _node_style(row), place == model.selected)
-            for place, row in enumerate(rows[first : first + max(lines_left - 1, 0)], first)
-        ),
-        width,
-    )
-
-
-def _column_name(resource: str) -> str:
-    return resource.rpartition("/")[2].upper()
+    return _table(model, columns, rows, cells, _node_style, width=width, height=lines_left)
 
 
 def _usage(row: Sequence[Any], resource: int, name: str, *, narrow: bool) -> str:
@@ -241,37 +238,23 @@ def _node_style(row: Sequence[Any]) -> str:
 def _queue(model: TopModel, width: int | None, lines_left: int, now: float) -> list[Text]:
     rows = model.reasons()
     if not rows:
-        return [
-            Text(
-                "no pod is waiting" if not model.filter else "no waiting pod matches the filter", style="dim"
-            )
-        ]
-    first = _window(model, len(rows), lines_left - 1)
-    columns = (("PODS", -6), ("QUEUE", 6 if _is_narrow(width) else 13), ("REASON", 0))
+        return _no_pods(model)
     return _table(
-        columns,
-        (
-            (
-                [str(row.pods), row.queue, printable(row.reason) or "-"],
-                _QUEUE_STYLES.get(row.queue, ""),
-                place == model.selected,
-            )
-            for place, row in enumerate(rows[first : first + max(lines_left - 1, 0)], first)
-        ),
-        width,
+        model,
+        (("PODS", -6), ("QUEUE", 6 if _is_narrow(width) else 13), ("REASON", 0)),
+        rows,
+        lambda row: [str(row.pods), row.queue, printable(row.reason) or "-"],
+        lambda row: _QUEUE_STYLES.get(row.queue, ""),
+        width=width,
+        height=lines_left,
     )
 
 
 def _pods(model: TopModel, width: int | None, lines_left: int, now: float) -> list[Text]:
     rows = model.pods()
     if not rows:
-        return [
-            Text(
-                "no pod is waiting" if not model.filter else "no waiting pod matches the filter", style="dim"
-            )
-        ]
+        return _no_pods(model)
     lines_left -= bool(model.seen.cut)
-    first = _window(model, len(rows), lines_left - 1)
     narrow = _is_narrow(width)
     columns: list[tuple[str, int]] = [("POD", 0), ("QUEUE", 5 if narrow else 13)]
     columns += [("SINCE", -7)] if narrow else [("PRIO", -6), ("TRIES", -5), ("SINCE", -7), ("REASON", 24)]
@@ -286,14 +269,10 @@ def _pods(model: TopModel, width: int | None, lines_left: int, now: float) -> li
         ]
         return [name, row[3], str(row[4]), str(row[5]), since, printable(", ".join(held) or row[7])]
 
-    lines = _table(
-        columns,
-        (
-            (cells(row), _QUEUE_STYLES.get(row[3], ""), place == model.selected)
-            for place, row in enumerate(rows[first : first + max(lines_left - 1, 0)], first)
-        ),
-        width,
-    )
+    def style(row: Sequence[Any]) -> str:
+        return _QUEUE_STYLES.get(row[3], "")
+
+    lines = _table(model, columns, rows, cells, style, width=width, height=lines_left)
     if model.seen.cut:
         more = ", ".join(f"{number} more {queue}" for queue, number in model.seen.cut.items())
         lines.append(Text(f"and {more}, which have waited for a shorter time", style="dim"))

@@ -7,31 +7,17 @@ its merged plugin sets and its arguments. Defaulting what is complete already ch
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
+from kuberth.config import plugin_args
 from kuberth.config.feature_gates import FeatureGates
 from kuberth.config.in_tree import IN_TREE_ARGS, IN_TREE_PLUGINS
-from kuberth.config.plugin_args import (
-    BINDING_TIMEOUT,
-    CPU_AND_MEMORY,
-    FILTER_TIMEOUT,
-    MAX_CUSTOM_SCORE,
-    DynamicResourcesArgs,
-    NodeResourcesBalancedAllocationArgs,
-    NodeResourcesFitArgs,
-    PodTopologySpreadArgs,
-    ResourceSpec,
-    UtilizationShapePoint,
-    VolumeBindingArgs,
-)
 from kuberth.config.resolve import plugins_named
 from kuberth.config.types import (
     DEFAULT_SCHEDULER_NAME,
-    ClientConnectionConfiguration,
     Extender,
     KubeSchedulerConfiguration,
     KubeSchedulerProfile,
@@ -80,7 +66,7 @@ def apply_defaults(
         config,
         profiles=tuple(_profile(profile, gates, types) for profile in profiles),
         leader_election=_leader_election(config.leader_election),
-        client_connection=_client_connection(config.client_connection),
+        client_connection=_zero_is_default(config.client_connection, ("content_type", "qps", "burst")),
         extenders=tuple(_extender(extender) for extender in config.extenders),
         enable_contention_profiling=config.enable_profiling if contention is None else contention,
     )
@@ -91,10 +77,6 @@ def _leader_election(given: LeaderElectionConfiguration) -> LeaderElectionConfig
     return _zero_is_default(given, (*durations, "resource_lock", "resource_name", "resource_namespace"))
 
 
-def _client_connection(given: ClientConnectionConfiguration) -> ClientConnectionConfiguration:
-    return _zero_is_default(given, ("content_type", "qps", "burst"))
-
-
 def _extender(given: Extender) -> Extender:
     # kube-scheduler keeps the zero and reads it as five seconds when it calls; the file printed here says so.
     return _zero_is_default(given, ("http_timeout",))
@@ -102,14 +84,9 @@ def _extender(given: Extender) -> Extender:
 
 def _zero_is_default(given: S, names: Iterable[str]) -> S:
     """For fields where an explicit zero or empty string means "not set"."""
-    defaults = _defaults_of(type(given))
+    defaults = {field.name: field.default for field in msgspec.structs.fields(type(given))}
     changes = {name: defaults[name] for name in names if not getattr(given, name)}
     return replace(given, **changes) if changes else given
-
-
-@cache
-def _defaults_of(struct: type[msgspec.Struct]) -> Mapping[str, Any]:
-    return {field.name: field.default for field in msgspec.structs.fields(struct)}
 
 
 def _profile(
@@ -129,12 +106,7 @@ def _profile(
 
 def _without_arguments(args_type: type) -> Any:
     """None when the type has a field that must be given; validation reports it."""
-    return None if _must_be_given(args_type) else args_type()
-
-
-@cache
-def _must_be_given(args_type: type) -> bool:
-    return any(field.required for field in msgspec.structs.fields(args_type))
+    return None if any(field.required for field in msgspec.structs.fields(args_type)) else args_type()
 
 
 def merge_plugins(custom: Plugins, default_multi_point: PluginSet) -> Plugins:
@@ -165,33 +137,35 @@ def _args(config: PluginConfig, gates: FeatureGates, types: Mapping[str, type]) 
     if args is None and config.name in types:
         args = _without_arguments(types[config.name])
     match args:
-        case NodeResourcesFitArgs():
+        case plugin_args.NodeResourcesFitArgs():
             strategy = args.scoring_strategy
             resources = _resources(strategy.resources)
             return replace(args, scoring_strategy=replace(strategy, resources=resources))
-        case NodeResourcesBalancedAllocationArgs():
+        case plugin_args.NodeResourcesBalancedAllocationArgs():
             return replace(args, resources=_resources(args.resources))
-        case PodTopologySpreadArgs(defaulting_type=""):
+        case plugin_args.PodTopologySpreadArgs(defaulting_type=""):
             return replace(args, defaulting_type="System")
-        case VolumeBindingArgs(shape=()) if gates.enabled("StorageCapacityScoring"):
+        case plugin_args.VolumeBindingArgs(shape=()) if gates.enabled("StorageCapacityScoring"):
             # The fuller a volume would be, the worse.
-            empty = UtilizationShapePoint(utilization=0, score=MAX_CUSTOM_SCORE)
-            full = UtilizationShapePoint(utilization=100, score=0)
+            empty = plugin_args.UtilizationShapePoint(utilization=0, score=plugin_args.MAX_CUSTOM_SCORE)
+            full = plugin_args.UtilizationShapePoint(utilization=100, score=0)
             return replace(args, shape=(empty, full))
-        case DynamicResourcesArgs():
+        case plugin_args.DynamicResourcesArgs():
             return _dynamic_resources(args, gates)
         case _:
             return args
 
 
-def _dynamic_resources(args: DynamicResourcesArgs, gates: FeatureGates) -> DynamicResourcesArgs:
+def _dynamic_resources(
+    args: plugin_args.DynamicResourcesArgs, gates: FeatureGates
+) -> plugin_args.DynamicResourcesArgs:
     if args.filter_timeout is None and gates.enabled("DRASchedulerFilterTimeout"):
-        args = replace(args, filter_timeout=FILTER_TIMEOUT)
+        args = replace(args, filter_timeout=plugin_args.FILTER_TIMEOUT)
     conditions = gates.enabled("DRADeviceBindingConditions") and gates.enabled("DRAResourceClaimDeviceStatus")
     if args.binding_timeout is None and conditions:
-        args = replace(args, binding_timeout=BINDING_TIMEOUT)
+        args = replace(args, binding_timeout=plugin_args.BINDING_TIMEOUT)
     return args
 
 
-def _resources(given: tuple[ResourceSpec, ...]) -> tuple[ResourceSpec, ...]:
-    return tuple(replace(spec, weight=spec.weight or 1) for spec in given) or CPU_AND_MEMORY
+def _resources(given: tuple[plugin_args.ResourceSpec, ...]) -> tuple[plugin_args.ResourceSpec, ...]:
+    return tuple(replace(spec, weight=spec.weight or 1) for spec in given) or plugin_args.CPU_AND_MEMORY

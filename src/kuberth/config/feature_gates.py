@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping
+from importlib.resources import files
 from typing import Final, NamedTuple
 
 from kuberth.text.field_errors import FieldError, InvalidConfiguration, child, did_you_mean, show
@@ -100,7 +101,7 @@ GATES: Mapping[str, Gate] = {
 
 COMPONENT: Final = "kube"
 """Whose gates these are, where the flag says so."""
-MIXED_PREFIXES: Final = (
+_MIXED_PREFIXES: Final = (
     "set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use"
 )
 
@@ -171,10 +172,7 @@ def parse_settings(text: str) -> dict[str, bool]:
         else:
             settings[name] = _BOOLEANS[value.lower()]
     if components >= {"", COMPONENT}:
-        mixed = (
-            "set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use"
-        )
-        problems.append(FieldError("", mixed, text))
+        problems.append(FieldError("", _MIXED_PREFIXES, text))
     if problems:
         raise InvalidConfiguration(problems)
     return settings
@@ -238,63 +236,8 @@ def _effective(explicit: Mapping[str, bool]) -> dict[str, bool]:
     return {name: on(name) for name in GATES}
 
 
-# Gates of other Kubernetes components. Clusters often hand one list to every component, so these are
-# accepted and have no effect.
-_OTHER_COMPONENTS = """
-AggregatedDiscoveryRemoveBetaType AllowDNSOnlyNodeCSR AllowInsecureKubeletCertificateSigningRequests
-AllowOverwriteTerminationGracePeriodSeconds AllowParsingUserUIDFromCertAuth AllowServiceExternalIPs
-AllowUnsafeMalformedObjectDeletion AnonymousAuthConfigurableEndpoints AnyVolumeDataSource
-APIResponseCompression APIServerIdentity APIServerTracing APIServingWithRoutine AtomicFIFO
-AuthorizeNodeWithSelectors AuthorizePodWebsocketUpgradeCreatePermission AuthorizeWithSelectors
-BtreeWatchCache ChangeContainerStatusOnKubeletRestart ClientsAllowCARotation
-ClientsAllowCBOR ClientsAllowTLSCacheGC ClientsPreferCBOR
-CloudControllerManagerWatchBasedRoutesReconciliation CloudControllerManagerWebhook ClusterTrustBundle
-ClusterTrustBundleProjection ComponentFlagz ComponentStatusz ConcurrentWatchObjectDecode
-ConsistentListFromCache ConstrainedImpersonation ContainerCheckpoint ContainerRestartRules
-ContainerStopSignals ContextualLogging CoordinatedLeaderElection CPUCFSQuotaPeriod
-CPUManagerPolicyAlphaOptions CPUManagerPolicyBetaOptions CPUManagerPolicyOptions
-CRDObservedGenerationTracking CRDValidationRatcheting CRIListStreaming CrossNamespaceVolumeDataSource
-CSIServiceAccountTokenSecrets CSIVolumeHealth CustomResourceFieldSelectors DeclarativeValidation
-DeclarativeValidationBeta DeclarativeValidationTakeover DeploymentReplicaSetTerminatingReplicas
-DetectCacheInconsistency DisableAllocatorDualWrite DisableCPUQuotaWithExclusiveCPUs
-DisableNodeKubeProxyVersion DRAResourceClaimGranularStatusAuthorization DRAResourcePoolStatus EnvFiles
-EventedPLEG ExecProbeTimeout ExtendWebSocketsToKubelet ExternalServiceAccountTokenSigner GitRepoVolumeDriver
-GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority HostnameOverride HPAConfigurableTolerance
-HPAScaleToZero ImageMaximumGCAge ImageVolume ImageVolumeWithDigest InOrderInformersBatchProcess
-InPlacePodVerticalScalingExclusiveCPUs InPlacePodVerticalScalingExclusiveMemory
-InPlacePodVerticalScalingInitContainers JobBackoffLimitPerIndex JobManagedBy JobPodReplacementPolicy
-JobSuccessPolicy KubeletCgroupDriverFromCRI KubeletCrashLoopBackOffMax KubeletEnsureSecretPulledImages
-KubeletFineGrainedAuthz KubeletInUserNamespace KubeletPodResourcesDynamicResources KubeletPodResourcesGet
-KubeletPodResourcesListUseActivePods KubeletPSI KubeletRegistrationGetOnExistsOnly KubeletSeparateDiskGC
-KubeletServiceAccountTokenForCredentialProviders KubeletTracing ListFromCacheSnapshot
-LocalStorageCapacityIsolationFSQuotaMonitoring LogarithmicScaleDown LoggingAlphaOptions LoggingBetaOptions
-ManifestBasedAdmissionControlConfig MaxUnavailableStatefulSet MemoryQoS MultiCIDRServiceAllocator
-MutablePodResourcesForSuspendedJobs MutablePVNodeAffinity MutableSchedulingDirectivesForSuspendedJobs
-MutatingAdmissionPolicy NativeHistograms NFTablesProxyMode NodeLogQuery NodeSwap OpenAPIEnums
-OrderedNamespaceDeletion PersistentVolumeClaimUnusedSinceTime PLEGOnDemandRelist PodAndContainerStatsFromCRI
-PodCertificateRequest PodDeletionCost PodLevelResourceManagers PodLifecycleSleepAction
-PodLifecycleSleepActionAllowZero PodLogsQuerySplitStreams PodObservedGenerationTracking
-PodReadyToStartContainersCondition PodsAPI PortForwardWebsockets PreferSameTrafficDistribution
-PreventStaticPodAPIReferences ProcMountType QOSReserved RecoverVolumeExpansionFailure
-RecursiveReadOnlyMounts ReduceDefaultCrashLoopBackOffDecay RelaxedDNSSearchValidation
-RelaxedEnvironmentVariableValidation RelaxedServiceNameValidation ReloadKubeletClientCAFile
-ReloadKubeletServerCertificateFile RemoteRequestHeaderUID ResilientWatchCacheInitialization
-ResourceHealthStatus ResourceHealthStatusMessage RestartAllContainersOnContainerExits RetryGenerateName
-RotateKubeletServerCertificate RuntimeClassInImageCriAPI RuntimeClassInImageCriApi SELinuxChangePolicy
-SELinuxMount SELinuxMountReadWriteOncePod SeparateCacheWatchRPC SeparateTaintEvictionController
-ServiceAccountNodeAudienceRestriction ServiceAccountTokenJTI ServiceAccountTokenNodeBinding
-ServiceAccountTokenNodeBindingValidation ServiceAccountTokenPodNodeInfo ServiceCIDRStatusFieldWiping
-ShardedListAndWatch SizeBasedListCostEstimate StaleControllerConsistencyDaemonSet
-StaleControllerConsistencyJob StaleControllerConsistencyReplicaSet StaleControllerConsistencyStatefulSet
-StatefulSetSemanticRevisionComparison StorageNamespaceIndex StorageVersionAPI StorageVersionHash
-StorageVersionMigrator StreamingCollectionEncodingToJSON StreamingCollectionEncodingToProtobuf
-StrictIPCIDRValidation StructuredAuthenticationConfiguration
-StructuredAuthenticationConfigurationEgressSelector StructuredAuthenticationConfigurationJWKSMetrics
-SupplementalGroupsPolicy SystemdWatchdog TokenRequestServiceAccountUIDValidation
-TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions TopologyManagerPolicyOptions
-TranslateStreamCloseWebsocketRequests UnauthenticatedHTTP2DOSMitigation UnknownVersionInteroperabilityProxy
-UnlockWhileProcessingFIFO UserNamespacesHostNetworkSupport UserNamespacesSupport
-WatchCacheInitializationPostStartHook WatchList WatchListClient WindowsCPUAndMemoryAffinity
-WindowsGracefulNodeShutdown WindowsHostNetwork WinDSR WinOverlay WorkloadWithJob
-"""
-ELSEWHERE = frozenset(_OTHER_COMPONENTS.split())
+ELSEWHERE: Final = frozenset(
+    files("kuberth.config").joinpath("other_gates.txt").read_text(encoding="utf-8").split()
+)
+"""Gates of other Kubernetes components. Clusters often hand one list to every component, so these are
+accepted and have no effect."""

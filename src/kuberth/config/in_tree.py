@@ -11,16 +11,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from kuberth.config.plugin_args import (
-    DefaultPreemptionArgs,
-    DynamicResourcesArgs,
-    InterPodAffinityArgs,
-    NodeAffinityArgs,
-    NodeResourcesBalancedAllocationArgs,
-    NodeResourcesFitArgs,
-    PodTopologySpreadArgs,
-    VolumeBindingArgs,
-)
+from kuberth.config import plugin_args
 
 
 class InTreePlugin(NamedTuple):
@@ -48,28 +39,28 @@ IN_TREE_PLUGINS: Mapping[str, InTreePlugin] = {
     "NodeUnschedulable": InTreePlugin(("filter",)),
     "NodeName": InTreePlugin(("filter",)),
     "TaintToleration": InTreePlugin(("filter", "preScore", "score"), weight=3),
-    "NodeAffinity": InTreePlugin(_FILTERING_AND_SCORING, NodeAffinityArgs, weight=2),
+    "NodeAffinity": InTreePlugin(_FILTERING_AND_SCORING, plugin_args.NodeAffinityArgs, weight=2),
     "NodePorts": InTreePlugin(_FILTERING),
     "NodeResourcesFit": InTreePlugin(
-        (*_FILTERING_AND_SCORING, "placementScore"), NodeResourcesFitArgs, weight=1
+        (*_FILTERING_AND_SCORING, "placementScore"), plugin_args.NodeResourcesFitArgs, weight=1
     ),
     "VolumeRestrictions": InTreePlugin(_FILTERING),
     "NodeVolumeLimits": InTreePlugin(_FILTERING),
     "VolumeBinding": InTreePlugin(
-        ("preFilter", "filter", "reserve", "preBind", "preScore", "score"), VolumeBindingArgs
+        ("preFilter", "filter", "reserve", "preBind", "preScore", "score"), plugin_args.VolumeBindingArgs
     ),
     "VolumeZone": InTreePlugin(_FILTERING),
-    "PodTopologySpread": InTreePlugin(_FILTERING_AND_SCORING, PodTopologySpreadArgs, weight=2),
-    "InterPodAffinity": InTreePlugin(_FILTERING_AND_SCORING, InterPodAffinityArgs, weight=2),
+    "PodTopologySpread": InTreePlugin(_FILTERING_AND_SCORING, plugin_args.PodTopologySpreadArgs, weight=2),
+    "InterPodAffinity": InTreePlugin(_FILTERING_AND_SCORING, plugin_args.InterPodAffinityArgs, weight=2),
     "DynamicResources": InTreePlugin(
         ("preEnqueue", "preFilter", "filter", "postFilter", "score", "reserve", "preBind"),
-        DynamicResourcesArgs,
+        plugin_args.DynamicResourcesArgs,
         weight=2,
         gate="DynamicResourceAllocation",
     ),
-    "DefaultPreemption": InTreePlugin(("preEnqueue", "postFilter"), DefaultPreemptionArgs),
+    "DefaultPreemption": InTreePlugin(("preEnqueue", "postFilter"), plugin_args.DefaultPreemptionArgs),
     "NodeResourcesBalancedAllocation": InTreePlugin(
-        ("preScore", "score"), NodeResourcesBalancedAllocationArgs, weight=1
+        ("preScore", "score"), plugin_args.NodeResourcesBalancedAllocationArgs, weight=1
     ),
     "ImageLocality": InTreePlugin(("score",), weight=1),
     "DefaultBinder": InTreePlugin(("bind",)),

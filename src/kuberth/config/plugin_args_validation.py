@@ -12,20 +12,8 @@ from typing import Any
 
 from kuberth.api.core import NodeAffinity, NodeSelector, TopologySpreadConstraint
 from kuberth.api.selectors import CompiledNodeSelector, compile_node_selector
+from kuberth.config import plugin_args
 from kuberth.config.feature_gates import FeatureGates
-from kuberth.config.plugin_args import (
-    MAX_CUSTOM_SCORE,
-    DefaultPreemptionArgs,
-    DynamicResourcesArgs,
-    InterPodAffinityArgs,
-    NodeAffinityArgs,
-    NodeResourcesBalancedAllocationArgs,
-    NodeResourcesFitArgs,
-    PodTopologySpreadArgs,
-    ScoringStrategy,
-    UtilizationShapePoint,
-    VolumeBindingArgs,
-)
 from kuberth.config.qualified_names import qualified_name_problem
 from kuberth.text.durations import format_duration
 from kuberth.text.field_errors import FieldError, child, item, show
@@ -38,25 +26,25 @@ UNSATISFIABLE_ACTIONS = ("DoNotSchedule", "ScheduleAnyway")
 def validate_args(args: Any, path: str, gates: FeatureGates) -> Iterator[FieldError]:
     """Arguments of a type that is not in-tree pass: their plugin checks them."""
     match args:
-        case DefaultPreemptionArgs():
+        case plugin_args.DefaultPreemptionArgs():
             yield from _default_preemption(args, path)
-        case InterPodAffinityArgs():
+        case plugin_args.InterPodAffinityArgs():
             yield from _range(child(path, "hardPodAffinityWeight"), args.hard_pod_affinity_weight, 0, 100)
-        case NodeAffinityArgs(added_affinity=NodeAffinity() as affinity):
+        case plugin_args.NodeAffinityArgs(added_affinity=NodeAffinity() as affinity):
             yield from _node_affinity(affinity, child(path, "addedAffinity"))
-        case NodeResourcesBalancedAllocationArgs():
+        case plugin_args.NodeResourcesBalancedAllocationArgs():
             yield from _balanced_allocation(args, path)
-        case NodeResourcesFitArgs():
+        case plugin_args.NodeResourcesFitArgs():
             yield from _node_resources_fit(args, path)
-        case PodTopologySpreadArgs():
+        case plugin_args.PodTopologySpreadArgs():
             yield from _pod_topology_spread(args, path)
-        case VolumeBindingArgs():
+        case plugin_args.VolumeBindingArgs():
             yield from _volume_binding(args, path, gates)
-        case DynamicResourcesArgs():
+        case plugin_args.DynamicResourcesArgs():
             yield from _dynamic_resources(args, path, gates)
 
 
-def _default_preemption(args: DefaultPreemptionArgs, path: str) -> Iterator[FieldError]:
+def _default_preemption(args: plugin_args.DefaultPreemptionArgs, path: str) -> Iterator[FieldError]:
     percentage, absolute = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
     yield from _range(child(path, "minCandidateNodesPercentage"), percentage, 0, 100)
     yield from _not_negative(child(path, "minCandidateNodesAbsolute"), absolute)
@@ -87,7 +75,9 @@ def _selector_errors(selector: CompiledNodeSelector) -> Iterator[FieldError]:
         yield FieldError(path, message)
 
 
-def _balanced_allocation(args: NodeResourcesBalancedAllocationArgs, path: str) -> Iterator[FieldError]:
+def _balanced_allocation(
+    args: plugin_args.NodeResourcesBalancedAllocationArgs, path: str
+) -> Iterator[FieldError]:
     seen: set[str] = set()
     for index, resource in enumerate(args.resources):
         where = item(child(path, "resources"), index)
@@ -99,7 +89,7 @@ def _balanced_allocation(args: NodeResourcesBalancedAllocationArgs, path: str) -
             yield _invalid(child(where, "weight"), resource.weight, "must be 1")
 
 
-def _node_resources_fit(args: NodeResourcesFitArgs, path: str) -> Iterator[FieldError]:
+def _node_resources_fit(args: plugin_args.NodeResourcesFitArgs, path: str) -> Iterator[FieldError]:
     for index, resource in enumerate(args.ignored_resources):
         yield from _qualified(item(child(path, "ignoredResources"), index), resource)
     for index, group in enumerate(args.ignored_resource_groups):
@@ -111,7 +101,7 @@ def _node_resources_fit(args: NodeResourcesFitArgs, path: str) -> Iterator[Field
     yield from _scoring_strategy(args.scoring_strategy, child(path, "scoringStrategy"))
 
 
-def _scoring_strategy(strategy: ScoringStrategy, path: str) -> Iterator[FieldError]:
+def _scoring_strategy(strategy: plugin_args.ScoringStrategy, path: str) -> Iterator[FieldError]:
     yield from _one_of(child(path, "type"), strategy.type, SCORING_STRATEGIES)
     for index, resource in enumerate(strategy.resources):
         where = child(item(child(path, "resources"), index), "weight")
@@ -127,7 +117,7 @@ def _scoring_strategy(strategy: ScoringStrategy, path: str) -> Iterator[FieldErr
         yield FieldError(where, "only allowed when type is RequestedToCapacityRatio; remove it")
 
 
-def _pod_topology_spread(args: PodTopologySpreadArgs, path: str) -> Iterator[FieldError]:
+def _pod_topology_spread(args: plugin_args.PodTopologySpreadArgs, path: str) -> Iterator[FieldError]:
     where = child(path, "defaultingType")
     yield from _one_of(where, args.defaulting_type, DEFAULTING_TYPES)
     if args.defaulting_type == "System" and args.default_constraints:
@@ -164,7 +154,9 @@ def _constraint(constraint: TopologySpreadConstraint, path: str) -> Iterator[Fie
         )
 
 
-def _volume_binding(args: VolumeBindingArgs, path: str, gates: FeatureGates) -> Iterator[FieldError]:
+def _volume_binding(
+    args: plugin_args.VolumeBindingArgs, path: str, gates: FeatureGates
+) -> Iterator[FieldError]:
     yield from _not_negative(child(path, "bindTimeoutSeconds"), args.bind_timeout_seconds)
     where = child(path, "shape")
     if gates.enabled("StorageCapacityScoring"):
@@ -174,7 +166,9 @@ def _volume_binding(args: VolumeBindingArgs, path: str, gates: FeatureGates) -> 
         yield FieldError(where, "has no effect; remove it or turn on the feature gate StorageCapacityScoring")
 
 
-def _dynamic_resources(args: DynamicResourcesArgs, path: str, gates: FeatureGates) -> Iterator[FieldError]:
+def _dynamic_resources(
+    args: plugin_args.DynamicResourcesArgs, path: str, gates: FeatureGates
+) -> Iterator[FieldError]:
     where = child(path, "filterTimeout")
     if args.filter_timeout is not None:
         if not gates.enabled("DRASchedulerFilterTimeout"):
@@ -196,7 +190,7 @@ def _dynamic_resources(args: DynamicResourcesArgs, path: str, gates: FeatureGate
             yield _invalid(where, format_duration(args.binding_timeout), "must be at least 1s")
 
 
-def _shape(path: str, shape: tuple[UtilizationShapePoint, ...]) -> Iterator[FieldError]:
+def _shape(path: str, shape: tuple[plugin_args.UtilizationShapePoint, ...]) -> Iterator[FieldError]:
     if not shape:
         yield FieldError(path, "at least one point is required")
     for index, (before, point) in enumerate(itertools.pairwise(shape), start=1):
@@ -206,7 +200,7 @@ def _shape(path: str, shape: tuple[UtilizationShapePoint, ...]) -> Iterator[Fiel
             break
     for index, point in enumerate(shape):
         yield from _range(child(item(path, index), "utilization"), point.utilization, 0, 100)
-        yield from _range(child(item(path, index), "score"), point.score, 0, MAX_CUSTOM_SCORE)
+        yield from _range(child(item(path, index), "score"), point.score, 0, plugin_args.MAX_CUSTOM_SCORE)
 
 
 def _qualified(path: str, name: str) -> Iterator[FieldError]:

@@ -132,12 +132,9 @@ class RemoveTaint:
         return f"remove the taint {taint_text(self.key, self.value, self.effect)} from node {self.node}"
 
     def apply(self, edited: EditedCluster) -> EditedCluster:
-        node = edited.node(self.node)
-        left = tuple(taint for taint in node.spec.taints if not self._is(taint))
+        node, gone = edited.node(self.node), (self.key, self.value, self.effect)
+        left = tuple(taint for taint in node.spec.taints if (taint.key, taint.value, taint.effect) != gone)
         return edited.with_node(with_fields(node, spec=with_fields(node.spec, taints=left)))
-
-    def _is(self, taint: Taint) -> bool:
-        return (taint.key, taint.value, taint.effect) == (self.key, self.value, self.effect)
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,10 +87,6 @@ def _read_integer(text: str) -> int:
     return number
 
 
-def _read_binary(text: str) -> str:
-    return base64.b64decode("".join(text.split()), validate=True).decode()
-
-
 def _read_timestamp(text: str) -> str:
     if not _DATE.fullmatch(text):
         raise ValueError("it is no timestamp")
@@ -102,6 +98,6 @@ _TAGGED: Final[dict[str, Callable[[str], Any]]] = {
     "float": _expect(float, int),
     "bool": _expect(bool),
     "null": _expect(type(None)),
-    "binary": _read_binary,
+    "binary": lambda text: base64.b64decode("".join(text.split()), validate=True).decode(),
     "timestamp": _read_timestamp,
 }

@@ -104,9 +104,9 @@ def run(folder: Path, *operations: str, pace: Pace = PACE, **more: str) -> Ran:
     async def main() -> Ran:
         async with arena(IN_PROCESS, gates={}, folder=folder, assets=None) as place:
             own = OwnScheduler(full_registry(entry_points=False))
-            claims = controlled_claims(place.access.verbs) if workload.has_devices else nullcontext()
+            claims = controlled_claims(place.server) if workload.has_devices else nullcontext()
             async with claims, own.running(place, workload, {}) as meter:
-                found = await Executor(workload, place.access, meter, pace=pace).run()
+                found = await Executor(workload, place, meter, pace=pace).run()
             return Ran(list(found), await everything(place))
 
     return asyncio.run(main())

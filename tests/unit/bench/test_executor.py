@@ -265,7 +265,7 @@ def failure(folder: Path, *operations: str, pace: Pace = PACE) -> str:
         ("{opcode: createAny, templatePath: node.yaml, namespace: a}", "take the namespace away"),
         (
             "{opcode: updateAny, templatePath: node.yaml}",
-            'op 0 (updateAny): update nodes node-0: nodes "node-0" not found',
+            'op 0 (updateAny): nodes "node-0" not found',
         ),
         (
             "{opcode: createResourceClaims, count: 1, namespace: a, templatePath: gone.yaml}",

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from kuberth.assembly import full_registry
-from kuberth.bench.api_access import HttpAccess
 from kuberth.bench.arenas import Arena, expect_https, find_program, shown_gates
 from kuberth.bench.contenders import OwnScheduler, configuration
 from kuberth.bench.finding import shipped, upstream, upstream_folder
 from kuberth.bench.processes import free_port, is_listening, running, usage_of
+from kuberth.bench.servers import RemoteServer
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.client_config import ClientConfig
 from kuberth.errors import ConfigError, KuberthError
@@ -143,7 +143,7 @@ def test_kubernetes_sources_are_the_newest_that_are_there(
 
 def test_a_plugin_that_only_this_process_knows(tmp_path: Path) -> None:
     api = HttpApi(ClientConfig(server="https://127.0.0.1:1"))
-    place = Arena(HttpAccess(api, admits_pods=True), tmp_path, kubeconfig=tmp_path / "kubeconfig")
+    place = Arena(RemoteServer(api), tmp_path, kubeconfig=tmp_path / "kubeconfig")
     own = OwnScheduler(full_registry(entry_points=False), by_code=("Mine",))
     with pytest.raises(ConfigError, match=r"Mine is known to this process alone; .* --plugin MODULE:CLASS"):
         own.running(place, shipped()[0], {})
@@ -152,7 +152,7 @@ def test_a_plugin_that_only_this_process_knows(tmp_path: Path) -> None:
 def test_a_peer_needs_a_server_to_talk_to(tmp_path: Path) -> None:
     api = HttpApi(ClientConfig(server="https://127.0.0.1:1"))
     with pytest.raises(KuberthError, match="blind is a program of its own"):
-        expect_https(Arena(HttpAccess(api, admits_pods=True), tmp_path), "blind")
+        expect_https(Arena(RemoteServer(api), tmp_path), "blind")
 
 
 @pytest.mark.parametrize(

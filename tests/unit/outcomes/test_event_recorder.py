@@ -14,10 +14,10 @@ from kuberth.client.writes import Write
 from kuberth.clock import LoopClock, run_in_virtual_time
 from kuberth.errors import AnswerLostError, ApiError
 from kuberth.framework.handle import PodEvent
-from kuberth.local.apiserver.rules.names import subdomain_problems
 from kuberth.outcomes import event_recorder as events
 from kuberth.outcomes.event_recorder import ApiEventRecorder
 from kuberth.testing import MemoryApi, make_pod
+from kuberth.text.names import subdomain_problems
 
 POD = make_pod("web", uid="u1")
 

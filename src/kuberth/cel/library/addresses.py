@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from math import ceil
 
@@ -87,14 +88,6 @@ def _cidr(text: str) -> CIDRValue:
     return CIDRValue(address, int(tail))
 
 
-def _is_ip(text: str) -> bool:
-    return _reads(_ip, text)
-
-
-def _is_cidr(text: str) -> bool:
-    return _reads(_cidr, text)
-
-
 def _reads(read: Value, text: str) -> bool:
     try:
         read(text)
@@ -161,7 +154,7 @@ LIBRARY: tuple[Overload, ...] = (
     method("isLinkLocalMulticast", "ip_is_link_local_multicast", "IP -> bool", _is_link_local_multicast),
     method("isLinkLocalUnicast", "ip_is_link_local_unicast", "IP -> bool", _is_link_local_unicast),
     method("isGlobalUnicast", "ip_is_global_unicast", "IP -> bool", _is_global_unicast),
-    function("isIP", "is_ip", "string -> bool", _is_ip),
+    function("isIP", "is_ip", "string -> bool", partial(_reads, _ip)),
     function("string", "ip_to_string", "IP -> string", lambda ip: str(ip.address)),
     function("cidr", "string_to_cidr", "string -> CIDR", _cidr),
     method(
@@ -181,6 +174,6 @@ LIBRARY: tuple[Overload, ...] = (
     method("ip", "cidr_ip", "CIDR -> IP", lambda cidr: IPValue(cidr.address)),
     method("prefixLength", "cidr_prefix_length", "CIDR -> int", lambda cidr: cidr.bits),
     method("masked", "cidr_masked", "CIDR -> CIDR", _masked),
-    function("isCIDR", "is_cidr", "string -> bool", _is_cidr),
+    function("isCIDR", "is_cidr", "string -> bool", partial(_reads, _cidr)),
     function("string", "cidr_to_string", "CIDR -> string", str),
 )

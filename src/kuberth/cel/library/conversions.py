@@ -77,10 +77,6 @@ def _text_to_bool(text: str) -> bool:
     return False if text in _FALSE else _no_conversion(text, "bool")
 
 
-def _text_to_bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
 def _bytes_to_text(value: bytes) -> str:
     try:
         return value.decode("utf-8")
@@ -112,7 +108,9 @@ LIBRARY: tuple[Overload, ...] = (
     function("bool", "bool_to_bool", "bool -> bool", _same),
     function("bool", "string_to_bool", "string -> bool", _text_to_bool),
     function("bytes", "bytes_to_bytes", "bytes -> bytes", _same),
-    function("bytes", "string_to_bytes", "string -> bytes", _text_to_bytes),
+    function(
+        "bytes", "string_to_bytes", "string -> bytes", lambda text: text.encode("utf-8", "surrogatepass")
+    ),
     function("double", "double_to_double", "double -> double", _same),
     function("double", "int64_to_double", "int -> double", float),
     function("double", "string_to_double", "string -> double", _text_to_double),

@@ -5,20 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import date
+from functools import partial
 
 from kuberth.cel.comparing import register_equality
 from kuberth.cel.declarations import Overload, function, method
 from kuberth.cel.library.urls import url_problem
 from kuberth.cel.values import NONE, Optional, register_type
+from kuberth.text import names
 
-_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
-_LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
-_KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_KEY_RULE = (
-    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric"
-    " character"
-)
+_UNIT = "characters"
 _UUID = re.compile(
     r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE | re.ASCII
 )
@@ -48,81 +43,6 @@ register_equality(
 )
 
 
-def _shape(pattern: str, text: str) -> bool:
-    return re.fullmatch(pattern, text, re.ASCII) is not None
-
-
-def _wrong(rule: str, pattern: str, *examples: str) -> str:
-    shown = " or ".join(f"'{example}', " for example in examples)
-    return f"{rule} (e.g. {shown}regex used for validation is '{pattern}')"
-
-
-def _too_long(text: str, most: int, unit: str = "characters") -> list[str]:
-    return (
-        [f"must be no more than {most} {unit}"] if len(text.encode("utf-8", "surrogatepass")) > most else []
-    )
-
-
-def _check_label(text: str) -> list[str]:
-    problems = _too_long(text, 63)
-    if not _shape(_LABEL, text):
-        rule = (
-            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must"
-            " start and end with an alphanumeric character"
-        )
-        dots = _shape(_SUBDOMAIN, text)
-        problems.append("must not contain dots" if dots else _wrong(rule, _LABEL, "my-name", "123-abc"))
-    return problems
-
-
-def _check_subdomain(text: str) -> list[str]:
-    problems = _too_long(text, 253)
-    if not _shape(_SUBDOMAIN, text):
-        rule = (
-            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.',"
-            " and must start and end with an alphanumeric character"
-        )
-        problems.append(_wrong(rule, _SUBDOMAIN, "example.com"))
-    return problems
-
-
-def _check_label_1035(text: str) -> list[str]:
-    problems = _too_long(text, 63)
-    if not _shape(_LABEL_1035, text):
-        rule = (
-            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an"
-            " alphabetic character, and end with an alphanumeric character"
-        )
-        problems.append(_wrong(rule, _LABEL_1035, "my-name", "abc-123"))
-    return problems
-
-
-def _check_qualified_name(text: str) -> list[str]:
-    wrong_key = _wrong(_KEY_RULE, _KEY, "MyName", "my.name", "123-abc")
-    parts = text.split("/")
-    if len(parts) > 2:
-        return [
-            f"a valid label key {wrong_key} with an optional DNS subdomain prefix and '/'"
-            " (e.g. 'example.com/MyName')"
-        ]
-    problems: list[str] = []
-    if len(parts) == 2:
-        prefix = _check_subdomain(parts[0]) if parts[0] else ["must be non-empty"]
-        problems += [f"prefix part {problem}" for problem in prefix]
-    name = _too_long(parts[-1], 63, "bytes") if parts[-1] else ["must be non-empty"]
-    if not _shape(_KEY, parts[-1]):
-        name.append(wrong_key)
-    return problems + [f"name part {problem}" for problem in name]
-
-
-def _check_label_value(text: str) -> list[str]:
-    problems = _too_long(text, 63)
-    if text and not _shape(_KEY, text):
-        rule = f"a valid label must be an empty string or {_KEY_RULE.removeprefix('must ')}"
-        problems.append(_wrong(rule, f"({_KEY})?", "MyValue", "my_value", "12345"))
-    return problems
-
-
 def _as_prefix(check: _Check) -> _Check:
     """A prefix of a name, which may end with a dash."""
     return lambda text: check(f"{text[:-2]}a" if len(text) > 1 and text.endswith("-") else text)
@@ -131,14 +51,6 @@ def _as_prefix(check: _Check) -> _Check:
 def _check_uri(text: str) -> list[str]:
     problem = url_problem(text)
     return [problem] if problem else []
-
-
-def _check_uuid(text: str) -> list[str]:
-    return [] if _UUID.fullmatch(text) else ["does not match the UUID format"]
-
-
-def _check_byte(text: str) -> list[str]:
-    return [] if _BASE64.fullmatch(text) else ["invalid base64"]
 
 
 def _is_date(text: str) -> bool:
@@ -165,18 +77,27 @@ def _check_datetime(text: str) -> list[str]:
     return []
 
 
+def _pattern_check(pattern: re.Pattern[str], problem: str) -> Callable[[str], list[str]]:
+    return lambda text: [] if pattern.fullmatch(text) else [problem]
+
+
+_LABEL: _Check = partial(names.label_problems, unit=_UNIT)
+_SUBDOMAIN: _Check = partial(names.subdomain_problems, unit=_UNIT)
+_LABEL_1035: _Check = partial(names.label_1035_problems, unit=_UNIT)
+_LABEL_VALUE: _Check = partial(names.label_value_problems, unit=_UNIT)
+_QUALIFIED: _Check = partial(names.qualified_name_problems, what="a valid label key", prefix_unit=_UNIT)
 _FORMATS = {
-    "dns1123Label": NamedFormat("DNS1123Label", 30, _check_label),
-    "dns1123Subdomain": NamedFormat("DNS1123Subdomain", 60, _check_subdomain),
-    "dns1035Label": NamedFormat("DNS1035Label", 30, _check_label_1035),
-    "qualifiedName": NamedFormat("QualifiedName", 60, _check_qualified_name),
-    "dns1123LabelPrefix": NamedFormat("DNS1123LabelPrefix", 30, _as_prefix(_check_label)),
-    "dns1123SubdomainPrefix": NamedFormat("DNS1123SubdomainPrefix", 60, _as_prefix(_check_subdomain)),
-    "dns1035LabelPrefix": NamedFormat("DNS1035LabelPrefix", 30, _as_prefix(_check_label_1035)),
-    "labelValue": NamedFormat("LabelValue", 40, _check_label_value),
+    "dns1123Label": NamedFormat("DNS1123Label", 30, _LABEL),
+    "dns1123Subdomain": NamedFormat("DNS1123Subdomain", 60, _SUBDOMAIN),
+    "dns1035Label": NamedFormat("DNS1035Label", 30, _LABEL_1035),
+    "qualifiedName": NamedFormat("QualifiedName", 60, _QUALIFIED),
+    "dns1123LabelPrefix": NamedFormat("DNS1123LabelPrefix", 30, _as_prefix(_LABEL)),
+    "dns1123SubdomainPrefix": NamedFormat("DNS1123SubdomainPrefix", 60, _as_prefix(_SUBDOMAIN)),
+    "dns1035LabelPrefix": NamedFormat("DNS1035LabelPrefix", 30, _as_prefix(_LABEL_1035)),
+    "labelValue": NamedFormat("LabelValue", 40, _LABEL_VALUE),
     "uri": NamedFormat("URI", 1103, _check_uri),
-    "uuid": NamedFormat("uuid", 70, _check_uuid),
-    "byte": NamedFormat("byte", 84, _check_byte),
+    "uuid": NamedFormat("uuid", 70, _pattern_check(_UUID, "does not match the UUID format")),
+    "byte": NamedFormat("byte", 84, _pattern_check(_BASE64, "invalid base64")),
     "date": NamedFormat("date", 71, _check_date),
     "datetime": NamedFormat("datetime", 71, _check_datetime),
 }

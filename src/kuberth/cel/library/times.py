@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -164,17 +163,12 @@ def _offset(timestamp: Timestamp, name: str) -> int:
             return 60 * (hours * 60 - minutes if name[0] == "-" else hours * 60 + minutes)
         if name in ("", "UTC"):
             return 0
-        zone = _zone(name)
+        zone = ZoneInfo(name)
         seconds = min(max(timestamp.nanoseconds // SECOND, _FIRST_SECOND + 86400), _LAST_SECOND - 86400)
         shift = (_EPOCH + timedelta(seconds=seconds)).astimezone(zone).utcoffset()
         return 0 if shift is None else shift // timedelta(seconds=1)
     except (ValueError, OverflowError, OSError, KeyError) as exc:
         raise CelRuntimeError(f"unknown time zone {name}") from exc
-
-
-@lru_cache(maxsize=64)
-def _zone(name: str) -> ZoneInfo:
-    return ZoneInfo(name)
 
 
 def _whole(text: str) -> int:

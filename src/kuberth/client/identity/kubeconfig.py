@@ -29,6 +29,7 @@ from kuberth.client.identity.kubeconfig_files import (
     Context,
     Exec,
     Kubeconfig,
+    KubeconfigEntry,
     UserEntry,
     read_kubeconfigs,
 )
@@ -52,7 +53,7 @@ def load_client_config(
         paths = _default_paths()
         merged = read_kubeconfigs(paths)
         looked_in = ", ".join(paths)
-    if _is_empty(merged):
+    if not (merged.clusters or merged.contexts or merged.users):
         if context:
             raise ConfigError(f"context {context!r} was asked for, but {looked_in} has no contexts")
         if kubeconfig and not master:
@@ -73,10 +74,6 @@ def _default_paths() -> list[str]:
     return list(dict.fromkeys(named)) or [str(Path("~/.kube/config").expanduser())]
 
 
-def _is_empty(merged: Kubeconfig) -> bool:
-    return not (merged.clusters or merged.contexts or merged.users)
-
-
 class _Resolver:
     """Resolves a context to its cluster and user, and checks both."""
 
@@ -87,16 +84,14 @@ class _Resolver:
     def resolve(self, wanted: str) -> ClientConfig:
         name = wanted or self._merged.current_context
         context = self._context(name)
-        cluster = self._cluster(name, context)
-        user = self._user(name, context)
+        cluster = self._cluster(context)
+        user = self._user(context)
         source = f"kubeconfig {self._merged.where}" if self._merged.files else "--master"
         if name:
             source += f" (context {name!r})"
         server = self._master or cluster.server
         if not server:
-            raise self._wrong(
-                cluster, "cluster", context.cluster, "has no server; write server: https://host:port"
-            )
+            raise self._wrong(cluster, "has no server; write server: https://host:port")
         address = parse_server(server, where=source)
         where = f"kubeconfig {cluster.origin}: cluster {context.cluster!r}: proxy-url"
         proxy = (
@@ -109,34 +104,29 @@ class _Resolver:
             source=source,
             namespace=context.namespace or "default",
             proxy=proxy,
-            impersonation=self._impersonation(context.user, user),
+            impersonation=self._impersonation(user),
         )
         if not address.secure:
             # Credentials are never sent without TLS: client-go's rule.
             return config
-        return self._with_credentials(config, context, cluster, user)
+        return self._with_credentials(config, cluster, user)
 
-    def _with_credentials(
-        self, config: ClientConfig, context: Context, cluster: Cluster, user: UserEntry
-    ) -> ClientConfig:
-        name = context.user
+    def _with_credentials(self, config: ClientConfig, cluster: Cluster, user: UserEntry) -> ClientConfig:
         if user.auth_provider is not None:
             kind = user.auth_provider.name or "unnamed"
             raise self._wrong(
                 user,
-                "user",
-                name,
                 f"auth-provider {kind!r} is not supported (Kubernetes dropped these); use an exec plugin",
             )
         if user.token and (user.username or user.password):
-            raise self._wrong(user, "user", name, "has both a token and a username or password; keep one")
-        tls = self._tls(context, cluster, user)
+            raise self._wrong(user, "has both a token and a username or password; keep one")
+        tls = self._tls(cluster, user)
         token_file = user.resolved(user.token_file)
         if token_file and not user.token:
-            self._readable(user, "user", name, "tokenFile", token_file)
+            self._readable(user, "tokenFile", token_file)
         plugin = None
         if user.exec_ is not None:
-            plugin = self._exec_plugin(name, user, user.exec_, config, cluster, tls)
+            plugin = self._exec_plugin(user, user.exec_, config, cluster, tls)
             if user.token or user.token_file or user.username or tls.has_client_certificate:
                 plugin = None  # explicit credentials win
         return replace(
@@ -168,99 +158,83 @@ class _Resolver:
             "run kubectl config use-context, or choose a context"
         )
 
-    def _cluster(self, context_name: str, context: Context) -> Cluster:
+    def _cluster(self, context: Context) -> Cluster:
         found = self._merged.clusters.get(context.cluster)
         if found is not None:
             return found
         if self._master:
             return Cluster()
-        raise self._missing(context_name, context, "cluster", context.cluster, self._merged.clusters)
+        raise self._missing(context, "cluster", context.cluster, self._merged.clusters)
 
-    def _user(self, context_name: str, context: Context) -> UserEntry:
+    def _user(self, context: Context) -> UserEntry:
         found = self._merged.users.get(context.user)
         if found is not None:
             return found
         if not context.user:
             return UserEntry()  # anonymous
-        raise self._missing(context_name, context, "user", context.user, self._merged.users)
+        raise self._missing(context, "user", context.user, self._merged.users)
 
-    def _missing(
-        self, context_name: str, context: Context, what: str, name: str, known: Mapping[str, Any]
-    ) -> ConfigError:
+    def _missing(self, context: Context, what: str, name: str, known: Mapping[str, Any]) -> ConfigError:
         problem = f"names no {what}" if not name else f"names {what} {name!r}, which is not there"
         names = ", ".join(sorted(known)) or "none"
         message = f"{problem} (known: {names}); mend the context or add the {what}"
-        return self._wrong(context, "context", context_name, message)
+        return self._wrong(context, message)
 
     # Their parts
 
-    def _tls(self, context: Context, cluster: Cluster, user: UserEntry) -> TlsSettings:
+    def _tls(self, cluster: Cluster, user: UserEntry) -> TlsSettings:
         ca_data = self._decoded(
             cluster,
-            "cluster",
-            context.cluster,
             "certificate-authority-data",
             cluster.certificate_authority_data,
         )
         ca_file = "" if ca_data else cluster.resolved(cluster.certificate_authority)
         if ca_file:
-            self._readable(cluster, "cluster", context.cluster, "certificate-authority", ca_file)
+            self._readable(cluster, "certificate-authority", ca_file)
         if cluster.insecure_skip_tls_verify and (ca_data or ca_file):
             raise self._wrong(
                 cluster,
-                "cluster",
-                context.cluster,
                 "has insecure-skip-tls-verify and a certificate authority; remove one of them",
             )
-        certificate, key, name = user.client_certificate_data, user.client_key_data, context.user
+        certificate, key = user.client_certificate_data, user.client_key_data
         certificate_file = "" if certificate else user.resolved(user.client_certificate)
         key_file = "" if key else user.resolved(user.client_key)
         has_certificate, has_key = bool(certificate or certificate_file), bool(key or key_file)
         if has_certificate != has_key:
             missing = "client-key or client-key-data" if has_certificate else "client-certificate(-data)"
-            raise self._wrong(user, "user", name, f"has only half of a client certificate; add {missing}")
+            raise self._wrong(user, f"has only half of a client certificate; add {missing}")
         if certificate_file:
-            self._readable(user, "user", name, "client-certificate", certificate_file)
+            self._readable(user, "client-certificate", certificate_file)
         if key_file:
-            self._readable(user, "user", name, "client-key", key_file)
-        key_data = self._decoded(user, "user", name, "client-key-data", key)
+            self._readable(user, "client-key", key_file)
+        key_data = self._decoded(user, "client-key-data", key)
         return TlsSettings(
             ca_data=ca_data,
             ca_file=ca_file,
             # The name in the file is seldom that of another server's certificate.
             server_name="" if self._master else cluster.tls_server_name,
             insecure=cluster.insecure_skip_tls_verify,
-            certificate_data=self._decoded(user, "user", name, "client-certificate-data", certificate),
+            certificate_data=self._decoded(user, "client-certificate-data", certificate),
             certificate_file=certificate_file,
             key_data=Secret(key_data) if key_data else None,
             key_file=key_file,
         )
 
     def _exec_plugin(
-        self,
-        name: str,
-        user: UserEntry,
-        given: Exec,
-        config: ClientConfig,
-        cluster: Cluster,
-        tls: TlsSettings,
+        self, user: UserEntry, given: Exec, config: ClientConfig, cluster: Cluster, tls: TlsSettings
     ) -> ExecPlugin:
         if not given.command:
-            raise self._wrong(user, "user", name, "exec has no command; name the program to run")
+            raise self._wrong(user, "exec has no command; name the program to run")
         if given.api_version not in EXEC_API_VERSIONS:
             raise self._wrong(
                 user,
-                "user",
-                name,
                 f"exec.apiVersion {given.api_version!r} is unknown; use {' or '.join(EXEC_API_VERSIONS)}",
             )
         if any(not each.name for each in given.env):
-            raise self._wrong(user, "user", name, "exec.env has an entry without a name")
+            raise self._wrong(user, "exec.env has an entry without a name")
         mode = given.interactive_mode or ("" if given.api_version.endswith("/v1") else "IfAvailable")
         if mode not in _INTERACTIVE_MODES:
-            raise self._wrong(
-                user, "user", name, f"exec.interactiveMode must be one of {', '.join(_INTERACTIVE_MODES)}"
-            )
+            raise self._wrong(user, f"exec.interactiveMode must be one of {', '.join(_INTERACTIVE_MODES)}")
         return ExecPlugin(
             # A bare name is looked up on PATH; a relative path starts at the file.
             command=user.resolved(given.command) if os.sep in given.command else given.command,
@@ -272,38 +246,37 @@ class _Resolver:
             cluster_info=_cluster_info(config, cluster, tls) if given.provide_cluster_info else None,
         )
 
-    def _impersonation(self, name: str, user: UserEntry) -> Impersonation | None:
+    def _impersonation(self, user: UserEntry) -> Impersonation | None:
         if not user.as_user:
             if user.as_uid or user.as_groups or user.as_user_extra:
-                raise self._wrong(
-                    user, "user", name, "has as-uid, as-groups or as-user-extra without as; add as"
-                )
+                raise self._wrong(user, "has as-uid, as-groups or as-user-extra without as; add as")
             return None
         return Impersonation(
             user=user.as_user, uid=user.as_uid, groups=user.as_groups, extra=user.as_user_extra
         )
 
-    def _decoded(self, entry: Cluster | UserEntry, what: str, name: str, field: str, data: str) -> str:
+    def _decoded(self, entry: KubeconfigEntry, field: str, data: str) -> str:
         if not data:
             return ""
         try:
             return base64.b64decode("".join(data.split()), validate=True).decode()
         except (binascii.Error, UnicodeDecodeError):
             raise self._wrong(
-                entry, what, name, f"{field} is not base64 of a PEM text; encode the file with base64 -w0"
+                entry, f"{field} is not base64 of a PEM text; encode the file with base64 -w0"
             ) from None
 
-    def _readable(self, entry: Cluster | UserEntry, what: str, name: str, field: str, path: str) -> None:
+    def _readable(self, entry: KubeconfigEntry, field: str, path: str) -> None:
         try:
             with open(path, "rb"):
                 return
         except OSError as error:
             raise self._wrong(
-                entry, what, name, f"{field} {path} cannot be read: {error.strerror}; check the path"
+                entry, f"{field} {path} cannot be read: {error.strerror}; check the path"
             ) from error
 
-    def _wrong(self, entry: Context | Cluster | UserEntry, what: str, name: str, problem: str) -> ConfigError:
-        return ConfigError(f"kubeconfig {entry.origin or self._merged.where}: {what} {name!r}: {problem}")
+    def _wrong(self, entry: KubeconfigEntry, problem: str) -> ConfigError:
+        where = f"kubeconfig {entry.origin or self._merged.where}: {entry.what} {entry.name!r}"
+        return ConfigError(f"{where}: {problem}")
 
 
 def _cluster_info(config: ClientConfig, cluster: Cluster, tls: TlsSettings) -> dict[str, Any]:

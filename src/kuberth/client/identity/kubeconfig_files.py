@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
 
+from kuberth.api.wire import without_nulls
 from kuberth.errors import ConfigError
 from kuberth.text.documents import read_tree
 from kuberth.text.field_errors import InvalidConfiguration
@@ -21,7 +22,10 @@ EXEC_EXTENSION: Final = "client.authentication.k8s.io/exec"
 _MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 
 
-class _Entry(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+class KubeconfigEntry(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    what: ClassVar[str]
+    """What it is called in messages."""
+    name: str = ""
     origin: str = ""
     """The file that contains it; relative paths are relative to that file."""
 
@@ -34,7 +38,8 @@ class NamedExtension(msgspec.Struct, frozen=True):
     extension: Any = None
 
 
-class Cluster(_Entry, frozen=True, kw_only=True, rename="kebab"):
+class Cluster(KubeconfigEntry, frozen=True, kw_only=True, rename="kebab"):
+    what = "cluster"
     server: str = ""
     tls_server_name: str = ""
     insecure_skip_tls_verify: bool = False
@@ -67,7 +72,8 @@ class AuthProvider(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class UserEntry(_Entry, frozen=True, kw_only=True, rename="kebab"):
+class UserEntry(KubeconfigEntry, frozen=True, kw_only=True, rename="kebab"):
+    what = "user"
     client_certificate: str = ""
     client_certificate_data: str = ""
     client_key: str = ""
@@ -84,7 +90,8 @@ class UserEntry(_Entry, frozen=True, kw_only=True, rename="kebab"):
     exec_: Exec | None = msgspec.field(default=None, name="exec")
 
 
-class Context(_Entry, frozen=True, kw_only=True, rename="kebab"):
+class Context(KubeconfigEntry, frozen=True, kw_only=True, rename="kebab"):
+    what = "context"
     cluster: str = ""
     user: str = ""
     namespace: str = ""
@@ -104,7 +111,7 @@ class Kubeconfig(msgspec.Struct, frozen=True, kw_only=True):
         return ", ".join(self.files)
 
 
-EntryT = TypeVar("EntryT", bound=_Entry)
+EntryT = TypeVar("EntryT", bound=KubeconfigEntry)
 
 
 def read_kubeconfigs(paths: Iterable[str], *, required: bool = False) -> Kubeconfig:
@@ -162,16 +169,15 @@ def _parse(path: str, content: bytes) -> Kubeconfig:
         raise ConfigError(f"kubeconfig {path}: current-context must be a text; put it in quotes")
     return Kubeconfig(
         current_context=current,
-        contexts=_entries(path, tree, "contexts", "context", Context),
-        clusters=_entries(path, tree, "clusters", "cluster", Cluster),
-        users=_entries(path, tree, "users", "user", UserEntry),
+        contexts=_entries(path, tree, "contexts", Context),
+        clusters=_entries(path, tree, "clusters", Cluster),
+        users=_entries(path, tree, "users", UserEntry),
     )
 
 
-def _entries(
-    path: str, tree: dict[str, Any], plural: str, single: str, type_: type[EntryT]
-) -> dict[str, EntryT]:
+def _entries(path: str, tree: dict[str, Any], plural: str, type_: type[EntryT]) -> dict[str, EntryT]:
     entries: dict[str, EntryT] = {}
+    single = type_.what
     rows = tree.get(plural) or []
     if not isinstance(rows, list):
         raise ConfigError(f"kubeconfig {path}: {plural} must be a list")
@@ -180,19 +186,11 @@ def _entries(
         if not isinstance(row, dict) or not isinstance(name, str):
             raise ConfigError(f"kubeconfig {path}: {plural}[{number}] needs a name: and a {single}: mapping")
         try:
-            entry = msgspec.convert(_without_nulls(row.get(single) or {}), type_)
+            entry = msgspec.convert(without_nulls(row.get(single) or {}), type_)
         except msgspec.ValidationError as error:
             what, _, field = str(error).partition(" - at `$")
             field = field.strip("`").lstrip(".") or "the entry"
             message = f"kubeconfig {path}: {single} {name!r}: {field}: {what}; put texts in quotes"
             raise ConfigError(message) from None
-        entries.setdefault(name, msgspec.structs.replace(entry, origin=path))
+        entries.setdefault(name, msgspec.structs.replace(entry, name=name, origin=path))
     return entries
-
-
-def _without_nulls(tree: Any) -> Any:
-    if isinstance(tree, dict):
-        return {key: _without_nulls(value) for key, value in tree.items() if value is not None}
-    if isinstance(tree, list):
-        return [_without_nulls(value) for value in tree]
-    return tree

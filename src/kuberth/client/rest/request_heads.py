@@ -21,7 +21,8 @@ class RequestHeads:
 
     def __init__(self, config: ClientConfig, *, user_agent: str = "") -> None:
         self._prefix = config.address.prefix
-        self._common = _common_headers(config, user_agent or f"kuberth/{__version__} ({_platform()})")
+        system = f"{platform.system().lower()}/{platform.machine()}"
+        self._common = _common_headers(config, user_agent or f"kuberth/{__version__} ({system})")
         self._credential: Credential | None = None
         self._always = ""
         self._post_begin = f"POST {self._prefix}".encode()
@@ -48,10 +49,6 @@ class RequestHeads:
         if credential.authorization is not None:
             self._always += f"Authorization: {credential.authorization.reveal()}\r\n"
         self._post_end = f" HTTP/1.1\r\n{self._always}Content-Type: {JSON}\r\nContent-Length: ".encode()
-
-
-def _platform() -> str:
-    return f"{platform.system().lower()}/{platform.machine()}"
 
 
 def _common_headers(config: ClientConfig, user_agent: str) -> str:

@@ -24,6 +24,12 @@ def make_key(namespace: str, name: str) -> str:
     return f"{namespace}/{name}" if namespace else name
 
 
+def reference_of(obj: Obj) -> Obj:
+    """An ObjectReference of a stored object."""
+    own = {"apiVersion": obj["apiVersion"], "kind": obj["kind"]}
+    return {**own, "namespace": namespace_of(obj), "name": name_of(obj), "uid": obj["metadata"]["uid"]}
+
+
 def revision_of(obj: Obj) -> int:
     """The object's resourceVersion as a number."""
     return int(obj["metadata"]["resourceVersion"])

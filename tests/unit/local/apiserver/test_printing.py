@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from importlib.resources import files
 from typing import Any
 
 import pytest
 
+from kuberth.cel.validation_rules import compile_rule
 from kuberth.clock import NANOSECONDS
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.printing.ages import human_duration
@@ -13,6 +16,7 @@ from kuberth.local.apiserver.printing.json_paths import compile_path
 from kuberth.local.apiserver.printing.tables import to_table
 from kuberth.local.apiserver.resources import ResourceTable
 from kuberth.local.apiserver.schema.catalogue import ROWS
+from kuberth.text.documents import read_tree
 from kuberth.text.timestamps import parse_timestamp, timestamp
 
 RESOURCES = ResourceTable(ROWS)
@@ -366,3 +370,45 @@ def test_json_paths(path: str, expected: Any) -> None:
         "labels": {"a.b": "c"},
     }
     assert compile_path(path)(obj) == expected
+
+
+def expressions(tree: Any) -> Iterator[str]:
+    for part in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        yield from expressions(part)
+    if isinstance(tree, dict) and isinstance(tree.get("expression"), str):
+        yield tree["expression"]
+
+
+def test_expressions_of_columns_can_be_compiled() -> None:
+    text = files("kuberth.local.apiserver.schema").joinpath("resources.yaml").read_bytes()
+    tree, _errors = read_tree(text)
+    found = set(expressions(tree))
+    assert found
+    for expression in found:
+        compile_rule(expression)
+
+
+@pytest.mark.parametrize(
+    "resource, obj, column, shown",
+    [
+        (
+            "services",
+            {"spec": {"ports": [{"port": 80, "nodePort": 30080, "protocol": "TCP"}]}},
+            "Port(s)",
+            "80:30080/TCP",
+        ),
+        ("deployments.apps", {"status": {"readyReplicas": 2}, "spec": {"replicas": 3}}, "Ready", "2/3"),
+        ("cronjobs.batch", {"spec": {"suspend": False}}, "Suspend", "False"),
+        ("poddisruptionbudgets.policy", {"spec": {"minAvailable": 1}}, "Min Available", "1"),
+        ("poddisruptionbudgets.policy", {"spec": {"minAvailable": 1}}, "Max Unavailable", "N/A"),
+        ("configmaps", {"data": {"a": "b"}, "binaryData": {"c": "ZA=="}}, "Data", 2),
+        (
+            "podtemplates",
+            {"template": {"metadata": {"labels": {"b": "2", "a": "1"}}}},
+            "Pod Labels",
+            "a=1,b=2",
+        ),
+    ],
+)
+def test_cells_that_are_expressions(resource: str, obj: Obj, column: str, shown: str | int) -> None:
+    assert cells(resource, obj)[column] == shown

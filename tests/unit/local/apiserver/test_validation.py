@@ -8,7 +8,7 @@ import pytest
 
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.patching.patching import MERGE_PATCH
-from kuberth.local.apiserver.rules import names
+from kuberth.text import names
 from tests.manifests import deployment_manifest, pod_manifest
 from tests.unit.local.apiserver.harness import CoreHarness, refused, run
 

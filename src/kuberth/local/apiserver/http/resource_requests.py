@@ -42,6 +42,7 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     forbidden_field,
     not_supported,
     required,
+    too_long,
 )
 from kuberth.local.apiserver.status_errors import Cause, StatusError
 from kuberth.local.apiserver.verbs.bodies import FieldValidation
@@ -270,8 +271,7 @@ def _field_manager(request: Request, options: ServedResource) -> str:
     """The field manager of a write; by default the client program's name, as upstream."""
     manager = request.query.text("fieldManager")
     if len(manager.encode()) > _LONGEST_MANAGER:
-        why = f"Too long: may not be more than {_LONGEST_MANAGER} bytes"
-        raise invalid(options, "", [Cause("fieldManager", why, "FieldValueTooLong")])
+        raise invalid(options, "", [too_long("fieldManager", _LONGEST_MANAGER)])
     for position, character in enumerate(manager):
         if not character.isprintable():
             shown = manager.encode("unicode_escape").decode()

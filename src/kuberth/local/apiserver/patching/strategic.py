@@ -11,7 +11,6 @@ from typing import Any, Final
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.refusals import bad_request
 from kuberth.local.apiserver.schema.fields import Field, fields_of
-from kuberth.local.apiserver.status_errors import StatusError
 
 _DIRECTIVE: Final = "$patch"
 _RETAIN: Final = "$retainKeys"
@@ -98,7 +97,7 @@ def _merge_entries(target: list[Any], patch: list[Any], *, key: str, item_type: 
     deleted = set()
     for item in kept:
         if key not in item:
-            raise _missing_key(item, key)
+            raise bad_request(f"map: {_short(item)} does not contain declared merge key: {key}")
         identity = _hashable(item[key])
         place = places.get(identity)
         directive = item.get(_DIRECTIVE)
@@ -115,10 +114,6 @@ def _merge_entries(target: list[Any], patch: list[Any], *, key: str, item_type: 
     added = entries[len(target) :]
     stayed = (entry for entry in entries[: len(target)] if not _is_one_of(entry, key, deleted))
     return [*stayed, *added]
-
-
-def _missing_key(item: Obj, key: str) -> StatusError:
-    return bad_request(f"map: {_short(item)} does not contain declared merge key: {key}")
 
 
 def _is_one_of(entry: Any, key: str, identities: set[Any]) -> bool:

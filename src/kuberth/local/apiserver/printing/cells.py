@@ -6,7 +6,6 @@ Out: a string or a number.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 from kuberth.local.apiserver.objects import Obj, name_of
@@ -30,43 +29,10 @@ def age(obj: Obj, now: int) -> str:
     return since(obj["metadata"].get("creationTimestamp"), now)
 
 
-def container_names(template: Obj | None) -> str:
-    return ",".join(container.get("name", "") for container in _containers(template))
-
-
-def container_images(template: Obj | None) -> str:
-    return ",".join(container.get("image", "") for container in _containers(template))
-
-
-def _containers(template: Obj | None) -> list[Obj]:
-    containers: list[Obj] = (template or {}).get("spec", {}).get("containers", [])
-    return containers
-
-
-def labels_text(labels: Obj | None) -> str:
-    return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or NONE
-
-
 def selector_cell(selector: Obj | None) -> str:
     """A label selector, or plain labels, as `kubectl get` takes them."""
     text = selector_text(selector)
     return "<invalid>" if text is None else text or NONE
-
-
-def count(entries: Sequence[Any] | Obj | None) -> int:
-    return len(entries or ())
-
-
-def config_entries(config_map: Obj) -> int:
-    return count(config_map.get("data")) + count(config_map.get("binaryData"))
-
-
-def text_or_unset(value: Any) -> str:
-    return UNSET if value in (None, "") else str(value)
-
-
-def text_or_not_applicable(value: Any) -> str:
-    return "N/A" if value in (None, "") else str(value)
 
 
 def since_or_none(time: str | None, now: int) -> str:
@@ -75,14 +41,6 @@ def since_or_none(time: str | None, now: int) -> str:
 
 def since_or_empty(time: str | None, now: int) -> str:
     return since(time, now) if time else ""
-
-
-def kind_and_name(reference: Obj | None) -> str:
-    return "/".join(str((reference or {}).get(part, "")) for part in ("kind", "name"))
-
-
-def claim_of(reference: Obj | None) -> str:
-    return f"{reference.get('namespace', '')}/{reference.get('name', '')}" if reference else ""
 
 
 def node_status(node: Obj) -> str:
@@ -115,10 +73,6 @@ def readiness_gates(pod: Obj) -> str:
     }
     met = sum(conditions.get(gate.get("conditionType")) == "True" for gate in gates)
     return f"{met}/{len(gates)}"
-
-
-def ready_of_wanted(obj: Obj) -> str:
-    return f"{obj.get('status', {}).get('readyReplicas', 0)}/{obj.get('spec', {}).get('replicas', 0)}"
 
 
 def job_status(job: Obj) -> str:
@@ -165,14 +119,6 @@ def service_external_ip(service: Obj) -> str:
     return ",".join(external) or NONE
 
 
-def service_ports(service: Obj) -> str:
-    ports = []
-    for port in service.get("spec", {}).get("ports", ()):
-        outside = f":{port['nodePort']}" if port.get("nodePort") else ""
-        ports.append(f"{port.get('port')}{outside}/{port.get('protocol')}")
-    return ",".join(ports) or NONE
-
-
 def modes(modes: Any) -> str:
     return ",".join(short for mode, short in _ACCESS_MODES.items() if mode in (modes or ()))
 
@@ -186,12 +132,6 @@ def phase(obj: Obj) -> str:
 def class_of(obj: Obj) -> str:
     annotation = obj["metadata"].get("annotations", {}).get(_BETA_CLASS, "")
     return str(annotation or obj.get("spec", {}).get("storageClassName", ""))
-
-
-def claim_capacity(claim: Obj) -> str:
-    if not claim.get("spec", {}).get("volumeName"):
-        return ""
-    return str(claim.get("status", {}).get("capacity", {}).get("storage", "0"))
 
 
 def claim_modes(claim: Obj) -> str:
@@ -265,11 +205,6 @@ def claim_state(claim: Obj) -> str:
     return ",".join(states)
 
 
-def group_policy(group: Obj) -> str:
-    policy = group.get("spec", {}).get("schedulingPolicy", {})
-    return "Gang" if policy.get("gang") is not None else "Basic"
-
-
 def group_status(group: Obj) -> str:
     conditions = {each["type"]: each for each in group.get("status", {}).get("conditions", ())}
     if "DisruptionTarget" in conditions:
@@ -278,15 +213,6 @@ def group_status(group: Obj) -> str:
     if scheduled is None:
         return "Pending"
     return "Scheduled" if scheduled.get("status") == "True" else "Unschedulable"
-
-
-def token_audiences(driver: Obj) -> str:
-    requests = driver.get("spec", {}).get("tokenRequests", ())
-    return ",".join(each.get("audience", "") for each in requests) or UNSET
-
-
-def lifecycle_modes(driver: Obj) -> str:
-    return ",".join(driver.get("spec", {}).get("volumeLifecycleModes", ())) or NONE
 
 
 def kernel_version(node: Obj) -> str:

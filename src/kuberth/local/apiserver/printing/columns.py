@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from inspect import signature
 from typing import Any, Final
 
+from kuberth.cel.validation_rules import compile_rule
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.apiserver.printing import cells, platform_cells, pod_summary
 from kuberth.local.apiserver.printing.ages import since
@@ -78,10 +79,12 @@ def _built_in_column(definition: Obj) -> Column:
 def _built_in_cell(definition: Obj) -> Cell:
     find = compile_path(definition.get("jsonPath", ""))
     if "cell" not in definition:
-        default = definition.get("default", "")
+        default, expression = definition.get("default", ""), definition.get("expression")
 
         def show_field(obj: Obj, now: int) -> Any:
             found = find(obj)
+            if expression is not None and found is not None:
+                found = compile_rule(expression).evaluate(found)
             return default if found in (None, "") else found
 
         return show_field

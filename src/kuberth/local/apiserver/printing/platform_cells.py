@@ -6,7 +6,7 @@ In: an object, or its value at the column's path. Out: a string, as upstream pri
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from kuberth.clock import NANOSECONDS
 from kuberth.local.apiserver.objects import Obj, name_of
@@ -69,16 +69,13 @@ def _metric(metric: Obj, status: Obj) -> str:
         if averaged:
             wanted, now = target["averageValue"], current.get("averageValue", "<unknown>")
         else:
-            wanted, now = (_percent(side.get("averageUtilization")) for side in (target, current))
-            wanted, now = wanted or "<auto>", now or "<unknown>"
+            wanted, now = (side.get("averageUtilization") for side in (target, current))
+            wanted = "<auto>" if wanted is None else f"{wanted}%"
+            now = "<unknown>" if now is None else f"{now}%"
         return f"{source.get('name', '')}: {now}/{wanted}"
     name = "averageValue" if averaged else "value"
     suffix = " (avg)" if averaged and kind != "Pods" else ""
     return f"{current.get(name, '<unknown>')}/{target.get(name, '0')}{suffix}"
-
-
-def _percent(number: Any) -> str:
-    return "" if number is None else f"{number}%"
 
 
 def revision_owner(revision: Obj) -> str:
@@ -88,17 +85,6 @@ def revision_owner(revision: Obj) -> str:
             kind = owner.get("kind", "").lower()
             return f"{kind}.{group}/{owner.get('name', '')}" if group else f"{kind}/{owner.get('name', '')}"
     return NONE
-
-
-def ingress_ports(ingress: Obj) -> str:
-    return "80, 443" if ingress.get("spec", {}).get("tls") else "80"
-
-
-def ingress_class_parameters(parameters: Obj | None) -> str:
-    if not parameters:
-        return NONE
-    group = f".{parameters['apiGroup']}" if parameters.get("apiGroup") else ""
-    return f"{parameters.get('kind', '')}{group}/{parameters.get('name', '')}"
 
 
 def joined(items: Sequence[str] | None) -> str:
@@ -115,15 +101,6 @@ def request_condition(request: Obj) -> str:
     types = [each["type"] for each in status.get("conditions", ())]
     shown = [each for each in ("Approved", "Denied", "Failed") if each in types]
     return ",".join([*shown, *(["Issued"] if status.get("certificate") else [])]) or "Pending"
-
-
-def suspended(cron_job: Obj) -> str:
-    # Python and the printer of upstream spell booleans alike.
-    return str(cron_job.get("spec", {}).get("suspend", UNSET))
-
-
-def param_kind(kind: Obj | None) -> str:
-    return f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else UNSET
 
 
 def param_ref(reference: Obj | None) -> str:
@@ -182,10 +159,6 @@ def _quota(status: Obj, *, limits: bool) -> str:
         for name, hard in sorted(status.get("hard", {}).items())
         if name.startswith("limits.") is limits
     )
-
-
-def hosting_service(service: Obj | None) -> str:
-    return "Local" if service is None else f"{service.get('namespace', '')}/{service.get('name', '')}"
 
 
 def is_available(conditions: Sequence[Obj] | None) -> str:

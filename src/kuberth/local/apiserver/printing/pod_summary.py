@@ -45,7 +45,9 @@ def summarize(pod: Obj) -> PodSummary:
     reason = status.get("reason") or status.get("phase", "")
     if conditions.get("PodScheduled", {}).get("reason") == _GATED:
         reason = _GATED
-    sidecars = {each.get("name") for each in spec.get("initContainers", ()) if _restarts_always(each)}
+    sidecars = {
+        each.get("name") for each in spec.get("initContainers", ()) if each.get("restartPolicy") == "Always"
+    }
     containers = len(spec.get("containers", ())) + len(sidecars)
     ready = restarts = sidecar_restarts = 0
     last: list[int] = []
@@ -104,10 +106,6 @@ def summarize(pod: Obj) -> PodSummary:
         elif status.get("phase") not in ("Succeeded", "Failed"):
             reason = "Terminating"
     return PodSummary(ready, containers, reason, restarts, max(last, default=None))
-
-
-def _restarts_always(container: Obj) -> bool:
-    return container.get("restartPolicy") == "Always"
 
 
 def _ended(container: Obj) -> list[int]:

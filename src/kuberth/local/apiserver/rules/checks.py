@@ -7,31 +7,32 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kuberth.api.quantity import parse
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.rules import names
+from kuberth.local.apiserver.rules.device_checks import DEVICE_CHECKS
 from kuberth.local.apiserver.rules.metadata_validation import (
+    duplicate,
     forbidden_field,
     invalid_value,
     invalid_values,
     not_supported,
     required,
+    validate_annotation_keys,
     validate_labels,
 )
 from kuberth.local.apiserver.rules.pod_validation import validate_quantity
-from kuberth.local.apiserver.rules.scheduling_validation import (
-    validate_label_selector,
-    validate_node_selector,
-    validate_tolerations,
-)
+from kuberth.local.apiserver.rules.scheduling_validation import validate_tolerations
+from kuberth.local.apiserver.schema.crds import DEFINITION_CHECKS
 from kuberth.local.apiserver.status_errors import Cause
+from kuberth.text import names
 
-Check = Callable[[Any, str], list[Cause]]
+Check = Callable[[Any, str], Iterable[Cause]]
 
 _ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+_NO_OPERATOR: Final = "not a valid selector operator"
 _VOLUME_FIELDS: Final = (
     "accessModes",
     "capacity",
@@ -156,25 +157,97 @@ def _check_unique_templates(templates: Sequence[Obj], path: str) -> list[Cause]:
     return causes
 
 
+def _check_namespaces(namespaces: Sequence[str], path: str) -> list[Cause]:
+    # Upstream names the field in the singular, and not the item.
+    where = path.removesuffix("s")
+    return [cause for name in namespaces for cause in invalid_values(where, name, names.label_problems(name))]
+
+
+def _requirement_check(*, numeric: bool) -> Check:
+    """A requirement of labels; those of nodes also compare numbers."""
+
+    def check(requirement: Obj, path: str) -> list[Cause]:
+        operator, values = requirement.get("operator", ""), requirement.get("values", ())
+        where = f"{path}.values"
+        if operator in ("In", "NotIn"):
+            return [] if values else [required(where, "must be specified when `operator` is 'In' or 'NotIn'")]
+        if operator in ("Exists", "DoesNotExist"):
+            why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            return [forbidden_field(where, why)] if values else []
+        if numeric and operator in ("Gt", "Lt"):
+            why = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+            return [] if len(values) == 1 else [required(where, why)]
+        return [invalid_value(f"{path}.operator", operator, _NO_OPERATOR)]
+
+    return check
+
+
+def _check_field_requirement(requirement: Obj, path: str) -> list[Cause]:
+    operator, key, causes = requirement.get("operator", ""), requirement.get("key", ""), []
+    if operator not in ("In", "NotIn"):
+        causes.append(invalid_value(f"{path}.operator", operator, _NO_OPERATOR))
+    elif len(requirement.get("values", ())) != 1:
+        why = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+        causes.append(required(f"{path}.values", why))
+    if key != "metadata.name":
+        causes.append(invalid_value(f"{path}.key", key, "not a valid field selector key"))
+    return causes
+
+
+def _check_gate(gate: Obj, path: str) -> list[Cause]:
+    name = gate.get("name", "")
+    return invalid_values(path, name, names.qualified_name_problems(name))
+
+
+def _check_unique_constraints(constraints: Sequence[Obj], path: str) -> list[Cause]:
+    causes, seen = [], set()
+    for index, constraint in enumerate(constraints):
+        both = (constraint.get("topologyKey", ""), constraint.get("whenUnsatisfiable", ""))
+        if both in seen:
+            where = f"{path}[{index}].{{topologyKey, whenUnsatisfiable}}"
+            causes.append(duplicate(where, f"{{{', '.join(both)}}}"))
+        seen.add(both)
+    return causes
+
+
+def _check_group_status(group: Obj, _path: str) -> list[Cause]:
+    known = [each.get("name") for each in group["spec"].get("resourceClaims") or ()]
+    path, why = "status.resourceClaimStatuses", "must match the name of an entry in `spec.resourceClaims`"
+    return [
+        invalid_value(f"{path}[{index}].name", status.get("name", ""), why)
+        for index, status in enumerate(group.get("status", {}).get("resourceClaimStatuses") or ())
+        if status.get("name") not in known
+    ]
+
+
 CHECKS: Final[Mapping[str, Check]] = {
+    **DEVICE_CHECKS,
+    **DEFINITION_CHECKS,
     "access-modes": _check_access_modes,
+    "annotation-keys": validate_annotation_keys,
     "cidr": _check_cidr,
     "claim-storage": _check_claim_storage,
     "count-or-percent": _check_count_or_percent,
     "domain-prefixed-path": _check_domain_prefixed_path,
+    "field-requirement": _check_field_requirement,
+    "gate": _check_gate,
+    "group-status": _check_group_status,
     "ip": _check_ip,
     "label": _name_check(names.label_problems),
     "label-1035": _name_check(names.label_1035_problems),
     "label-key": _name_check(names.label_key_problems),
-    "label-selector": validate_label_selector,
+    "label-requirement": _requirement_check(numeric=False),
+    "label-value": _name_check(names.label_value_problems),
     "labels": validate_labels,
-    "node-selector": validate_node_selector,
+    "namespace-names": _check_namespaces,
+    "node-requirement": _requirement_check(numeric=True),
     "path-segment": _name_check(names.path_segment_problems),
     "qualified-name": _name_check(lambda name: names.qualified_name_problems(name.lower())),
     "quantities": _check_quantities,
     "slice-addresses": _check_slice_addresses,
     "subdomain": _name_check(names.subdomain_problems),
     "tolerations": validate_tolerations,
+    "unique-constraints": _check_unique_constraints,
     "unique-templates": _check_unique_templates,
     "volume-capacity": _check_volume_capacity,
     "volume-source": _check_volume_source,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from typing import Any, Final
 
 from kuberth.cel.validation_rules import compile_rule
@@ -22,11 +21,13 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     invalid_value,
     not_supported,
     required,
+    too_long,
+    too_many,
 )
 from kuberth.local.apiserver.rules.pod_defaults import default_pod_spec
 from kuberth.local.apiserver.schema.fields import copy_tree
+from kuberth.local.apiserver.schema.tables import read_table
 from kuberth.local.apiserver.status_errors import Cause
-from kuberth.text.documents import read_tree
 
 IMMUTABLE: Final = "field is immutable"
 _FILLS: Final[Mapping[str, Callable[[Obj], None]]] = {"pod-spec": default_pod_spec}
@@ -35,10 +36,12 @@ _JUDGING: Final = {
     "enum",
     "immutable",
     "maxItems",
+    "maxLength",
     "maximum",
     "minimum",
     "required",
     "union",
+    "unique",
     "x-kubernetes-list-map-keys",
     "x-kubernetes-validations",
 }
@@ -50,10 +53,7 @@ _NOT_STORED: Final = object()
 @cache
 def declared_rules() -> Mapping[str, DeclaredRules]:
     """The declared rules by stored resource."""
-    text = files("kuberth.local.apiserver.schema").joinpath("rules.yaml").read_bytes()
-    tree, errors = read_tree(text)
-    assert not errors, errors
-    return {resource: DeclaredRules(schema) for resource, schema in tree.items()}
+    return {resource: DeclaredRules(schema) for resource, schema in read_table("rules.yaml").items()}
 
 
 class DeclaredRules:
@@ -76,17 +76,24 @@ class _Node:
     def __init__(self, schema: Obj) -> None:
         self._schema = schema
         self._properties = [(name, _Node(inner)) for name, inner in schema.get("properties", {}).items()]
+        self._by_name = dict(self._properties)
         self._items = _Node(schema["items"]) if "items" in schema else None
+        self._values = _Node(schema["additionalProperties"]) if "additionalProperties" in schema else None
         wanted = schema.get("required", {})
         self._required: dict[str, str] = wanted if isinstance(wanted, dict) else dict.fromkeys(wanted, "")
         self._enum: Sequence[Any] | None = schema.get("enum")
         self._least, self._most = schema.get("minimum"), schema.get("maximum")
+        self._longest, self._most_items = schema.get("maxLength"), schema.get("maxItems")
+        self._map_keys, self._unique = schema.get("x-kubernetes-list-map-keys"), schema.get("unique")
+        self._union: Sequence[str] | None = schema.get("union")
         self._check = CHECKS[schema["check"]] if "check" in schema else None
         self._rules: Sequence[Obj] = schema.get("x-kubernetes-validations", ())
-        inner = [*(node for _, node in self._properties), *(() if self._items is None else (self._items,))]
-        self._fills = bool({"default", "defaultExpression", "fill"} & schema.keys())
+        inner = [node for _, node in (*self._properties, ("", self._items), ("", self._values)) if node]
+        self._fills: bool = bool({"default", "defaultExpression", "fill"} & schema.keys())
         self._fills = self._fills or any(node._fills for node in inner)
-        self._judges = bool(_JUDGING & schema.keys()) or any(node._judges for node in inner)
+        self._judges: bool = bool(_JUDGING & schema.keys()) or any(node._judges for node in inner)
+        self._judged = [(name, node) for name, node in self._properties if node._judges]
+        self._may_be_absent = not {"absent", "immutable"} & schema.keys()
 
     def set_defaults(self, tree: Any) -> None:
         if isinstance(tree, list):
@@ -115,7 +122,7 @@ class _Node:
 
     def is_unset(self, value: Any) -> bool:
         """Whether Go would take the value for an absent one."""
-        if value is None or "pointer" in self._schema:
+        if value is None or "pointer" in self._schema or "absent" in self._schema:
             return value is None
         return value == "" or (value == 0 and "zeroIsUnset" in self._schema)
 
@@ -126,19 +133,21 @@ class _Node:
         if isinstance(tree, int):
             return self._number_causes(tree, path)
         found = [] if self._check is None else list(self._check(tree, path))
+        if self._longest is not None and len(tree.encode()) > self._longest:
+            found.append(too_long(path, self._longest))
         if isinstance(tree, dict):
             self._add_object_causes(tree, path, old, found)
         elif isinstance(tree, list):
             self._add_list_causes(tree, path, found)
-        if not found:
-            for rule in self._rules:
+        for rule in self._rules:
+            if not found or "always" in rule:
                 found += _rule_causes(tree, rule, path, old)
         return found
 
     def _number_causes(self, number: int, path: str) -> list[Cause]:
         least, most = self._least, self._most
         if (least is None or number >= least) and (most is None or number <= most):
-            return [] if self._check is None else self._check(number, path)
+            return [] if self._check is None else list(self._check(number, path))
         if least is not None and most is not None:
             why = f"must be between {least} and {most}, inclusive"
         else:
@@ -147,43 +156,60 @@ class _Node:
         return [invalid_value(path, number, self._schema.get("message", why))]
 
     def _add_object_causes(self, tree: Obj, path: str, old: Any, found: list[Cause]) -> None:
-        prefix, union = f"{path}." if path else "", self._schema.get("union")
-        properties = dict(self._properties) if self._required else {}
+        prefix = f"{path}." if path else ""
         for name, why in self._required.items():
-            if _is_missing(tree.get(name), properties.get(name)):
+            if _is_missing(tree.get(name), self._by_name.get(name)):
                 found.append(required(f"{prefix}{name}", why))
-        if union is not None:
-            found += _union_causes(tree, union, path)
-        for name, node in self._properties:
-            if node._judges:
-                node._add_property_causes(tree.get(name), f"{prefix}{name}", old, name, found)
+        if self._union is not None:
+            found += _union_causes(tree, self._union, path)
+        for name, node in self._judged:
+            value = tree.get(name)
+            # The usual cases first: every pod comes this way.
+            if node._may_be_absent and (value is None or (node._enum is not None and value in node._enum)):
+                continue
+            node._add_property_causes(value, f"{prefix}{name}", old, name, found)
+        if self._values is not None and self._values._judges:
+            for name, value in tree.items():
+                found += self._values.causes(value, f"{path}[{name}]", _NOT_STORED)
 
     def _add_property_causes(self, value: Any, path: str, old: Any, name: str, found: list[Cause]) -> None:
         stored = old.get(name) if isinstance(old, dict) else _NOT_STORED
-        if value is None and "struct" in self._schema:
-            value = {}
-        if "immutable" in self._schema and stored is not _NOT_STORED and value != stored:
+        if self._may_be_absent:
+            if not self.is_unset(value):
+                found += self.causes(value, path, stored)
+            return
+        value = self._schema.get("absent") if value is None else value
+        fixed = "immutable" in self._schema and stored is not _NOT_STORED
+        if "settable" in self._schema and (stored is None or value is None):
+            fixed = False
+        if fixed and value != stored:
             # As upstream: pointers, lists and structs are not shown.
             hidden = "pointer" in self._schema or isinstance(value, dict | list)
+            hidden = hidden and "showsChange" not in self._schema
             why, shown = self._schema["immutable"], None if hidden else value
             found.append(invalid_value(path, shown, IMMUTABLE) if why is True else forbidden_field(path, why))
-        elif not self.is_unset(value):
+        elif not fixed and not self.is_unset(value):
             found += self.causes(value, path, stored)
 
     def _add_list_causes(self, items: list[Any], path: str, found: list[Cause]) -> None:
-        most, keys = self._schema.get("maxItems"), self._schema.get("x-kubernetes-list-map-keys")
+        most, keys, key = self._most_items, self._map_keys, self._unique
         if most is not None and len(items) > most:
-            words = f"must have at most {most} {'item' if most == 1 else 'items'}"
-            found.append(Cause(path, f"Too many: {len(items)}: {words}", "FieldValueTooMany"))
+            found.append(too_many(path, len(items), most))
+            return
         if self._items is not None and self._items._judges:
             for index, item in enumerate(items):
                 found += self._items.causes(item, f"{path}[{index}]", _NOT_STORED)
-        seen = []
-        for index, item in enumerate(items if keys is not None else ()):
-            identity = [item.get(key) for key in keys or ()]
+        if not keys and not key:
+            return
+        seen: set[Any] = set()
+        for index, item in enumerate(items):
+            if keys:
+                identity = tuple(item.get(each) for each in keys)
+            else:
+                identity = item if key is True else item.get(key, "")
             if identity in seen:
-                found.append(duplicate(f"{path}[{index}]", item))
-            seen.append(identity)
+                found.append(duplicate(f"{path}[{index}]", item if keys else identity))
+            seen.add(identity)
 
 
 def _is_missing(value: Any, node: _Node | None) -> bool:
@@ -191,7 +217,7 @@ def _is_missing(value: Any, node: _Node | None) -> bool:
         return value in (None, "", [])
     if "x-kubernetes-preserve-unknown-fields" in node._schema:
         return value is None
-    return node.is_unset(value) or value == []
+    return node.is_unset(value) or value == [] or (value == "" and "absent" in node._schema)
 
 
 def _union_causes(tree: Obj, members: Sequence[str], path: str) -> Iterator[Cause]:
@@ -222,4 +248,7 @@ def _rule_causes(tree: Any, rule: Obj, path: str, old: Any) -> Iterator[Cause]:
         case "FieldValueForbidden":
             yield forbidden_field(where, why)
         case _:
-            yield invalid_value(where, compile_path(below)(tree) if below else "", why)
+            shown = compile_path(below)(tree) if below else None
+            if shown is None:
+                shown = rule.get("value", None if below else "")
+            yield invalid_value(where, shown, why)

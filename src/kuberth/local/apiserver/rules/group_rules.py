@@ -7,21 +7,14 @@ resolved, causes in upstream's words. The spec of a group is immutable.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.apiserver.refusals import forbidden
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.rules import names
 from kuberth.local.apiserver.rules.admission import priority_from_class
 from kuberth.local.apiserver.rules.declared_rules import declared_rules
-from kuberth.local.apiserver.rules.metadata_validation import (
-    duplicate,
-    invalid_value,
-    invalid_values,
-)
 from kuberth.local.apiserver.rules.write_context import WriteContext
-from kuberth.local.apiserver.status_errors import Cause
 
 WORKLOADS: Final = "workloads.scheduling.k8s.io"
 _POD_GROUPS: Final = ServedResource("scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups")
@@ -86,34 +79,3 @@ def _drop_disabled(spec: Obj, old: Obj, context: WriteContext) -> None:
     for field, gate in _GATED.items():
         if not context.gates.get(gate, False) and field not in old:
             spec.pop(field, None)
-
-
-def validate_pod_group_status(new: Obj, _old: Obj | None) -> list[Cause]:
-    statuses = new.get("status", {}).get("resourceClaimStatuses") or []
-    known = [each.get("name") for each in new["spec"].get("resourceClaims") or ()]
-    path, why = "status.resourceClaimStatuses", "must match the name of an entry in `spec.resourceClaims`"
-    causes = [
-        invalid_value(f"{path}[{index}].name", status.get("name", ""), why)
-        for index, status in enumerate(statuses)
-        if status.get("name") not in known
-    ]
-    if too_many := _too_many(statuses, path, most=4):
-        return causes + too_many
-    seen: set[str] = set()
-    for index, status in enumerate(statuses):
-        where, name, claim = f"{path}[{index}]", status.get("name", ""), status.get("resourceClaimName")
-        if name in seen:
-            causes.append(duplicate(where, status))
-        seen.add(name)
-        if claim is not None:
-            problems = names.subdomain_problems(claim)
-            causes += invalid_values(f"{where}.resourceClaimName", claim, problems)
-    return causes
-
-
-def _too_many(items: list[Any], path: str, *, most: int) -> list[Cause]:
-    if len(items) <= most:
-        return []
-    what = "item" if most == 1 else "items"
-    message = f"Too many: {len(items)}: must have at most {most} {what}"
-    return [Cause(path, message, "FieldValueTooMany")]

@@ -16,13 +16,12 @@ from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.rules import (
     admission,
-    claim_rules,
     defaulting,
+    device_rules,
     group_rules,
     platform_validation,
     pod_validation,
     quotas,
-    slice_rules,
     workload_validation,
 )
 from kuberth.local.apiserver.rules.declared_rules import declared_rules
@@ -32,15 +31,7 @@ from kuberth.local.apiserver.schema import crds
 from kuberth.local.apiserver.status_errors import Cause
 
 
-def _nothing(obj: Obj) -> None:
-    pass
-
-
-def _no_preparation(new: Obj, old: Obj | None, context: WriteContext) -> None:
-    pass
-
-
-def _no_status_preparation(new: Obj, old: Obj, context: WriteContext) -> None:
+def _nothing(*_args: object) -> None:
     pass
 
 
@@ -54,13 +45,13 @@ class KindRules:
 
     default: Callable[[Obj], None] = _nothing
     """Fill in what upstream fills in."""
-    prepare: Callable[[Obj, Obj | None, WriteContext], None] = _no_preparation
+    prepare: Callable[[Obj, Obj | None, WriteContext], None] = _nothing
     """Set what the server owns, and admit: may raise."""
     validate: Callable[[Obj, Obj | None], list[Cause]] = _no_causes
     """Everything that is wrong with the object, or with the change from the old one."""
     default_status: Callable[[Obj], None] = _nothing
     """The same as `default`, for a write of the status subresource."""
-    prepare_status: Callable[[Obj, Obj, WriteContext], None] = _no_status_preparation
+    prepare_status: Callable[[Obj, Obj, WriteContext], None] = _nothing
     """The same as `prepare`, for a write of the status subresource."""
     validate_status: Callable[[Obj, Obj | None], list[Cause]] = _no_causes
     """The same as `validate`, for a write of the status subresource."""
@@ -116,29 +107,17 @@ RULES: Final[Mapping[str, KindRules]] = {
     "podgroups.scheduling.k8s.io": KindRules(
         prepare=group_rules.prepare_pod_group,
         prepare_status=group_rules.prepare_pod_group_status,
-        validate_status=group_rules.validate_pod_group_status,
     ),
     group_rules.WORKLOADS: KindRules(prepare=group_rules.prepare_workload),
-    "deviceclasses.resource.k8s.io": KindRules(validate=claim_rules.validate_class),
     "resourceclaims.resource.k8s.io": KindRules(
-        claim_rules.default_claim,
-        claim_rules.prepare_claim,
-        claim_rules.validate_claim,
-        prepare_status=claim_rules.prepare_claim_status,
-        validate_status=claim_rules.validate_claim_status,
+        prepare=device_rules.prepare_claim, prepare_status=device_rules.prepare_claim_status
     ),
-    "resourceclaimtemplates.resource.k8s.io": KindRules(
-        claim_rules.default_template, claim_rules.prepare_template, claim_rules.validate_template
-    ),
-    "resourceslices.resource.k8s.io": KindRules(
-        prepare=slice_rules.prepare_slice, validate=slice_rules.validate_slice
-    ),
-    "devicetaintrules.resource.k8s.io": KindRules(
-        prepare=slice_rules.prepare_taint_rule, validate=slice_rules.validate_taint_rule
-    ),
+    "resourceclaimtemplates.resource.k8s.io": KindRules(prepare=device_rules.prepare_template),
+    "resourceslices.resource.k8s.io": KindRules(prepare=device_rules.prepare_slice),
+    "devicetaintrules.resource.k8s.io": KindRules(prepare=device_rules.prepare_taint_rule),
     "apiservices.apiregistration.k8s.io": KindRules(prepare=admission.prepare_api_service),
     "ingresses.networking.k8s.io": KindRules(prepare=admission.prepare_ingress),
-    crds.CRDS: KindRules(crds.default, crds.prepare, crds.validate),
+    crds.CRDS: KindRules(prepare=crds.prepare),
 }
 _NO_RULES: Final = KindRules()
 
@@ -151,6 +130,9 @@ def rules_for(row: ServedResource) -> KindRules:
 def _built_in_rules(resource: str) -> KindRules:
     """What the kind declares as data, then what it has as code."""
     declared, code = declared_rules().get(resource), RULES.get(resource, _NO_RULES)
+    status = declared_rules().get(f"{resource}/status")
+    if status is not None:
+        code = replace(code, validate_status=status.causes)
     if declared is None:
         return code
 

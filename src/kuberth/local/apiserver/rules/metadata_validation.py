@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.rules import names
 from kuberth.local.apiserver.status_errors import Cause
+from kuberth.text import names
 
 MAX_ANNOTATIONS_BYTES: Final = 256 * 1024
 _MAX_SHOWN: Final = 256
@@ -34,6 +34,15 @@ def forbidden_field(field: str, why: str) -> Cause:
 
 def duplicate(field: str, value: Any) -> Cause:
     return Cause(field, f"Duplicate value: {show(value)}", "FieldValueDuplicate")
+
+
+def too_long(field: str, most: int) -> Cause:
+    return Cause(field, f"Too long: may not be more than {most} bytes", "FieldValueTooLong")
+
+
+def too_many(field: str, number: int, most: int) -> Cause:
+    words = f"must have at most {most} {'item' if most == 1 else 'items'}"
+    return Cause(field, f"Too many: {number}: {words}", "FieldValueTooMany")
 
 
 def not_supported(field: str, value: Any, supported: Iterable[str]) -> Cause:
@@ -90,17 +99,24 @@ def validate_labels(labels: Any, field: str) -> list[Cause]:
     return causes
 
 
+def validate_annotation_keys(annotations: Iterable[str], field: str) -> list[Cause]:
+    """Annotation keys may use upper case in their prefix."""
+    return [
+        cause
+        for key in annotations
+        for cause in invalid_values(field, key, names.qualified_name_problems(key.lower()))
+    ]
+
+
 def _validate_free(row: ServedResource, metadata: Obj) -> list[Cause]:
     causes = validate_labels(metadata.get("labels"), "metadata.labels")
     annotations = metadata.get("annotations") or {}
     size = 0
+    causes += validate_annotation_keys(annotations, "metadata.annotations")
     for key, value in annotations.items():
-        # Annotation keys may use upper case in their prefix.
-        causes += invalid_values("metadata.annotations", key, names.qualified_name_problems(key.lower()))
         size += len(key.encode("utf-8", "replace")) + len(value.encode("utf-8", "replace"))
     if size > MAX_ANNOTATIONS_BYTES:
-        message = f"Too long: may not be more than {MAX_ANNOTATIONS_BYTES} bytes"
-        causes.append(Cause("metadata.annotations", message, "FieldValueTooLong"))
+        causes.append(too_long("metadata.annotations", MAX_ANNOTATIONS_BYTES))
     causes += _validate_owners(metadata.get("ownerReferences") or ())
     for index, finalizer in enumerate(metadata.get("finalizers") or ()):
         problems = names.qualified_name_problems(finalizer)

@@ -13,13 +13,13 @@ from typing import Final
 
 from kuberth.api.quantity import parse
 from kuberth.local.apiserver.objects import Obj, name_of
-from kuberth.local.apiserver.rules import names
 from kuberth.local.apiserver.rules.metadata_validation import (
     duplicate,
     forbidden_field,
     invalid_value,
     invalid_values,
     required,
+    too_long,
 )
 from kuberth.local.apiserver.rules.pod_validation import validate_quantity
 from kuberth.local.apiserver.rules.workload_validation import (
@@ -31,6 +31,7 @@ from kuberth.local.apiserver.rules.workload_validation import (
 )
 from kuberth.local.apiserver.status_errors import Cause
 from kuberth.local.cron import ScheduleError, parse_schedule, zone_of
+from kuberth.text import names
 
 _MAX_SECRET_BYTES: Final = 1024 * 1024
 _SECRET_KEYS: Final = {
@@ -73,8 +74,7 @@ def validate_secret(new: Obj, old: Obj | None) -> list[Cause]:
     data, kind = new.get("data", {}), new.get("type")
     causes = config_key_causes(data, "data")
     if sum(len(value) * 3 // 4 for value in data.values()) > _MAX_SECRET_BYTES:
-        message = f"Too long: may not be more than {_MAX_SECRET_BYTES} bytes"
-        causes.append(Cause("data", message, "FieldValueTooLong"))
+        causes.append(too_long("data", _MAX_SECRET_BYTES))
     causes += [required(f"data[{key}]") for key in _SECRET_KEYS.get(kind or "", ()) if key not in data]
     if kind == _BASIC_AUTH and not any(key in data for key in _BASIC_AUTH_KEYS):
         causes += [required(f"data[{key}]") for key in _BASIC_AUTH_KEYS]

@@ -6,7 +6,7 @@ from typing import Final
 
 from kuberth.api.quantity import format_quantity, parse
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.rules import device_names, names
+from kuberth.local.apiserver.rules.device_checks import native_resource_causes
 from kuberth.local.apiserver.rules.metadata_validation import (
     duplicate,
     invalid_value,
@@ -14,6 +14,7 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     required,
 )
 from kuberth.local.apiserver.status_errors import Cause
+from kuberth.text import names
 
 _SOURCES: Final = ("resourceClaimName", "resourceClaimTemplateName")
 
@@ -90,7 +91,7 @@ def validate_node_resources(status: Obj, spec: Obj, path: str) -> list[Cause]:
             causes.append(required(f"{where}.resources", "must not be empty"))
         for resource, amount in sorted(resources.items()):
             at = f"{where}.resources[{resource}]"
-            causes += device_names.native_resource_causes(resource, at)
+            causes += native_resource_causes(resource, at)
             if parse(amount) < parse("0"):
                 causes.append(invalid_value(at, format_quantity(amount), "must be non-negative"))
     return causes

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from kuberth.api.quantity import parse
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.rules import names
 from kuberth.local.apiserver.rules.metadata_validation import (
     duplicate,
     forbidden_field,
@@ -15,7 +14,6 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     invalid_values,
     not_supported,
     required,
-    validate_labels,
 )
 from kuberth.local.apiserver.rules.pod_claim_rules import (
     validate_node_resources,
@@ -23,15 +21,10 @@ from kuberth.local.apiserver.rules.pod_claim_rules import (
     validate_used_claims,
 )
 from kuberth.local.apiserver.rules.pod_updates import validate_spec_update
-from kuberth.local.apiserver.rules.scheduling_validation import (
-    validate_affinity,
-    validate_gates,
-    validate_spread,
-    validate_tolerations,
-)
+from kuberth.local.apiserver.rules.scheduling_validation import validate_tolerations
 from kuberth.local.apiserver.status_errors import Cause
+from kuberth.text import names
 
-_MAX_INT32: Final = 2**31 - 1
 _NEGATIVE: Final = "must be greater than or equal to 0"
 _STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
 
@@ -58,40 +51,8 @@ def validate_pod_status(new: Obj, old: Obj | None) -> list[Cause]:
 
 
 def validate_pod_spec(spec: Obj, path: str, *, claims: Collection[str] = ()) -> list[Cause]:
-    """`claims` are volumes that the pods will have besides those of the spec."""
+    """What schema/rules.yaml cannot say. `claims` are volumes of the pods besides those of the spec."""
     causes = _validate_containers(spec, path, claims)
-    for field, supported in (
-        ("restartPolicy", ("Always", "OnFailure", "Never")),
-        ("dnsPolicy", ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")),
-        ("preemptionPolicy", ("Never", "PreemptLowerPriority")),
-    ):
-        if spec.get(field) and spec[field] not in supported:
-            causes.append(not_supported(f"{path}.{field}", spec[field], supported))
-    causes += validate_labels(spec.get("nodeSelector"), f"{path}.nodeSelector")
-    for field, problems in (
-        ("nodeName", names.subdomain_problems),
-        ("serviceAccountName", names.subdomain_problems),
-        ("priorityClassName", names.subdomain_problems),
-        ("runtimeClassName", names.subdomain_problems),
-        ("hostname", names.label_problems),
-        ("subdomain", names.label_problems),
-    ):
-        if spec.get(field):
-            causes += invalid_values(f"{path}.{field}", spec[field], problems(spec[field]))
-    deadline = spec.get("activeDeadlineSeconds")
-    if deadline is not None and not 1 <= deadline <= _MAX_INT32:
-        why = f"must be between 1 and {_MAX_INT32}, inclusive"
-        causes.append(invalid_value(f"{path}.activeDeadlineSeconds", deadline, why))
-    causes += validate_affinity(spec.get("affinity") or {}, f"{path}.affinity")
-    group = spec.get("schedulingGroup")
-    if group is not None:
-        where, name = f"{path}.schedulingGroup.podGroupName", group.get("podGroupName")
-        if name is None:
-            causes.append(invalid_value(where, None, "must specify one of: `podGroupName`"))
-        else:
-            causes += invalid_values(where, name, names.subdomain_problems(name))
-    causes += validate_gates(spec.get("schedulingGates", ()), f"{path}.schedulingGates")
-    causes += validate_spread(spec.get("topologySpreadConstraints", []), f"{path}.topologySpreadConstraints")
     causes += validate_tolerations(spec.get("tolerations", ()), f"{path}.tolerations")
     causes += _validate_quantities(spec.get("overhead", {}), f"{path}.overhead")
     causes += _validate_volumes(spec, path)

@@ -16,10 +16,7 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     validate_labels,
 )
 from kuberth.local.apiserver.rules.pod_validation import validate_pod_spec, validate_quantity
-from kuberth.local.apiserver.rules.scheduling_validation import (
-    validate_label_selector,
-    validate_taints,
-)
+from kuberth.local.apiserver.rules.scheduling_validation import validate_taints
 from kuberth.local.apiserver.status_errors import Cause
 
 IMMUTABLE: Final = "field is immutable"
@@ -55,7 +52,6 @@ def validate_selected_template(new: Obj, old: Obj | None) -> list[Cause]:
     if selector is None:
         causes.append(required("spec.selector"))
     else:
-        causes += validate_label_selector(selector, "spec.selector")
         if not selector.get("matchLabels") and not selector.get("matchExpressions"):
             why = f"empty selector is invalid for {new.get('kind', '').lower()}"
             causes.append(invalid_value("spec.selector", selector, why))

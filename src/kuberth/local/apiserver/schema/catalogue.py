@@ -7,12 +7,11 @@ In: resources.yaml, which explains its fields. Out: `ROWS`, the rows that the se
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from importlib.resources import files
 from typing import Any, Final
 
 from kuberth.local.apiserver.printing.columns import NAME_AND_AGE, built_in_columns
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.text.documents import read_tree
+from kuberth.local.apiserver.schema.tables import read_table
 
 _SCALE_PATHS: Final = {
     "specReplicas": "spec.replicas",
@@ -23,10 +22,7 @@ _SCALE_PATHS: Final = {
 
 def _read_rows() -> Iterator[tuple[str, ServedResource]]:
     """The rows with the feature gates that they need."""
-    text = files("kuberth.local.apiserver.schema").joinpath("resources.yaml").read_bytes()
-    tree, errors = read_tree(text)
-    assert not errors, errors
-    for api_version, kinds in tree.items():
+    for api_version, kinds in read_table("resources.yaml").items():
         group, _, first = api_version.rpartition("/")
         for kind, definition in kinds.items():
             for version in (first, *definition.get("also", ())):

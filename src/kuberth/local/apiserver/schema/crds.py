@@ -5,27 +5,21 @@ In: stored definitions. Out: rows to serve, and the definition's status (accepte
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.apiserver.printing.columns import NAME_AND_AGE, custom_columns
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.rules import names
-from kuberth.local.apiserver.rules.metadata_validation import (
-    invalid_value,
-    invalid_values,
-    not_supported,
-    required,
-)
+from kuberth.local.apiserver.rules.metadata_validation import invalid_value, invalid_values, required
 from kuberth.local.apiserver.rules.write_context import WriteContext
 from kuberth.local.apiserver.schema.structural import schema_causes, structure_of
 from kuberth.local.apiserver.status_errors import Cause
+from kuberth.text import names
 
 CRDS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 _APPROVED: Final = "api-approved.kubernetes.io"
-_SCOPES: Final = ("Cluster", "Namespaced")
 _MAX_CAUSES: Final = 50
 CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
 """The finalizer of a definition that waits for the finalizers of its objects."""
@@ -74,15 +68,6 @@ def rows_of(crd: Obj) -> Iterator[ServedResource]:
             preferred=version is served[0],
             scale_paths=paths,
         )
-
-
-def default(crd: Obj) -> None:
-    spec = crd.setdefault("spec", {})
-    accepted = spec.setdefault("names", {})
-    if accepted.get("kind"):
-        accepted.setdefault("singular", accepted["kind"].lower())
-        accepted.setdefault("listKind", accepted["kind"] + "List")
-    spec.setdefault("conversion", {"strategy": "None"})
 
 
 def prepare(new: Obj, old: Obj | None, context: WriteContext) -> None:
@@ -135,77 +120,56 @@ def _established(now: str) -> list[Obj]:
     ]
 
 
-def validate(crd: Obj, old: Obj | None) -> list[Cause]:
-    spec = crd.get("spec", {})
-    accepted = spec.get("names", {})
-    group, plural, kind = spec.get("group", ""), accepted.get("plural", ""), accepted.get("kind", "")
-    causes = []
-    if name_of(crd) != f"{plural}.{group}":
+def _definition_causes(crd: Obj, _path: str) -> Iterator[Cause]:
+    spec, annotations = crd.get("spec", {}), crd["metadata"].get("annotations", {})
+    group = spec.get("group", "")
+    if name_of(crd) != f"{spec.get('names', {}).get('plural', '')}.{group}":
         why = 'must be spec.names.plural+"."+spec.group'
-        causes.append(invalid_value("metadata.name", name_of(crd), why))
-    if not group:
-        causes.append(required("spec.group"))
-    else:
-        causes += invalid_values("spec.group", group, names.subdomain_problems(group))
-        if "." not in group:
-            causes.append(invalid_value("spec.group", group, "should be a domain with at least one dot"))
-    if spec.get("scope") not in _SCOPES:
-        causes.append(
-            not_supported("spec.scope", spec["scope"], _SCOPES)
-            if spec.get("scope")
-            else required("spec.scope")
-        )
-    for field, value in (("plural", plural), ("kind", kind)):
-        path = f"spec.names.{field}"
-        if not value:
-            causes.append(required(path))
-        else:
-            causes += invalid_values(path, value, names.label_1035_problems(value.lower()))
-    annotations = crd["metadata"].get("annotations", {})
+        yield invalid_value("metadata.name", name_of(crd), why)
     if group.endswith((".k8s.io", ".kubernetes.io")) and _APPROVED not in annotations:
         why = "protected groups must have approval annotation"
-        causes.append(required(f"metadata.annotations[{_APPROVED}]", why))
-    causes += _validate_versions(spec.get("versions", []))
-    if old is not None:
-        for field, new_value, old_value in (
-            ("spec.group", group, old["spec"]["group"]),
-            ("spec.names.kind", kind, old["spec"]["names"]["kind"]),
-            ("spec.names.plural", plural, old["spec"]["names"]["plural"]),
-            ("spec.scope", spec.get("scope"), old["spec"]["scope"]),
-        ):
-            if new_value != old_value:
-                causes.append(invalid_value(field, new_value, "field is immutable"))
-    return causes
+        yield required(f"metadata.annotations[{_APPROVED}]", why)
 
 
-def _validate_versions(versions: list[Obj]) -> list[Cause]:
-    causes: list[Cause] = []
-    for index, version in enumerate(versions):
-        path = f"spec.versions[{index}]"
-        name = version.get("name", "")
-        causes += invalid_values(f"{path}.name", name, names.label_1035_problems(name))
-        schema = (version.get("schema") or {}).get("openAPIV3Schema")
-        if schema is None:
-            causes.append(required(f"{path}.schema.openAPIV3Schema", "schemas are required"))
-        else:
-            causes += islice(schema_causes(schema, f"{path}.schema.openAPIV3Schema"), _MAX_CAUSES)
-        scale = (version.get("subresources") or {}).get("scale")
-        if scale is not None:
-            for field, start in (("specReplicasPath", ".spec."), ("statusReplicasPath", ".status.")):
-                if not scale.get(field, "").startswith(start):
-                    why = f"should be a json path under {start[:-1]}"
-                    causes.append(
-                        invalid_value(f"{path}.subresources.scale.{field}", scale.get(field, ""), why)
-                    )
+def _group_causes(group: str, path: str) -> Iterator[Cause]:
+    yield from invalid_values(path, group, names.subdomain_problems(group))
+    if "." not in group:
+        yield invalid_value(path, group, "should be a domain with at least one dot")
+
+
+def _name_causes(name: str, path: str) -> list[Cause]:
+    return invalid_values(path, name, names.label_1035_problems(name.lower()))
+
+
+def _version_causes(version: Obj, path: str) -> Iterator[Cause]:
+    schema = (version.get("schema") or {}).get("openAPIV3Schema")
+    if schema is None:
+        yield required(f"{path}.schema.openAPIV3Schema", "schemas are required")
+    else:
+        yield from islice(schema_causes(schema, f"{path}.schema.openAPIV3Schema"), _MAX_CAUSES)
+    scale = (version.get("subresources") or {}).get("scale")
+    for field, start in (("specReplicasPath", ".spec."), ("statusReplicasPath", ".status.")):
+        if scale is not None and not scale.get(field, "").startswith(start):
+            why = f"should be a json path under {start[:-1]}"
+            yield invalid_value(f"{path}.subresources.scale.{field}", scale.get(field, ""), why)
+
+
+def _versions_causes(versions: list[Obj], path: str) -> Iterator[Cause]:
     storage = [version.get("name") for version in versions if version.get("storage")]
     if len(storage) != 1:
-        why = "must have exactly one version marked as storage version"
-        causes.append(invalid_value("spec.versions", storage, why))
+        yield invalid_value(path, storage, "must have exactly one version marked as storage version")
     listed = [version.get("name") for version in versions]
     if len(set(listed)) != len(listed):
-        why = "must contain unique version names"
-        causes.append(invalid_value("spec.versions", listed, why))
-    return causes
+        yield invalid_value(path, listed, "must contain unique version names")
+
+
+DEFINITION_CHECKS: Final[Mapping[str, Callable[[Any, str], Iterable[Cause]]]] = {
+    "definition": _definition_causes,
+    "definition-group": _group_causes,
+    "definition-name": _name_causes,
+    "definition-version": _version_causes,
+    "definition-versions": _versions_causes,
+}
 
 
 def _plain_path(json_path: Any) -> str:

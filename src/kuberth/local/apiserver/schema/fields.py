@@ -10,17 +10,16 @@ from __future__ import annotations
 import base64
 import binascii
 import datetime
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib.resources import files
 from typing import Any, Final
 
 from kuberth.api.quantity import format_quantity
 from kuberth.errors import KuberthError, QuantityError
 from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.schema.tables import read_table
 
 Reader = Callable[[Any], Any]
 
@@ -74,8 +73,7 @@ class Field:
 
 @cache
 def _table() -> dict[str, dict[str, str]]:
-    text = files("kuberth.local.apiserver.schema").joinpath("fields.json").read_text(encoding="utf-8")
-    table: dict[str, dict[str, str]] = json.loads(text)
+    table: dict[str, dict[str, str]] = read_table("fields.json")
     return table
 
 

@@ -6,14 +6,13 @@ tree of the type as Go writes it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 from typing import Any, Final
 
 from kuberth.local.apiserver.schema.fields import fields_of
+from kuberth.local.apiserver.schema.tables import read_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +28,7 @@ _PLAIN: Final = GoType()
 
 @cache
 def _table() -> dict[str, GoType]:
-    text = files("kuberth.local.apiserver.schema").joinpath("go_types.json").read_text(encoding="utf-8")
-    return {name: GoType(**entry) for name, entry in json.loads(text).items()}
+    return {name: GoType(**entry) for name, entry in read_table("go_types.json").items()}
 
 
 def go_type(name: str) -> GoType:

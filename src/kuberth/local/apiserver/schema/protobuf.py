@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import base64
 import datetime
-import json
 import struct
 from collections.abc import Callable, Iterator
-from functools import cache
-from importlib.resources import files
+from functools import cache, partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -21,6 +19,7 @@ from kuberth.errors import KuberthError
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.refusals import bad_request
 from kuberth.local.apiserver.schema.fields import fields_of
+from kuberth.local.apiserver.schema.tables import read_table
 
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 _MAGIC: Final = b"k8s\x00"
@@ -74,8 +73,7 @@ def _type_name(api_version: str, kind: str) -> str:
 
 @cache
 def _table() -> dict[str, dict[str, str]]:
-    text = files("kuberth.local.apiserver.schema").joinpath("protobuf.json").read_text(encoding="utf-8")
-    table: dict[str, dict[str, str]] = json.loads(text)
+    table: dict[str, dict[str, str]] = read_table("protobuf.json")
     return table
 
 
@@ -179,22 +177,10 @@ def _wrapped_text(value: Value) -> str:
     return next((_text(part) for number, part in _parts(_bytes(value)) if number == 1), "0")
 
 
-def _wrapped_texts(value: Value) -> list[str]:
-    return [_text(part) for number, part in _parts(_bytes(value)) if number == 1]
-
-
 def _int_or_string(value: Value) -> int | str:
     """1 which of the two it is, 2 the number, 3 the string."""
     parts = dict(_parts(_bytes(value)))
     return _text(parts.get(3, _EMPTY)) if _integer(parts.get(1, 0)) else _integer(parts.get(2, 0))
-
-
-def _time(value: Value) -> str | None:
-    return _timestamp(value, "seconds")
-
-
-def _micro_time(value: Value) -> str | None:
-    return _timestamp(value, "microseconds")
 
 
 def _timestamp(value: Value, precision: str) -> str | None:
@@ -232,10 +218,10 @@ _READERS: Final[dict[str, Callable[[Value], Any]]] = {
     "number": _number,
     "bytes": lambda value: base64.b64encode(bytes(_bytes(value))).decode(),
     "quantity": _wrapped_text,
-    "strings": _wrapped_texts,
+    "strings": lambda value: [_text(part) for number, part in _parts(_bytes(value)) if number == 1],
     "int-or-string": _int_or_string,
-    "time": _time,
-    "microtime": _micro_time,
+    "time": partial(_timestamp, precision="seconds"),
+    "microtime": partial(_timestamp, precision="microseconds"),
     "any": _raw,
 }
 

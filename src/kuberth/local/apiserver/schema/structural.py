@@ -20,6 +20,8 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     invalid_value,
     not_supported,
     required,
+    too_long,
+    too_many,
 )
 from kuberth.local.apiserver.schema.fields import Field, ShapeError, copy_tree, read
 from kuberth.local.apiserver.status_errors import Cause
@@ -218,7 +220,7 @@ def _wrong_type(path: str, wanted: str, found: str) -> Cause:
 def _judge_text(text: str, schema: Obj, path: str) -> Iterator[Cause]:
     longest = schema.get("maxLength")
     if longest is not None and len(text) > longest:
-        yield Cause(path, f"Too long: may not be more than {longest} bytes", "FieldValueTooLong")
+        yield too_long(path, longest)
     shortest = schema.get("minLength")
     if shortest is not None and len(text) < shortest:
         yield invalid_value(path, text, f"{path} in body should be at least {shortest} chars long")
@@ -298,7 +300,7 @@ def _judge_unique(items: list[Any], keys: Iterable[str], path: str) -> Iterator[
 def _judge_size(size: int, schema: Obj, path: str, suffix: str, word: str) -> Iterator[Cause]:
     most, least = schema.get(f"max{suffix}"), schema.get(f"min{suffix}")
     if most is not None and size > most:
-        yield Cause(path, f"Too many: {size}: must have at most {most} items", "FieldValueTooMany")
+        yield too_many(path, size, most)
     if least is not None and size < least:
         yield invalid_value(path, size, f"{path} in body should have at least {least} {word}")
 

@@ -264,7 +264,8 @@ class RevisionStore:
                 await self._journal.write(group.rows, garbage=garbage, compacted=compacted)
         except StorageError as error:
             if self._groups or self._failure is None:
-                logger.error("the store cannot write, %d changes are lost: %s", self._staged_changes(), error)
+                lost = sum(len(group.changes) for group in self._groups)
+                logger.error("the store cannot write, %d changes are lost: %s", lost, error)
             self._failure = error
             self._roll_back(error)
             return False
@@ -315,9 +316,6 @@ class RevisionStore:
             self._lost.append(_Lost(first, last, error))
         for group in groups:
             group.settle(error)
-
-    def _staged_changes(self) -> int:
-        return sum(len(group.changes) for group in self._groups)
 
     def _apply(self, change: Change, size: int) -> ChangeLog:
         table = self._tables.setdefault(change.resource, _Table())

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from kuberth.local.apiserver.objects import Obj, key_of
 from kuberth.local.apiserver.refusals import bad_request, expired, invalid, too_large_version
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.status_errors import Cause, StatusError
+from kuberth.local.apiserver.status_errors import Cause
 from kuberth.local.apiserver.store.store import CompactedError, RevisionStore
 from kuberth.local.apiserver.verbs.aliases import to_view
 from kuberth.local.apiserver.verbs.selecting import Selection
@@ -39,7 +39,7 @@ def list_objects(
     store: RevisionStore, row: ServedResource, selection: Selection, request: ListRequest
 ) -> Obj:
     if problems := _problems(request):
-        raise _invalid_options(problems)
+        raise invalid(_LIST_OPTIONS, "", problems)
     start = ""
     if request.continue_token:
         revision, start = _read_token(request.continue_token)
@@ -139,10 +139,6 @@ def _problems(request: ListRequest) -> list[Cause]:
 
 
 _LIST_OPTIONS: Final = ServedResource("meta.k8s.io", "v1", "ListOptions", "listoptions")
-
-
-def _invalid_options(problems: list[Cause]) -> StatusError:
-    return invalid(_LIST_OPTIONS, "", problems)
 
 
 def _token(revision: int, key: str) -> str:

@@ -26,13 +26,13 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     validate_metadata,
     validate_metadata_update,
 )
-from kuberth.local.apiserver.rules.names import GENERATE_ATTEMPTS, generate_name
 from kuberth.local.apiserver.rules.pod_admission import ACCOUNTS
 from kuberth.local.apiserver.rules.prepared_specs import PreparedSpec
 from kuberth.local.apiserver.rules.write_context import WriteContext
 from kuberth.local.apiserver.status_errors import Cause, StatusError
 from kuberth.local.apiserver.store.store import RevisionStore, StorageError
 from kuberth.local.apiserver.verbs.aliases import to_stored, to_view
+from kuberth.text.names import GENERATE_ATTEMPTS, generate_name
 from kuberth.text.timestamps import timestamp
 
 _OWNED: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")

@@ -12,7 +12,7 @@ from datetime import tzinfo
 from typing import Final
 
 from kuberth.clock import NANOSECONDS, Clock
-from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
+from kuberth.local.apiserver.objects import Obj, name_of, namespace_of, reference_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.cron import Schedule, ScheduleError, parse_schedule, zone_of
 from kuberth.local.hollow.conditions import is_true
@@ -120,7 +120,7 @@ class CronJobController:
         old = cron_job.get("status", {})
         status = {name: value for name, value in old.items() if name != "active"}
         if active:
-            status["active"] = [_reference(job) for job in sorted(active, key=name_of)]
+            status["active"] = [reference_of(job) for job in sorted(active, key=name_of)]
         if made is not None:
             status["lastScheduleTime"] = timestamp(int(made) * NANOSECONDS)
         ends = [job["status"].get("completionTime", "") for job in jobs if is_true(job, "Complete")]
@@ -150,16 +150,6 @@ def _is_over(job: Obj) -> bool:
 def _seconds(text: str | None) -> float | None:
     moment = parse_timestamp(text)
     return None if moment is None else moment / NANOSECONDS
-
-
-def _reference(job: Obj) -> Obj:
-    return {
-        "apiVersion": _API_VERSION,
-        "kind": "Job",
-        "namespace": namespace_of(job),
-        "name": name_of(job),
-        "uid": job["metadata"]["uid"],
-    }
 
 
 def _new_job(cron_job: Obj, due: float) -> Obj:

@@ -15,25 +15,9 @@ from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, key_of, make_key, name_of, namespace_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
+from kuberth.local.hollow import pod_claims
 from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informer, Informers
-from kuberth.local.hollow.pod_claims import (
-    CLAIMS,
-    GROUP_CLAIMS_GATE,
-    GROUPS,
-    PodClaim,
-    as_user,
-    claim_keys,
-    claims_of,
-    group_keys,
-    has_claims,
-    is_for,
-    is_group,
-    is_of_group,
-    is_reserved_for,
-    owning_group,
-    owning_pod,
-)
 from kuberth.local.hollow.pod_states import is_finished, node_of
 from kuberth.local.hollow.recording import Recorder
 
@@ -50,27 +34,27 @@ class ResourceClaimController:
 
     def __init__(self, informers: Informers, *, clock: Clock) -> None:
         server = informers.server
-        self._with_groups = isinstance(server, Core) and server.gates.get(GROUP_CLAIMS_GATE, False)
+        self._with_groups = isinstance(server, Core) and server.gates.get(pod_claims.GROUP_CLAIMS_GATE, False)
         self._groups: Informer | None = None
         self._recorder = Recorder(informers, clock=clock, component="resource_claim")
         controller = Controller(informers)
         self._group_queue = controller.queue("pod groups with claims", self._sync_group)
         self._pod_queue = controller.queue("pods with claims", self._sync_pod)
         self._claim_queue = controller.queue("resource claims", self._sync_claim)
-        indexes = {"claim": claim_keys, "claim template": _template_keys}
-        self._claims = controller.watch(CLAIMS, indexes={"owner": _owner_uids})
+        indexes = {"claim": pod_claims.claim_keys, "claim template": _template_keys}
+        self._claims = controller.watch(pod_claims.CLAIMS, indexes={"owner": _owner_uids})
         self._pods = controller.watch("pods", self._on_pod, indexes=indexes)
         self._templates = controller.watch(TEMPLATES)
         if self._with_groups:
-            self._pods.add_index("group", group_keys)
-            self._groups = controller.watch(GROUPS, self._on_group, indexes=indexes)
+            self._pods.add_index("group", pod_claims.group_keys)
+            self._groups = controller.watch(pod_claims.GROUPS, self._on_group, indexes=indexes)
         self._claims.add_handler(self._on_claim)
         self._templates.add_handler(self._on_template)
         self.run = controller.run
 
     def _on_pod(self, old: Obj | None, new: Obj | None) -> None:
         pod = new or old or {}
-        if not has_claims(pod):
+        if not pod_claims.has_claims(pod):
             return
         if new is not None and not _is_done(new):
             self._pod_queue.add(key_of(new))
@@ -79,7 +63,7 @@ class ResourceClaimController:
 
     def _queue_claims_of(self, owner: Obj) -> None:
         """Queue the claims of a pod or group that has ended."""
-        for key in claim_keys(owner):
+        for key in pod_claims.claim_keys(owner):
             self._claim_queue.add(key)
         for claim in self._claims.by("owner", owner["metadata"]["uid"]):
             self._claim_queue.add(key_of(claim))
@@ -118,7 +102,7 @@ class ResourceClaimController:
         if pod is None or self._pods.is_leaving(pod) or is_finished(pod):
             return
         group = None
-        if self._groups is not None and (keys := group_keys(pod)):
+        if self._groups is not None and (keys := pod_claims.group_keys(pod)):
             group = self._groups.get(keys[0])
             if group is None:
                 return  # the watch will queue the pod again
@@ -137,7 +121,7 @@ class ResourceClaimController:
     ) -> Obj | None:
         """The owner with the names of its claims in its status; None: a template is missing."""
         made = {}
-        for wanted in claims_of(owner):
+        for wanted in pod_claims.claims_of(owner):
             try:
                 claim = await self._make(owner, wanted, kind, group)
             except (StatusError, _MissingTemplateError) as error:
@@ -152,7 +136,9 @@ class ResourceClaimController:
                 made[wanted.name] = name_of(claim)
         return await _write_names(informer, owner, made) if made else owner
 
-    async def _make(self, owner: Obj, wanted: PodClaim, kind: _OwnerKind, group: Obj | None) -> Obj | None:
+    async def _make(
+        self, owner: Obj, wanted: pod_claims.PodClaim, kind: _OwnerKind, group: Obj | None
+    ) -> Obj | None:
         """The claim for a template of its owner, if the status of that does not have it yet."""
         if not wanted.template or not wanted.needed:
             return None
@@ -160,7 +146,7 @@ class ResourceClaimController:
             known = self._claims.get(make_key(namespace_of(owner), wanted.claim))
             if known is not None and self._is_for(owner, known, kind):
                 return None
-        if group is not None and is_of_group(group, wanted):
+        if group is not None and pod_claims.is_of_group(group, wanted):
             return self._made_before(group, wanted)  # None until the group's claim is created
         claim = self._made_before(owner, wanted)
         if claim is not None:
@@ -176,9 +162,9 @@ class ResourceClaimController:
     def _is_for(self, owner: Obj, claim: Obj, kind: _OwnerKind) -> bool:
         if kind is _GROUP:
             return owner["metadata"]["uid"] in _owner_uids(claim)
-        return is_for(owner, claim, with_groups=self._with_groups)
+        return pod_claims.is_for(owner, claim, with_groups=self._with_groups)
 
-    def _made_before(self, owner: Obj, wanted: PodClaim) -> Obj | None:
+    def _made_before(self, owner: Obj, wanted: pod_claims.PodClaim) -> Obj | None:
         """A claim that was created before its name was written to the owner's status."""
         for claim in self._claims.by("owner", owner["metadata"]["uid"]):
             if (claim["metadata"].get("annotations") or {}).get(POD_CLAIM_NAME) == wanted.name:
@@ -187,20 +173,20 @@ class ResourceClaimController:
 
     async def _reserve(self, pod: Obj, group: Obj | None) -> None:
         """Reserve allocated claims for a pod that was bound without the scheduler."""
-        for wanted in claims_of(pod):
+        for wanted in pod_claims.claims_of(pod):
             claim = self._claims.get(make_key(namespace_of(pod), wanted.claim)) if wanted.claim else None
             if claim is None or "allocation" not in claim.get("status", {}):
                 continue
-            if is_reserved_for(pod, claim, with_groups=self._with_groups):
+            if pod_claims.is_reserved_for(pod, claim, with_groups=self._with_groups):
                 continue
-            if wanted.template and not is_for(pod, claim, with_groups=self._with_groups):
+            if wanted.template and not pod_claims.is_for(pod, claim, with_groups=self._with_groups):
                 continue
             status = claim["status"]
             reserved = status.get("reservedFor") or []
             if len(reserved) < _MOST_RESERVED and not self._claims.is_leaving(claim):
-                user = as_user(pod, is_group=False)
-                if group is not None and is_of_group(group, wanted):
-                    user = as_user(group, is_group=True)
+                user = pod_claims.as_user(pod, is_group=False)
+                if group is not None and pod_claims.is_of_group(group, wanted):
+                    user = pod_claims.as_user(group, is_group=True)
                 changed = {**claim, "status": {**status, "reservedFor": [*reserved, user]}}
                 await self._claims.update(changed, subresource="status")
 
@@ -229,7 +215,7 @@ class ResourceClaimController:
 
     async def _still_uses(self, user: Obj, namespace: str) -> bool:
         key = make_key(namespace, user.get("name", ""))
-        if self._groups is not None and is_group(user):
+        if self._groups is not None and pod_claims.is_group(user):
             group = self._groups.get(key) or await self._groups.fetch(key)
             return group is not None and group["metadata"]["uid"] == user.get("uid")
         if user.get("apiGroup") or user.get("resource") != "pods":
@@ -252,7 +238,7 @@ class ResourceClaimController:
 
     def _is_left_over(self, claim: Obj) -> bool:
         """Whether its pod has ended but still exists; of a deleted pod the garbage collector deletes it."""
-        owner = owning_pod(claim)
+        owner = pod_claims.owning_pod(claim)
         if owner is None:
             return False
         pod = self._pods.get(make_key(namespace_of(claim), owner.get("name", "")))
@@ -280,7 +266,7 @@ async def _write_names(informer: Informer, owner: Obj, made: dict[str, str]) -> 
     return await informer.update(changed, subresource="status")
 
 
-def _claim(owner: Obj, wanted: PodClaim, template: Obj, kind: _OwnerKind) -> Obj:
+def _claim(owner: Obj, wanted: pod_claims.PodClaim, template: Obj, kind: _OwnerKind) -> Obj:
     metadata = template.get("metadata") or {}
     return {
         "apiVersion": "resource.k8s.io/v1",
@@ -325,5 +311,5 @@ def _template_keys(pod: Obj) -> list[str]:
 
 
 def _owner_uids(claim: Obj) -> list[str]:
-    owner = owning_pod(claim) or owning_group(claim)
+    owner = pod_claims.owning_pod(claim) or pod_claims.owning_group(claim)
     return [] if owner is None else [owner["uid"]]

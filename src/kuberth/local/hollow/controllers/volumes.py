@@ -16,7 +16,7 @@ from typing import Any, Final
 from kuberth.api import quantity
 from kuberth.clock import Clock
 from kuberth.errors import QuantityError
-from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
+from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of, reference_of
 from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.selecting import labels_of, selector_of
@@ -139,7 +139,7 @@ class VolumeController:
             metadata = volume["metadata"]
             if reference is None:
                 metadata = _annotated(metadata, _BOUND_BY_CONTROLLER)
-            spec = {**volume["spec"], "claimRef": _claim_reference(claim)}
+            spec = {**volume["spec"], "claimRef": reference_of(claim)}
             volume = await self._volumes.update({**volume, "metadata": metadata, "spec": spec})
         volume = await self._volumes.write_status(volume, {**volume.get("status", {}), "phase": "Bound"})
         if claim["spec"].get("volumeName") != name_of(volume) or not _annotation(claim, _BIND_COMPLETED):
@@ -214,7 +214,7 @@ def _new_volume(name: str, claim: Obj, class_: Obj, node: Obj | None) -> Obj:
         "persistentVolumeReclaimPolicy": class_.get("reclaimPolicy", "Delete"),
         "storageClassName": name_of(class_),
         "volumeMode": claim["spec"].get("volumeMode", "Filesystem"),
-        "claimRef": _claim_reference(claim),
+        "claimRef": reference_of(claim),
         "csi": {"driver": PROVISIONER, "volumeHandle": name},
     }
     key = (class_.get("parameters") or {}).get("topologyKey", "")
@@ -276,16 +276,6 @@ def _claim_key(reference: Obj) -> str:
 def _is_for(reference: Obj, claim: Obj) -> bool:
     named = (reference.get("namespace"), reference.get("name")) == (namespace_of(claim), name_of(claim))
     return named and reference.get("uid", "") in ("", claim["metadata"]["uid"])
-
-
-def _claim_reference(claim: Obj) -> Obj:
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "namespace": namespace_of(claim),
-        "name": name_of(claim),
-        "uid": claim["metadata"]["uid"],
-    }
 
 
 def _annotation(obj: Obj, name: str) -> str:

@@ -1,6 +1,7 @@
 """Names, label keys and values, in upstream's rules and words.
 
-In: a text. Out: what is wrong with it (empty: nothing), worded as Kubernetes words it.
+In: a text. Out: what is wrong with it (empty: nothing), worded as Kubernetes words it; `unit` is the word for
+the bytes of a name, which differs between upstream's packages.
 """
 
 from __future__ import annotations
@@ -47,35 +48,37 @@ _VALUE_RULE: Final = (
 )
 
 
-def _problems(text: str, *, longest: int, pattern: re.Pattern[str], rule: str) -> list[str]:
+def _problems(text: str, *, longest: int, unit: str, pattern: re.Pattern[str], rule: str) -> list[str]:
     problems = []
-    if len(text.encode("utf-8", "replace")) > longest:
-        problems.append(f"must be no more than {longest} bytes")
+    if len(text.encode("utf-8", "surrogatepass")) > longest:
+        problems.append(f"must be no more than {longest} {unit}")
     if pattern.fullmatch(text) is None:
         problems.append(rule)
     return problems
 
 
-def label_problems(name: str) -> list[str]:
+def label_problems(name: str, *, unit: str = "bytes") -> list[str]:
     """An RFC 1123 label, as for namespaces and containers."""
     rule = "must not contain dots" if _SUBDOMAIN.fullmatch(name) else _LABEL_RULE
-    return _problems(name, longest=63, pattern=_LABEL, rule=rule)
+    return _problems(name, longest=63, unit=unit, pattern=_LABEL, rule=rule)
 
 
-def label_1035_problems(name: str) -> list[str]:
-    return _problems(name, longest=63, pattern=_LABEL_1035, rule=_LABEL_1035_RULE)
+def label_1035_problems(name: str, *, unit: str = "bytes") -> list[str]:
+    return _problems(name, longest=63, unit=unit, pattern=_LABEL_1035, rule=_LABEL_1035_RULE)
 
 
-def subdomain_problems(name: str) -> list[str]:
+def subdomain_problems(name: str, *, unit: str = "bytes") -> list[str]:
     """An RFC 1123 subdomain, as for most objects."""
-    return _problems(name, longest=253, pattern=_SUBDOMAIN, rule=_SUBDOMAIN_RULE)
+    return _problems(name, longest=253, unit=unit, pattern=_SUBDOMAIN, rule=_SUBDOMAIN_RULE)
 
 
 def label_key_problems(key: str) -> list[str]:
     return qualified_name_problems(key, what="a valid label key")
 
 
-def qualified_name_problems(name: str, *, what: str = "a qualified name") -> list[str]:
+def qualified_name_problems(
+    name: str, *, what: str = "a qualified name", prefix_unit: str = "bytes"
+) -> list[str]:
     """A label key, a resource, a scheduling gate: `name` or `dns.prefix/name`."""
     prefix, slash, last = name.rpartition("/")
     problems = []
@@ -86,18 +89,18 @@ def qualified_name_problems(name: str, *, what: str = "a qualified name") -> lis
         if not prefix:
             problems.append("prefix part must be non-empty")
         else:
-            problems += [f"prefix part {problem}" for problem in subdomain_problems(prefix)]
+            problems += [f"prefix part {problem}" for problem in subdomain_problems(prefix, unit=prefix_unit)]
     if not last:
         problems.append("name part must be non-empty")
-    elif len(last.encode("utf-8", "replace")) > 63:
+    elif len(last.encode("utf-8", "surrogatepass")) > 63:
         problems.append("name part must be no more than 63 bytes")
     if _QUALIFIED.fullmatch(last) is None:
         problems.append(f"name part {_QUALIFIED_RULE}")
     return problems
 
 
-def label_value_problems(value: str) -> list[str]:
-    return _problems(value, longest=63, pattern=_VALUE, rule=_VALUE_RULE)
+def label_value_problems(value: str, *, unit: str = "bytes") -> list[str]:
+    return _problems(value, longest=63, unit=unit, pattern=_VALUE, rule=_VALUE_RULE)
 
 
 def path_segment_problems(name: str) -> list[str]:
