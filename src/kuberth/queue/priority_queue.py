@@ -97,6 +97,7 @@ class PriorityQueue(SchedulingQueue):
         own = type(self)
         is_own = own.pop_nowait is PriorityQueue.pop_nowait and own.requeue is PriorityQueue.requeue
         self.rejects_while_popping = is_own and context.queueing_hints and not context.pod_groups
+        """False where a subclass pops or requeues in its own way, where hints are off and for pod groups."""
 
     # Pods come and go
 
