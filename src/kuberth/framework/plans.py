@@ -164,7 +164,7 @@ class Plans:
 
     def find(self, info: PodInfo, nodes: Nodes) -> EqualPods | None:
         """What is known for pods like this one; None for the first of them, and where nothing can be kept."""
-        signature = self._signature(info)
+        signature = self.signature(info)
         if signature is None:
             return None
         equal_pods = self._equal_pods.get(signature)
@@ -186,7 +186,7 @@ class Plans:
                 self._drop_surplus()
         return None if equal_pods.plan is None else equal_pods
 
-    def _signature(self, info: PodInfo) -> bytes | None:
+    def signature(self, info: PodInfo) -> bytes | None:
         """The signature of a pod; None: it cannot be signed. Made once for a version of the pod."""
         signed = info.signed
         if signed is not None and signed[0] is self._sign:
@@ -212,22 +212,30 @@ class Plans:
 
         None for pods that plugins are still to be asked about at PreFilter: see `rejection_after_pre_filter`.
         """
-        signature = self._signature(info)
-        equal_pods = None if signature is None else self._equal_pods.get(signature)
-        if equal_pods is None or equal_pods.rejection is None or equal_pods.pre_filter:
+        signature = self.signature(info)
+        if signature is None or self.has_nomination(info):
             return None
-        return self._current_rejection(equal_pods, info)
+        return self.rejection_of_signature(signature)
+
+    def rejection_of_signature(self, signature: bytes) -> KeptRejection | None:
+        """The same for any pod of this signature that has no nomination."""
+        equal_pods = self._equal_pods.get(signature)
+        if equal_pods is None or equal_pods.pre_filter:
+            return None
+        return self._current_rejection(equal_pods)
 
     def rejection_after_pre_filter(self, state: CycleState) -> KeptRejection | None:
         """The same, after the plugins that were still to be asked at PreFilter skipped the pod."""
         equal_pods, info = state.equal_pods, state.pod_info
         if equal_pods is None or equal_pods.rejection is None or info is None:
             return None
-        return self._current_rejection(equal_pods, info) if _all_skip(equal_pods, state) else None
+        if self.has_nomination(info) or not _all_skip(equal_pods, state):
+            return None
+        return self._current_rejection(equal_pods)
 
-    def _current_rejection(self, equal_pods: EqualPods, info: PodInfo) -> KeptRejection | None:
+    def _current_rejection(self, equal_pods: EqualPods) -> KeptRejection | None:
         kept = equal_pods.rejection
-        if kept is None or equal_pods.rejection_versions is None or self._has_nomination(info):
+        if kept is None or equal_pods.rejection_versions is None:
             return None
         if kept.version != sum_of_versions(equal_pods.rejection_versions):
             equal_pods.rejection = None
@@ -242,13 +250,13 @@ class Plans:
             and info is not None
             and equal_pods.rejection_versions is not None
             and not nomination
-            and not self._has_nomination(info)
+            and not self.has_nomination(info)
             and _all_skip(equal_pods, state)
         ):
             version = sum_of_versions(equal_pods.rejection_versions)
             equal_pods.rejection = KeptRejection(status, nomination, version)
 
-    def _has_nomination(self, info: PodInfo) -> bool:
+    def has_nomination(self, info: PodInfo) -> bool:
         """Whether a node is nominated for the pod itself, which equal pods see differently."""
         return bool(info.pod.status.nominated_node_name or self._nominator.node_of(info.uid))
 

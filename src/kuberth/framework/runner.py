@@ -17,7 +17,7 @@ from kuberth.framework.nominator import Nominator
 from kuberth.framework.plans import Plans
 from kuberth.framework.profile import Profile
 from kuberth.framework.running.binding import BindingPoints
-from kuberth.framework.running.calls import Calls
+from kuberth.framework.running.calls import Calls, raised
 from kuberth.framework.running.filtering import Filtering
 from kuberth.framework.running.filters import Filters
 from kuberth.framework.running.placing import Placing
@@ -86,7 +86,13 @@ class Runner:
         timed = self._pre_enqueue_runs % PRE_ENQUEUE_TIMED == 0
         self._pre_enqueue_runs += 1
         for plugin in plugins:
-            answer = self._calls.ask(plugin, "PreEnqueue", plugin.pre_enqueue, pod, timed=timed)
+            if timed:
+                answer = self._calls.ask(plugin, "PreEnqueue", plugin.pre_enqueue, pod, timed=True)
+            else:
+                try:
+                    answer = plugin.pre_enqueue(pod)
+                except BaseException as exc:
+                    answer = raised(plugin, "PreEnqueue", exc)
             if answer is not None:  # as hardly ever
                 status = self._calls.checked(plugin, "PreEnqueue", answer)
                 if not status.is_success:

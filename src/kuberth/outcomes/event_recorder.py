@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from functools import partial
 from itertools import count
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kuberth.api.core import ObjectReference, Pod
 from kuberth.api.events import Event, EventSeries, event_name
@@ -43,14 +43,9 @@ REFRESH_SECONDS: Final = 30 * 60
 WRITERS: Final = 8
 
 
-class _SeriesKey(NamedTuple):
-    """What two events of one series have in common; their notes may differ."""
-
-    regarding: str
-    related: str
-    type: str
-    reason: str
-    action: str
+_SeriesKey = tuple[str, str, bool, str, str]
+"""What two events of one series have in common: the UIDs of both objects, whether it is a warning, reason and
+action. Their notes may differ."""
 
 
 class EventSeriesState:
@@ -103,10 +98,9 @@ class ApiEventRecorder:
         self._instances |= {controller: f"{controller}-{host}" for controller in controllers}
 
     def record(self, event: PodEvent) -> None:
-        regarding, related = event.regarding, event.related
-        type_ = "Warning" if event.warning else "Normal"
+        regarding, reason, action, note, warning, related = event
         related_uid = related.metadata.uid if related is not None else ""
-        key = _SeriesKey(regarding.metadata.uid, related_uid, type_, event.reason, event.action)
+        key = (regarding.metadata.uid, related_uid, warning, reason, action)
         now_ns = self._clock.now_ns()
         series = self._series.get(key)
         if series is not None and now_ns - series.last_ns <= SERIES_SECONDS * NANOSECONDS:
@@ -125,10 +119,10 @@ class ApiEventRecorder:
                     now_ns,
                     controller,
                     self._instances[controller],
-                    event.action,
-                    event.reason,
-                    event.note,
-                    type_,
+                    action,
+                    reason,
+                    note,
+                    "Warning" if warning else "Normal",
                     reference_to(regarding),
                     None if related is None else reference_to(related),
                 )

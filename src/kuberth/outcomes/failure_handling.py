@@ -98,8 +98,8 @@ class FailureHandler:
 
     # Rejections that repeat that of an equal pod
 
-    def may_repeat(self, queued: QueuedPod) -> bool:
-        """Whether the pod's present version is the one that was tried: there is nothing else to look at."""
+    def is_present_version(self, queued: QueuedPod) -> bool:
+        """Whether the API server's last word about the pod is the version in the queue."""
         return self._pods.get_by_key(queued.key) is queued.pod
 
     def note_repeated(self, queued: QueuedPod, kept: KeptRejection, runner: Runner, started: float) -> None:

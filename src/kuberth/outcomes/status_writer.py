@@ -158,9 +158,12 @@ def _is_known(pod: Pod, condition: PodCondition | None, nomination: str | None) 
     status = pod.status
     if nomination is not None and nomination != status.nominated_node_name:
         return False
-    return condition is None or any(
-        each.type == condition.type and _says_the_same(each, condition) for each in status.conditions
-    )
+    if condition is None:
+        return True
+    for each in status.conditions:
+        if each.type == condition.type:
+            return _says_the_same(each, condition)
+    return False
 
 
 def _says_the_same(old: PodCondition, new: PodCondition) -> bool:

@@ -128,7 +128,9 @@ def sort_value_of(plugin: QueueSortPlugin) -> SortValue:
             reraise_interrupt(exc)
             logger.exception("plugin %r failed at QueueSort; %s goes last", plugin.name, queued.key)
             key = _LAST
-        return _NO_KEY if key is None else key, _ByLess(plugin, queued, next(numbers))
+        if key is None:
+            return _NO_KEY, _ByLess(plugin, queued, next(numbers))
+        return key, _ByKey(plugin, queued, next(numbers))
 
     return sort_value
 
@@ -170,6 +172,8 @@ class _ByLess:
         self._number = number
 
     def __lt__(self, other: _ByLess) -> bool:
+        if type(self) is _ByKey is type(other):
+            return self._number < other._number  # their keys are equal, so neither is less
         less, first, second = self._plugin.less, self._queued, other._queued
         try:
             return bool(less(first, second)) or (self._number < other._number and not less(second, first))
@@ -182,3 +186,9 @@ class _ByLess:
                 second.key,
             )
             return (first.timestamp_ns, self._number) < (second.timestamp_ns, other._number)
+
+
+class _ByKey(_ByLess):
+    """Beside a sort key. Only a pod without a key makes this compare by `less`."""
+
+    __slots__ = ()

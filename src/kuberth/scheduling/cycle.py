@@ -87,13 +87,12 @@ class SchedulingCycle:
             return choice
         return self.take(state, queued, runner, choice, started)
 
-    def repeated_rejection(self, queued: QueuedPod, runner: Runner) -> KeptRejection | None:
-        """How an equal pod was rejected, if this attempt ends in the same way: as `run`, but quicker."""
-        kept = None if runner.plans is None else runner.plans.rejection(queued.info)
-        if kept is None or not self._check.skips():
-            return None
-        self._rng.random()  # the same numbers are drawn as in any attempt
-        return kept
+    def counts_as_attempt(self) -> bool:
+        """Count an attempt that ends as that of an equal pod did. False: this one is made and checked."""
+        if not self._check.skips():
+            return False
+        self._rng.random()  # every attempt draws one number
+        return True
 
     def _rejected_again(
         self, queued: QueuedPod, runner: Runner, kept: KeptRejection, started: float

@@ -18,7 +18,6 @@ from typing import Final
 from kuberth.cluster.table import ClusterTable
 from kuberth.errors import QueueError
 from kuberth.framework.handle import EventRecorder, PodEvent, Spawner
-from kuberth.framework.plans import KeptRejection
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.runner import Runner
 from kuberth.framework.status import Status
@@ -31,12 +30,11 @@ from kuberth.scheduling.cycle import SchedulingCycle
 from kuberth.scheduling.extended_cycle import ExtendedCycle
 from kuberth.scheduling.groups.cycle import GroupCycle
 from kuberth.scheduling.overlapping import Overlapping
+from kuberth.scheduling.repeating import Repeating
 
 logger = logging.getLogger(__name__)
 
 MIN_TICK_SECONDS: Final = 0.001
-REPEATED_IN_A_TURN: Final = 50
-"""Attempts that share one turn of the event loop if they end as those of equal pods did: about 1 ms."""
 FIRM_TICK_SECONDS: Final = 1.5
 """A queue that wants to be ticked sooner than this cannot want it much sooner."""
 
@@ -76,6 +74,9 @@ class SchedulingLoop:
             self._attend_waiting, spawn=spawn, limit=parallelism, give_back=self._give_back
         )
         self._groups = groups
+        self._repeating = Repeating(
+            queue=queue, cluster=cluster, runners=runners, cycle=cycle, failures=failures
+        )
         self._ready = asyncio.Event()
         self._stopping = False
         self.ended = asyncio.Event()
@@ -125,48 +126,17 @@ class SchedulingLoop:
     def schedule_one(self) -> bool:
         """Try the next pod, after those that are rejected as equal pods were. False: the queue has none."""
         if self._groups is None:
-            any_rejected, queued = self._pop_rejecting()
+            is_busy, queued = self._repeating.pop()
         else:
-            any_rejected, queued = False, self._groups.next_held() or self._queue.pop_nowait()
+            is_busy, queued = False, self._groups.next_held() or self._queue.pop_nowait()
         if queued is None:
-            return any_rejected
+            return is_busy
         try:
             self._attend_to(queued)
         except Exception:  # a defect of ours must not cost anyone their pod, nor stop the loop
             logger.exception("the scheduling loop failed with pod %s; it is queued again", queued.key)
             self._give_back(queued)
         return True
-
-    def _pop_rejecting(self) -> tuple[bool, QueuedPod | None]:
-        """Put pods back that are rejected as equal pods were, and take the next one."""
-        rejected: dict[str, list[tuple[QueuedPod, KeptRejection]]] = {}
-        started = time.perf_counter()
-
-        def reject(queued: QueuedPod, kept: KeptRejection) -> None:
-            profile = queued.pod.spec.scheduler_name
-            rejected.setdefault(profile, []).append((queued, kept))
-            self._failures.note_repeated(queued, kept, self._runners[profile], started)
-
-        popped = self._queue.pop_rejecting(self._rejection_of, reject, limit=REPEATED_IN_A_TURN)
-        if rejected:
-            seconds = time.perf_counter() - started
-            for profile, pods in rejected.items():
-                self._failures.report_repeated(pods, self._runners[profile], seconds)
-        return popped
-
-    def _rejection_of(self, queued: QueuedPod) -> KeptRejection | None:
-        """How an equal pod was rejected, if nothing but that can come of an attempt; None: try the pod."""
-        pod = queued.pod
-        runner = self._runners.get(pod.spec.scheduler_name)
-        if (
-            runner is None
-            or pod.metadata.deletion_timestamp is not None
-            or self._cluster.is_assumed(queued.uid)
-            or (runner.extenders and runner.extenders.decide_about(pod))
-            or not self._failures.may_repeat(queued)
-        ):
-            return None
-        return self._cycle.repeated_rejection(queued, runner)
 
     def _attend_to(self, queued: QueuedPod) -> None:
         runner = self._runners.get(queued.pod.spec.scheduler_name)
