@@ -13,6 +13,7 @@ FED_ELSEWHERE = {
     "scheduler_resourceclaim_creates_total",  # these three in tests/integration/test_devices.py
     "scheduler_dra_bindingconditions_allocations_total",
     "scheduler_dra_bindingconditions_wait_duration_seconds",
+    "kuberth_repeated_rejections_total",  # tests/unit/scheduling/test_repeating.py
     "kuberth_plan_differences_total",  # tests/unit/scheduling/test_statements.py
     "kuberth_configuration_reloads_total",  # tests/unit/programs/test_reloading.py
     "scheduler_volume_scheduling_stage_error_total",  # tests/unit/plugins/test_volume_binding_binding.py

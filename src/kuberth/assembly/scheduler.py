@@ -23,7 +23,7 @@ from kuberth.assembly.observing import SchedulerObserver, ShelteredObserver
 from kuberth.assembly.profiles import assemble, derive_with, effective_gates, full_registry
 from kuberth.binding.cycle import BindingCycle, binding_name
 from kuberth.client.protocol import Api
-from kuberth.clock import Clock, SystemClock
+from kuberth.clock import NANOSECONDS, Clock, SystemClock
 from kuberth.cluster.table import ClusterTable
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration, default_configuration
 from kuberth.errors import ConfigError, KuberthError
@@ -36,7 +36,7 @@ from kuberth.framework.waiting_pods import WaitingPods
 from kuberth.informers.reflector import Reflector
 from kuberth.informers.store import Stores
 from kuberth.intake.intake import Intake, event_kinds
-from kuberth.observe.metrics import PodGroupMetrics, SchedulerMetrics
+from kuberth.observe.metrics import Labels, PodGroupMetrics, SchedulerMetrics
 from kuberth.outcomes.event_recorder import ApiEventRecorder
 from kuberth.outcomes.failure_handling import FailureHandler
 from kuberth.outcomes.group_status import PodGroupStatusWriter
@@ -246,6 +246,7 @@ class Scheduler:
         self.metrics.pending_pods.compute = lambda: {
             (queue,): float(len(pods)) for queue, pods in self.queue.pending_pods().items()
         }
+        self.metrics.oldest_untried_pod.compute = self._oldest_untried_pod
         self.metrics.cache_size.compute = lambda: {
             ("nodes",): float(self.cluster.node_count),
             ("pods",): float(self.cluster.placed_count),
@@ -256,6 +257,11 @@ class Scheduler:
         kinds: list[type[Any]] = [Namespace, Node, *sorted(others, key=_kind_name), Pod]
         self._following = Following([*(self._reflector(kind) for kind in kinds), *self.extenders.reflectors])
         self.stores.seal()
+
+    def _oldest_untried_pod(self) -> Mapping[Labels, float]:
+        active = self.queue.pending_pods().get("active", ())
+        since = [each.timestamp_ns for each in active if not each.attempts]
+        return {(): (self._clock.now_ns() - min(since)) / NANOSECONDS if since else 0.0}
 
     def _group_cycle(self, cycle: SchedulingCycle, rng: random.Random) -> GroupCycle:
         groups = self.stores.of(PodGroup)

@@ -5,6 +5,7 @@ Importing this is cheap: parts of the scheduler are imported when a command runs
 
 from __future__ import annotations
 
+import ast
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -68,7 +69,8 @@ queue_option = click.option(
     "--queue",
     "queue_reference",
     metavar="MODULE:FACTORY",
-    help="Replace the scheduling queue, e.g. kuberth.queue.fair_share:FairShareQueue.",
+    help="Replace the scheduling queue, e.g. kuberth.queue.fair_share:FairShareQueue. Arguments go in "
+    "parentheses: 'kuberth.queue.reserved_share:ReservedShareQueue(share=0.25)'.",
 )
 
 feature_gates_option = click.option(
@@ -146,13 +148,14 @@ def queue_factory(extras: Extras, reference: str | None) -> QueueFactory | None:
 
     if reference is None:
         return extras.queue
-    factory = resolve_reference(reference, option="--queue")
+    path, arguments = _called(reference)
+    factory = resolve_reference(path, option="--queue")
     if not callable(factory):
         raise ConfigError(f"--queue {reference}: {factory!r} is not callable; expected a queue factory")
 
     def make(context: QueueContext) -> SchedulingQueue:
         try:
-            queue: object = factory(context)
+            queue: object = factory(context, **arguments)
         except KuberthError:
             raise
         except Exception as exc:  # a factory may raise anything
@@ -164,6 +167,23 @@ def queue_factory(extras: Extras, reference: str | None) -> QueueFactory | None:
         return queue
 
     return make
+
+
+def _called(reference: str) -> tuple[str, Mapping[str, Any]]:
+    """What `module:Factory(name=value)` names, and its arguments, which are Python literals."""
+    path, parenthesis, rest = reference.partition("(")
+    if not parenthesis:
+        return reference, {}
+    try:
+        call = ast.parse(f"factory({rest}", mode="eval").body
+        if not isinstance(call, ast.Call) or call.args:
+            raise ValueError("only arguments by name are taken")
+        return path, {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
+    except (SyntaxError, ValueError) as exc:
+        raise ConfigError(
+            f"--queue {reference}: cannot read its arguments ({exc}); write them as Python literals: "
+            f"{path}(name=0.25)"
+        ) from exc
 
 
 def notices(

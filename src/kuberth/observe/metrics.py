@@ -206,6 +206,13 @@ class SchedulerMetrics(MetricSet):
         "scheduler_batch_attempts_total",
         "Counts of results when we attempt to use batching.",
         ("profile", "result"), stability=ALPHA)
+    repeated_rejections = Counter(
+        "kuberth_repeated_rejections_total",
+        "Attempts that ended as that of an equal pod did, without asking plugins, since nothing had changed.",
+        ("profile",))
+    oldest_untried_pod = ComputedGauge(
+        "kuberth_oldest_untried_pod_seconds",
+        "How long the pod waits that has been ready for longest without an attempt; 0 if there is none.")
     plan_differences = Counter(
         "kuberth_plan_differences_total",
         "Number of checked cycles in which an answer kept for equal pods differed from the plugin's own, by "

@@ -119,6 +119,7 @@ class FailureHandler:
         number = len(pods)
         labels = ("unschedulable", runner.profile.scheduler_name)
         self._metrics.schedule_attempts.inc(labels, number)
+        self._metrics.repeated_rejections.inc(labels[1:], number)
         self._metrics.attempt_duration.of(labels).observe_many(seconds / number, number)
         self._metrics.algorithm_duration.of(()).observe_many(seconds / number, number)
         first, kept = pods[0]

@@ -2,7 +2,7 @@
 
 On a pod's way this is where it enters: pending pods and cluster events come in, the next pod to try
 goes out. `SchedulingQueue` is the interface (KEP-2779), `PriorityQueue` the default, built on public
-parts only, and `fair_share` another queue that shows how to write one.
+parts only, and `fair_share` and `reserved_share` are others that show how to write one.
 
     active          ready, in the order of the QueueSort plugin
     backoff         waits out a delay after a rejection; popped early when active is empty (KEP-5142)
@@ -17,6 +17,7 @@ from kuberth.queue.fair_share import FairShareQueue, fair_share
 from kuberth.queue.interface import PreCheck, PreEnqueue, QueueContext, QueueFactory, SchedulingQueue
 from kuberth.queue.observing import MoveCause, QueueObserver
 from kuberth.queue.priority_queue import PriorityQueue
+from kuberth.queue.reserved_share import ReservedShareQueue
 from kuberth.queue.sub_queues import OrderedSubQueue, SubQueue, SubQueueFactory, sort_value_of
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "QueueContext",
     "QueueFactory",
     "QueueObserver",
+    "ReservedShareQueue",
     "SchedulingQueue",
     "SubQueue",
     "SubQueueFactory",

@@ -53,8 +53,9 @@ class CycleHarness:
     def add(self, *pods: Pod) -> None:
         """Pods arrive: in the API, in the store of the last versions, in the queue."""
         for pod in pods:
-            self.pods.set(self.made.api.put(pod))
-            self.queue.add(PodInfo(pod))
+            stored = self.made.api.put(pod)
+            self.pods.set(stored)
+            self.queue.add(PodInfo(stored))
 
     def pop(self) -> QueuedPod:
         queued = self.queue.pop_nowait()
