@@ -248,6 +248,7 @@ SECTIONS: Final = (
                 "sort_value_of",
             ),
             *of("kuberth.queue.fair_share", "fair_share"),
+            *of("kuberth.queue.reserved_share", "ReservedShareQueue"),
         ),
     ),
     Section(
