@@ -22,12 +22,17 @@ Positions = NDArray[np.int64]
 
 _FEW: Final = 256
 """Up to this many numbers, counting one by one is faster than sorting with numpy."""
+_SMALL: Final = 4096
+"""Codes up to this one can be counted by their value."""
 
 
 def distinct(codes: NDArray[np.integer[Any]]) -> list[int]:
     """The codes that occur, in ascending order."""
     if len(codes) <= _FEW:
         return sorted(set(codes.tolist()))
+    if _are_small(codes):
+        found: list[int] = np.bincount(codes).nonzero()[0].tolist()
+        return found
     ordered: list[int] = np.unique(codes).tolist()
     return ordered
 
@@ -36,8 +41,15 @@ def counted(codes: NDArray[np.integer[Any]]) -> list[tuple[int, int]]:
     """The same, each with how often it occurs."""
     if len(codes) <= _FEW:
         return sorted(Counter(codes.tolist()).items())
+    if _are_small(codes):
+        return [(code, number) for code, number in enumerate(np.bincount(codes).tolist()) if number]
     values, numbers = np.unique(codes, return_counts=True)
     return list(zip(values.tolist(), numbers.tolist(), strict=True))
+
+
+def _are_small(codes: NDArray[np.integer[Any]]) -> bool:
+    """Whether they can be counted by their value, which is several times as fast as sorting them."""
+    return codes.dtype.kind != "b" and codes.min() >= 0 and codes.max() <= _SMALL
 
 
 class Verdict:
