@@ -74,6 +74,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         self._budgets = Budgets(budgets)
         self._plan = StateKey[dict[frozenset[str], VictimPlan]]("DefaultPreemption/plans")
         self._plans = VictimPlans()
+        self._no_plan = VictimPlan(self._budgets, handle.nominator)
         self._pods = handle.stores.of(Pod)
         gates = handle.feature_gates
         self._by_topology = gates.enabled("TopologyAwareWorkloadScheduling")
@@ -229,11 +230,10 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         cluster, runner = self._handle.cluster, self._handle.runner
         if runner is None:
             raise RuntimeError("DefaultPreemption was asked before its profile was complete")
-        rows = resolvable_rows(diagnosis, cluster)
-        if not len(rows):
-            nothing = VictimPlan(self._budgets, self._handle.nominator)
-            return Search(nothing, cluster, candidates=NO_ROWS, tried=NO_ROWS, without_victims=NO_ROWS)
-        preemptor = Preemptor(pod, runner, state, cluster=cluster, priority=pod_priority(pod))
+        rows, priority = resolvable_rows(diagnosis, cluster), pod_priority(pod)
+        if not cluster.rows_with_priority_below(priority)[rows].any():  # as on a cluster full of equals
+            return Search(self._no_plan, cluster, candidates=NO_ROWS, tried=NO_ROWS, without_victims=rows)
+        preemptor = Preemptor(pod, runner, state, cluster=cluster, priority=priority)
         with self._plan_for(preemptor, may_share=is_the_same) as plan:
             return search(
                 preemptor,
