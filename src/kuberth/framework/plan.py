@@ -389,10 +389,11 @@ class Plan:
 
 
 def plan_bytes(capacity: int, scorers: int) -> int:
-    """What a plan over a table of this capacity takes, with this many kept scorers."""
+    """What a plan over a table of this capacity takes, with this many kept scorers and a kept rejection."""
     by_place = 1 + 1 + 8
     by_row = 3 * 4 + 8 * scorers
-    return capacity * (2 * by_place + by_row)
+    by_rejected_row = 8 + 8
+    return capacity * (2 * by_place + by_row + by_rejected_row)
 
 
 def sum_of_versions(sources: Iterable[Versioned]) -> int:

@@ -222,6 +222,7 @@ class Plans:
         equal_pods = self._equal_pods.get(signature)
         if equal_pods is None or equal_pods.pre_filter:
             return None
+        self._equal_pods.move_to_end(signature)
         return self._current_rejection(equal_pods)
 
     def rejection_after_pre_filter(self, state: CycleState) -> KeptRejection | None:
