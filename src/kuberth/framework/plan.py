@@ -389,11 +389,10 @@ class Plan:
 
 
 def plan_bytes(capacity: int, scorers: int) -> int:
-    """What a plan over a table of this capacity takes, with this many kept scorers and a kept rejection."""
+    """What a plan over a table of this capacity takes, with this many kept scorers."""
     by_place = 1 + 1 + 8
     by_row = 3 * 4 + 8 * scorers
-    by_rejected_row = 8 + 8
-    return capacity * (2 * by_place + by_row + by_rejected_row)
+    return capacity * (2 * by_place + by_row)
 
 
 def sum_of_versions(sources: Iterable[Versioned]) -> int:

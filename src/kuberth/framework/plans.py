@@ -32,6 +32,8 @@ MAX_BYTES: Final = 128 * 2**20
 """What all plans of a profile may hold; the one unused for longest goes first."""
 MAX_PLANS: Final = 1024
 """However small the cluster: a plan is more than its columns."""
+REJECTION_BYTES: Final = 16
+"""For every row, of the diagnosis of a kept rejection."""
 MAX_SIGNATURES: Final = 4096
 """Signatures seen once that are remembered. A plan is made for the second equal pod: most pods that are not
 one of many never have an equal."""
@@ -197,7 +199,7 @@ class Plans:
 
     def _drop_surplus(self) -> None:
         self._capacity = len(self._cluster.live)
-        size = plan_bytes(self._capacity, len(self._scorers.all))
+        size = plan_bytes(self._capacity, len(self._scorers.all)) + REJECTION_BYTES * self._capacity
         most = max(1, min(MAX_PLANS, self._max_bytes // size))
         while len(self._equal_pods) > most:
             self._equal_pods.popitem(last=False)
