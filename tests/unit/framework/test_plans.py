@@ -24,7 +24,7 @@ from kuberth.framework import (
     Status,
 )
 from kuberth.framework.plan import plan_bytes
-from kuberth.framework.plans import EqualPods, Plans
+from kuberth.framework.plans import REJECTION_BYTES, EqualPods, Plans
 from kuberth.testing import make_node, make_pod
 from tests.unit.framework.harness import Framework, framework, plugin, state_of
 
@@ -145,7 +145,8 @@ def test_signatures_seen_once_are_forgotten_in_the_end() -> None:
 def limited(max_plans: int, nodes: int) -> Framework:
     """A framework whose cache holds `max_plans` plans for `nodes` nodes."""
     made = framework(LABELS, nodes=[f"n{number}" for number in range(nodes)])
-    plans_of(made)._max_bytes = max_plans * plan_bytes(len(made.cluster.live), 0)
+    capacity = len(made.cluster.live)
+    plans_of(made)._max_bytes = max_plans * (plan_bytes(capacity, 0) + REJECTION_BYTES * capacity)
     return made
 
 
