@@ -308,13 +308,15 @@ class PriorityQueue(SchedulingQueue):
     ) -> None:
         if not self._hints.interests_anyone(event):
             return
+        work: Iterator[int] = iter(())
         if len(self._unschedulable):
-            self._moves.append(self._moving(event, old, new, pre_check))
-            if len(self._moves) == 1:
-                self._move_some()
-        self._note_move(event, old, new)
+            work = self._moving(event, old, new, pre_check)
+        self._begin_move(work, event, old, new)
 
-    def _note_move(self, event: ClusterEvent, old: object, new: object) -> None:
+    def _begin_move(self, work: Iterator[int], event: ClusterEvent, old: object, new: object) -> None:
+        self._moves.append(work)
+        if len(self._moves) == 1:
+            self._move_some()
         self._attempt_of_last_move = self._attempt
         if self._context.queueing_hints:
             self._note_in_flight(event, old, new)
@@ -451,10 +453,7 @@ class PriorityQueue(SchedulingQueue):
         for each in overdue:
             each.queued.note_flush(now_ns)
         if overdue:
-            self._move_rest()
-            for _work in self._sending(overdue, timeout, None, None):
-                pass
-            self._note_move(timeout, None, None)
+            self._begin_move(self._sending(overdue, timeout, None, None), timeout, None, None)
 
     # Queues
 
