@@ -83,6 +83,8 @@ FACTS: Sequence[tuple[str, str, str, str, Sequence[float]]] = [
     ),
     ("kuberth_configuration_reloads_total", "counter", "result", "ALPHA", ()),
     ("scheduler_batch_attempts_total", "counter", "profile result", "ALPHA", ()),
+    ("kuberth_repeated_rejections_total", "counter", "profile", "ALPHA", ()),
+    ("kuberth_oldest_untried_pod_seconds", "gauge", "", "ALPHA", ()),
     ("kuberth_plan_differences_total", "counter", "plugin profile", "ALPHA", ()),
     ("scheduler_goroutines", "gauge", "operation", "BETA", ()),
     ("scheduler_event_handling_duration_seconds", "histogram", "event", "ALPHA", TENTHS),

@@ -100,6 +100,7 @@ def test_a_step_that_fails_costs_neither_the_pod_nor_the_other_steps(
 ) -> None:
     scheduler = make_harness(NO_ROOM)
     rejection = scheduler.reject(make_pod("p", uid="u"))
+    scheduler.pods.set(make_pod("p", uid="u", labels={"newer": "yes"}))
 
     def fail(*_: object, **__: object) -> NoReturn:
         raise RuntimeError("broken")
