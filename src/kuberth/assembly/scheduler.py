@@ -22,7 +22,8 @@ from kuberth.assembly.following import Following
 from kuberth.assembly.observing import SchedulerObserver, ShelteredObserver
 from kuberth.assembly.profiles import assemble, derive_with, effective_gates, full_registry
 from kuberth.binding.cycle import BindingCycle, binding_name
-from kuberth.client.protocol import Api
+from kuberth.client.adaptive_limit import AdaptiveLimit
+from kuberth.client.protocol import Api, RefusalCounter
 from kuberth.clock import Clock, SystemClock
 from kuberth.cluster.table import ClusterTable
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration, default_configuration
@@ -191,6 +192,14 @@ class Scheduler:
             metrics=self.metrics,
             derive=derive,
         )
+        bindings = AdaptiveLimit(self._clock, refusals=self._refused_posts)
+        limits = {("binding",): bindings}
+        self.metrics.write_limit.compute = lambda: {
+            kind: float(limit.limit) for kind, limit in limits.items()
+        }
+        self.metrics.writes_in_flight.compute = lambda: {
+            kind: float(limit.in_flight) for kind, limit in limits.items()
+        }
         self._binding = BindingCycle(
             queue=self.queue,
             cluster=self.cluster,
@@ -202,6 +211,7 @@ class Scheduler:
             clock=self._clock,
             spawn=self.spawn,
             announce_nomination=self.feature_gates.enabled("NominatedNodeNameForExpectation"),
+            limit=bindings,
         )
         cycle = self._cycle = SchedulingCycle(
             self.cluster,
@@ -256,6 +266,9 @@ class Scheduler:
         kinds: list[type[Any]] = [Namespace, Node, *sorted(others, key=_kind_name), Pod]
         self._following = Following([*(self._reflector(kind) for kind in kinds), *self.extenders.reflectors])
         self.stores.seal()
+
+    def _refused_posts(self) -> int:
+        return self._api.refused_posts if isinstance(self._api, RefusalCounter) else 0
 
     def _group_cycle(self, cycle: SchedulingCycle, rng: random.Random) -> GroupCycle:
         groups = self.stores.of(PodGroup)

@@ -288,6 +288,15 @@ class SchedulerMetrics(MetricSet):
         "scheduler_goroutines",
         "Number of running goroutines split by the work they do such as binding.",
         ("operation",), stability=BETA)
+    write_limit = ComputedGauge(
+        "kuberth_write_limit",
+        "Number of writes that may wait for the API server at a time, by kind. It follows how fast the "
+        "server answers.",
+        ("write",), stability=ALPHA)
+    writes_in_flight = ComputedGauge(
+        "kuberth_writes_in_flight",
+        "Number of writes that wait for the API server, by kind.",
+        ("write",), stability=ALPHA)
     cache_size = ComputedGauge(
         "scheduler_cache_size",
         "Number of nodes, pods, and assumed (bound) pods in the scheduler cache.",
