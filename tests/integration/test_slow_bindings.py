@@ -56,8 +56,8 @@ def test_an_urgent_pod_waits_for_few_bindings_of_a_saturated_server() -> None:
         running = asyncio.ensure_future(scheduler.run())
         for moment in range(20, 60, 10):
             await asyncio.sleep(moment - loop.time())
-            (limit,) = scheduler.metrics.write_limit.values.values()
-            (in_flight,) = scheduler.metrics.writes_in_flight.values.values()
+            limit = scheduler.metrics.write_limit.values["binding",]
+            in_flight = scheduler.metrics.writes_in_flight.values["binding",]
             assert SLOTS <= in_flight <= limit < CEILING / 4
             name = f"urgent{moment}"
             api.put(make_pod(name, cpu="1m", priority=10))

@@ -41,7 +41,7 @@ from kuberth.observe.metrics import PodGroupMetrics, SchedulerMetrics
 from kuberth.outcomes.event_recorder import ApiEventRecorder
 from kuberth.outcomes.failure_handling import FailureHandler
 from kuberth.outcomes.group_status import PodGroupStatusWriter
-from kuberth.outcomes.status_writer import PodStatusWriter
+from kuberth.outcomes.status_writer import PATCH, PodStatusWriter
 from kuberth.queue.guard import GuardedQueue, name_of
 from kuberth.queue.interface import QueueContext, QueueFactory, SchedulingQueue
 from kuberth.queue.priority_queue import PriorityQueue
@@ -181,7 +181,12 @@ class Scheduler:
         return Components(background=self._task, job=self._job, close_unstarted=close_unstarted)
 
     def _wire(self, rng: random.Random, check_plans_every: int) -> None:
-        writer = PodStatusWriter(self._api, self.spawn, self._clock, metrics=self.metrics)
+        bindings = AdaptiveLimit(self._clock, refusals=self._refused_posts)
+        status_patches = AdaptiveLimit(self._clock)
+        self._show_limits({"binding": bindings, PATCH: status_patches})
+        writer = PodStatusWriter(
+            self._api, self.spawn, self._clock, metrics=self.metrics, limit=status_patches
+        )
         derive = derive_with(self.feature_gates)
         failures = self._failures = FailureHandler(
             queue=self.queue,
@@ -192,14 +197,6 @@ class Scheduler:
             metrics=self.metrics,
             derive=derive,
         )
-        bindings = AdaptiveLimit(self._clock, refusals=self._refused_posts)
-        limits = {("binding",): bindings}
-        self.metrics.write_limit.compute = lambda: {
-            kind: float(limit.limit) for kind, limit in limits.items()
-        }
-        self.metrics.writes_in_flight.compute = lambda: {
-            kind: float(limit.in_flight) for kind, limit in limits.items()
-        }
         self._binding = BindingCycle(
             queue=self.queue,
             cluster=self.cluster,
@@ -266,6 +263,14 @@ class Scheduler:
         kinds: list[type[Any]] = [Namespace, Node, *sorted(others, key=_kind_name), Pod]
         self._following = Following([*(self._reflector(kind) for kind in kinds), *self.extenders.reflectors])
         self.stores.seal()
+
+    def _show_limits(self, limits: Mapping[str, AdaptiveLimit]) -> None:
+        self.metrics.write_limit.compute = lambda: {
+            (kind,): float(limit.limit) for kind, limit in limits.items()
+        }
+        self.metrics.writes_in_flight.compute = lambda: {
+            (kind,): float(limit.in_flight) for kind, limit in limits.items()
+        }
 
     def _refused_posts(self) -> int:
         return self._api.refused_posts if isinstance(self._api, RefusalCounter) else 0
