@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from kuberth.api.core import Pod
-from kuberth.client.adaptive_limit import AdaptiveLimit
+from kuberth.client.adaptive_limit import STALLED_SECONDS, AdaptiveLimit
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.cluster.table import ClusterTable
 from kuberth.errors import AnswerLostError, UnreachableError
@@ -69,6 +69,7 @@ class BindingCycle:
         self._announce_nomination = announce_nomination
         self._under_way: dict[asyncio.Future[Any], Placement] = {}
         self._limit = limit
+        self._look_again: asyncio.TimerHandle | None = None
         self._notify_capacity: Callable[[], None] = _ignore
         self.observer: OutcomeObserver | None = None
 
@@ -77,7 +78,16 @@ class BindingCycle:
 
         If not, the callback of `when_capacity_returns` is called later.
         """
-        return self._limit.has_room()
+        has_room = self._limit.has_room()
+        if not has_room and self._look_again is None:
+            loop = asyncio.get_running_loop()
+            self._look_again = loop.call_later(STALLED_SECONDS, self._expect_room)
+        return has_room
+
+    def _expect_room(self) -> None:
+        """The server may have stalled, which no answer will say."""
+        self._look_again = None
+        self._notify_capacity()
 
     def when_capacity_returns(self, notify: Callable[[], None]) -> None:
         """Call `notify` when capacity returns after there was none."""
@@ -163,6 +173,8 @@ class BindingCycle:
         """Wait for no binding any more; which of them will have happened is unknown."""
         abandoned = list(self._under_way)
         self._under_way.clear()
+        if self._look_again is not None:
+            self._look_again.cancel()
         for future in abandoned:
             future.cancel()
 

@@ -24,6 +24,8 @@ TOLERANCE: Final = 1.6
 PROBE_SECONDS: Final = 15.0
 """How often the limit is halved for two rounds, to see how long an answer takes with a shorter queue: the
 first round ends the queue, the second measures."""
+STALLED_SECONDS: Final = 1.0
+"""Without an answer for this long, some more may start: those in flight may be lost with their connection."""
 MIN_ANSWERS: Final = 8
 """Answers of a round, at least."""
 _SLOW_START: Final = 1.5
@@ -52,6 +54,10 @@ class AdaptiveLimit:
         """The limit is halved for this number of rounds."""
         self._probed_ns = clock.now_ns()
         self._in_flight = 0
+        self._answered_ns = clock.now_ns()
+        """When a write last ended, or more were allowed because none did."""
+        self._allowance = 0
+        """Writes beyond the limit, because none ended for long."""
         self._is_crowded = False
         self._was_reached = False
         """In this round."""
@@ -75,24 +81,39 @@ class AdaptiveLimit:
         return self._in_flight
 
     def has_room(self) -> bool:
-        """Whether one more write may start. Once the limit is reached, a quarter of it has to become free:
-        writes that start together travel together."""
+        """Whether one more write may start. Once the limit is reached, a quarter of it has to become free
+        (writes that start together travel together), or none may have ended for `STALLED_SECONDS`."""
         limit = self.limit
+        if self._in_flight < limit:
+            self._allowance = 0
+        limit = min(limit + self._allowance, CEILING)
         self._is_crowded = self._in_flight >= (limit * _RESUMED if self._is_crowded else limit)
         if self._is_crowded:
             self._was_reached = True
+            self._is_crowded = not self._allow_more(limit)
         return not self._is_crowded
+
+    def _allow_more(self, limit: int) -> bool:
+        now_ns = self._clock.now_ns()
+        if limit >= CEILING or now_ns - self._answered_ns < STALLED_SECONDS * NANOSECONDS:
+            return False
+        self._answered_ns = now_ns
+        self._allowance = self._in_flight + FLOOR - self.limit
+        return True
 
     def start(self) -> int:
         """A write starts, whether there is room or not. Returns what `end` is to be called with."""
+        now_ns = self._clock.now_ns()
+        if not self._in_flight:
+            self._answered_ns = now_ns
         self._in_flight += 1
-        return self._clock.now_ns()
+        return now_ns
 
     def end(self, started_ns: int, *, answered: bool) -> bool:
         """A write has ended; `answered`: with the server's answer. Returns whether there is room again
         after `has_room` said that there is none."""
         self._in_flight -= 1
-        now_ns = self._clock.now_ns()
+        now_ns = self._answered_ns = self._clock.now_ns()
         seconds = (now_ns - started_ns) / NANOSECONDS
         # A failure says something about the server's pace only if it took long, as a timeout does.
         if answered or seconds > self._allowed_seconds:
