@@ -106,5 +106,16 @@ def test_a_post_is_sent_if_this_process_leads_and_the_callers_check_allows_it(
     asyncio.run(main())
 
 
+class Refused(Outbox):
+    """Had posts refused."""
+
+    refused_posts = 3
+
+
+@pytest.mark.parametrize("outbox, number", [(Refused, 3), (Outbox, 0)], ids=["counts", "does-not-count"])
+def test_refused_posts_are_those_of_the_other_api(outbox: type[Outbox], number: int) -> None:
+    assert FencedApi(outbox(), lambda: True).refused_posts == number
+
+
 async def _await(work: Awaitable[object]) -> None:
     await work

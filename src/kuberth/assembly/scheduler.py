@@ -22,7 +22,8 @@ from kuberth.assembly.following import Following
 from kuberth.assembly.observing import SchedulerObserver, ShelteredObserver
 from kuberth.assembly.profiles import assemble, derive_with, effective_gates, full_registry
 from kuberth.binding.cycle import BindingCycle, binding_name
-from kuberth.client.protocol import Api
+from kuberth.client.adaptive_limit import AdaptiveLimit
+from kuberth.client.protocol import Api, RefusalCounter
 from kuberth.clock import NANOSECONDS, Clock, SystemClock
 from kuberth.cluster.table import ClusterTable
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration, default_configuration
@@ -40,7 +41,7 @@ from kuberth.observe.metrics import Labels, PodGroupMetrics, SchedulerMetrics
 from kuberth.outcomes.event_recorder import ApiEventRecorder
 from kuberth.outcomes.failure_handling import FailureHandler
 from kuberth.outcomes.group_status import PodGroupStatusWriter
-from kuberth.outcomes.status_writer import PodStatusWriter
+from kuberth.outcomes.status_writer import PATCH, PodStatusWriter
 from kuberth.queue.guard import GuardedQueue, name_of
 from kuberth.queue.interface import QueueContext, QueueFactory, SchedulingQueue
 from kuberth.queue.priority_queue import PriorityQueue
@@ -180,7 +181,12 @@ class Scheduler:
         return Components(background=self._task, job=self._job, close_unstarted=close_unstarted)
 
     def _wire(self, rng: random.Random, check_plans_every: int) -> None:
-        writer = PodStatusWriter(self._api, self.spawn, self._clock, metrics=self.metrics)
+        bindings = AdaptiveLimit(self._clock, refusals=self._refused_posts)
+        status_patches = AdaptiveLimit(self._clock)
+        self._show_limits({"binding": bindings, PATCH: status_patches})
+        writer = PodStatusWriter(
+            self._api, self.spawn, self._clock, metrics=self.metrics, limit=status_patches
+        )
         derive = derive_with(self.feature_gates)
         failures = self._failures = FailureHandler(
             queue=self.queue,
@@ -202,6 +208,7 @@ class Scheduler:
             clock=self._clock,
             spawn=self.spawn,
             announce_nomination=self.feature_gates.enabled("NominatedNodeNameForExpectation"),
+            limit=bindings,
         )
         cycle = self._cycle = SchedulingCycle(
             self.cluster,
@@ -262,6 +269,17 @@ class Scheduler:
         active = self.queue.pending_pods().get("active", ())
         since = [each.timestamp_ns for each in active if not each.attempts]
         return {(): (self._clock.now_ns() - min(since)) / NANOSECONDS if since else 0.0}
+
+    def _show_limits(self, limits: Mapping[str, AdaptiveLimit]) -> None:
+        self.metrics.write_limit.compute = lambda: {
+            (kind,): float(limit.limit) for kind, limit in limits.items()
+        }
+        self.metrics.writes_in_flight.compute = lambda: {
+            (kind,): float(limit.in_flight) for kind, limit in limits.items()
+        }
+
+    def _refused_posts(self) -> int:
+        return self._api.refused_posts if isinstance(self._api, RefusalCounter) else 0
 
     def _group_cycle(self, cycle: SchedulingCycle, rng: random.Random) -> GroupCycle:
         groups = self.stores.of(PodGroup)

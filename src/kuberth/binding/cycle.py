@@ -13,9 +13,10 @@ from functools import partial
 from typing import Any, Final
 
 from kuberth.api.core import Pod
+from kuberth.client.adaptive_limit import STALLED_SECONDS, AdaptiveLimit
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.cluster.table import ClusterTable
-from kuberth.errors import AnswerLostError
+from kuberth.errors import AnswerLostError, UnreachableError
 from kuberth.framework.cluster_events import ASSIGNED_POD_DELETE
 from kuberth.framework.handle import EventRecorder, PodEvent, Spawner
 from kuberth.framework.running.binding import BindUnderWay
@@ -31,12 +32,6 @@ from kuberth.queue.interface import SchedulingQueue
 
 logger = logging.getLogger(__name__)
 
-MAX_UNDER_WAY: Final = 512
-"""Bindings that wait for nothing but the API. A server that cannot follow is not to be run ahead of by more:
-in the queue pods keep their order, a more urgent one can still come first, and no deadline runs."""
-RESUMED_AT: Final = MAX_UNDER_WAY // 4
-"""With so few left, enough to keep the server busy, capacity returns: pods that are placed in one go find
-warm caches, and their bindings travel together."""
 _SLOW_SECONDS: Final = 2.0
 """PreBind that takes longer is recorded as an event."""
 _BINDING: Final = ("binding",)
@@ -58,7 +53,10 @@ class BindingCycle:
         clock: Clock,
         spawn: Spawner,
         announce_nomination: bool,
+        limit: AdaptiveLimit,
     ) -> None:
+        """`limit`: of the bindings that wait for nothing but the API. In the queue pods keep their order, a
+        more urgent one can still come first, and no deadline runs."""
         self._queue = queue
         self._cluster = cluster
         self._waiting_pods = waiting_pods
@@ -70,7 +68,8 @@ class BindingCycle:
         self._spawn = spawn
         self._announce_nomination = announce_nomination
         self._under_way: dict[asyncio.Future[Any], Placement] = {}
-        self._is_crowded = False
+        self._limit = limit
+        self._look_again: asyncio.TimerHandle | None = None
         self._notify_capacity: Callable[[], None] = _ignore
         self.observer: OutcomeObserver | None = None
 
@@ -79,8 +78,16 @@ class BindingCycle:
 
         If not, the callback of `when_capacity_returns` is called later.
         """
-        self._is_crowded = len(self._under_way) >= (RESUMED_AT if self._is_crowded else MAX_UNDER_WAY)
-        return not self._is_crowded
+        has_room = self._limit.has_room()
+        if not has_room and self._look_again is None:
+            loop = asyncio.get_running_loop()
+            self._look_again = loop.call_later(STALLED_SECONDS, self._expect_room)
+        return has_room
+
+    def _expect_room(self) -> None:
+        """The server may have stalled, which no answer will say."""
+        self._look_again = None
+        self._notify_capacity()
 
     def when_capacity_returns(self, notify: Callable[[], None]) -> None:
         """Call `notify` when capacity returns after there was none."""
@@ -122,7 +129,7 @@ class BindingCycle:
         self._queue.done(placement.info.uid)
         self._metrics.goroutines.inc(_BINDING)
         self._under_way[under_way.future] = placement
-        under_way.future.add_done_callback(partial(self._end, placement, under_way))
+        under_way.future.add_done_callback(partial(self._end, placement, under_way, self._limit.start()))
         return True
 
     def _settle_permit(self, placement: Placement) -> None:
@@ -134,13 +141,15 @@ class BindingCycle:
                 placement.permit_timeouts = {}
                 self._metrics.permit_wait_duration.observe((SUCCESS.code.label,), 0.0)
 
-    def _end(self, placement: Placement, under_way: BindUnderWay, future: asyncio.Future[Any]) -> None:
+    def _end(
+        self, placement: Placement, under_way: BindUnderWay, started_ns: int, future: asyncio.Future[Any]
+    ) -> None:
         """What `run` does after its task's binding, for one that had no task; never raises."""
         self._metrics.goroutines.inc(_BINDING, -1)
+        if self._limit.end(started_ns, answered=_is_answered(future)):
+            self._notify_capacity()
         if self._under_way.pop(future, None) is None:
             return  # given up
-        if self._is_crowded and len(self._under_way) < RESUMED_AT:
-            self._notify_capacity()
         try:
             if not future.cancelled() and isinstance(future.exception(), AnswerLostError):
                 # Whether it is bound, the plugin has to find out, and that takes a task.
@@ -164,6 +173,8 @@ class BindingCycle:
         """Wait for no binding any more; which of them will have happened is unknown."""
         abandoned = list(self._under_way)
         self._under_way.clear()
+        if self._look_again is not None:
+            self._look_again.cancel()
         for future in abandoned:
             future.cancel()
 
@@ -307,6 +318,11 @@ class BindingCycle:
             if forgotten:
                 self._queue.move(ASSIGNED_POD_DELETE, info.pod, None)
             self._failures.handle(rejection)
+
+
+def _is_answered(future: asyncio.Future[Any]) -> bool:
+    """Whether the server answered, in whatever way."""
+    return not future.cancelled() and not isinstance(future.exception(), AnswerLostError | UnreachableError)
 
 
 def binding_name(placement: Placement) -> str:

@@ -11,7 +11,15 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar
 
 from kuberth.api.core import Pod
-from kuberth.client.protocol import Api, FinalizingApi, ObjectList, PostingApi, SharingApi, WatchEvent
+from kuberth.client.protocol import (
+    Api,
+    FinalizingApi,
+    ObjectList,
+    PostingApi,
+    RefusalCounter,
+    SharingApi,
+    WatchEvent,
+)
 from kuberth.client.writes import Write
 from kuberth.errors import ApiError
 
@@ -57,6 +65,11 @@ class FencedApi(Api):
         if not isinstance(self._api, FinalizingApi):
             raise ApiError("this API has no way to change an object byte by byte")
         return await self._api.add_finalizer(kind, name, finalizer, namespace=namespace)
+
+    @property
+    def refused_posts(self) -> int:
+        """As `RefusalCounter`; 0 if the other API is none."""
+        return self._api.refused_posts if isinstance(self._api, RefusalCounter) else 0
 
     def post_nowait(
         self, write: Write, *, check: Callable[[], None] | None = None

@@ -106,6 +106,8 @@ class HttpApi(Api):
             on_loss=self._post_lost,
         )
         self._post_metrics: _PostMetrics | None = None
+        self.refused_posts = 0
+        """As `RefusalCounter`."""
         self._targets: dict[tuple[type[Any], str], _Target] = {}
         self._retries: set[asyncio.Task[None]] = set()
         self._watches: set[RequestConnection] = set()
@@ -252,6 +254,8 @@ class HttpApi(Api):
         if status < 300:
             post.future.set_result(None)
         elif status == 401 or retry_after(answer) is not None:
+            if status != 401:
+                self.refused_posts += 1
             # The task is ours: it ends with the post's future, and `close` ends it.
             task = asyncio.get_running_loop().create_task(self._post_again(post, answer), name=post.what)
             self._retries.add(task)

@@ -173,3 +173,13 @@ class PostingApi(Protocol):
         before the request is sent prevents the write; afterwards the outcome is unknown.
         """
         ...
+
+
+@runtime_checkable
+class RefusalCounter(Protocol):
+    """An API that counts the posts that the server asked to repeat later (429)."""
+
+    @property
+    def refused_posts(self) -> int:
+        """How many there were so far; the API repeats them by itself."""
+        ...

@@ -209,10 +209,11 @@ class SchedulerMetrics(MetricSet):
     repeated_rejections = Counter(
         "kuberth_repeated_rejections_total",
         "Attempts that ended as that of an equal pod did, without asking plugins, since nothing had changed.",
-        ("profile",))
+        ("profile",), stability=ALPHA)
     oldest_untried_pod = ComputedGauge(
         "kuberth_oldest_untried_pod_seconds",
-        "How long the pod waits that has been ready for longest without an attempt; 0 if there is none.")
+        "How long the pod waits that has been ready for longest without an attempt; 0 if there is none.",
+        stability=ALPHA)
     plan_differences = Counter(
         "kuberth_plan_differences_total",
         "Number of checked cycles in which an answer kept for equal pods differed from the plugin's own, by "
@@ -295,6 +296,15 @@ class SchedulerMetrics(MetricSet):
         "scheduler_goroutines",
         "Number of running goroutines split by the work they do such as binding.",
         ("operation",), stability=BETA)
+    write_limit = ComputedGauge(
+        "kuberth_write_limit",
+        "Number of writes that may wait for the API server at a time, by kind. It follows how fast the "
+        "server answers.",
+        ("write",), stability=ALPHA)
+    writes_in_flight = ComputedGauge(
+        "kuberth_writes_in_flight",
+        "Number of writes that wait for the API server, by kind.",
+        ("write",), stability=ALPHA)
     cache_size = ComputedGauge(
         "scheduler_cache_size",
         "Number of nodes, pods, and assumed (bound) pods in the scheduler cache.",

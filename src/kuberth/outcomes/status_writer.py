@@ -1,8 +1,8 @@
 """Writes pod conditions and nominations in the background.
 
 In: the outcome of a cycle. Out: patches of the pod's status, in order for one pod and concurrent for
-different pods. Changes that come while a patch is in flight are merged into the next one. A patch that fails
-is logged, and the next attempt writes again.
+different pods, as many as the API server keeps up with. Changes that come while a patch is in flight or waits
+are merged into the next one. A patch that fails is logged, and the next attempt writes again.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Final
 from kuberth.api.core import Pod, PodCondition
 from kuberth.api.meta import ObjectMeta
 from kuberth.api.wire import to_builtins
+from kuberth.client.adaptive_limit import AdaptiveLimit
 from kuberth.client.protocol import Api
 from kuberth.clock import Clock
 from kuberth.errors import ConflictError, KuberthError, NotFoundError
@@ -58,13 +59,19 @@ class _Change:
 class PodStatusWriter:
     """Implements `kuberth.outcomes.failure_handling.StatusWriter`."""
 
-    def __init__(self, api: Api, spawn: Spawner, clock: Clock, *, metrics: SchedulerMetrics) -> None:
+    def __init__(
+        self, api: Api, spawn: Spawner, clock: Clock, *, metrics: SchedulerMetrics, limit: AdaptiveLimit
+    ) -> None:
+        """`limit`: of the pods that are written at a time."""
         self._metrics = metrics
+        self._limit = limit
         self._api = api
         self._spawn = spawn
         self._clock = clock
         self._under_way: dict[str, list[_Change]] = {}
         """By the pod's UID: the change that is being written, and the one that waits for it, if any."""
+        self._waiting: dict[str, ObjectMeta] = {}
+        """By the pod's UID: pods whose first change waits for room, the oldest first."""
 
     def write(self, pod: Pod, *, condition: PodCondition | None, nomination: str | None) -> None:
         metadata = pod.metadata
@@ -76,15 +83,25 @@ class PodStatusWriter:
             return
         if under_way is None:
             self._under_way[metadata.uid] = [change]
-            try:
-                self._spawn(self._write_all(metadata), name=f"status of {metadata.namespace}/{metadata.name}")
-            except KuberthError:
-                del self._under_way[metadata.uid]
-                raise
-        elif len(under_way) == 1:
+            if self._waiting or not self._limit.has_room():
+                self._waiting[metadata.uid] = metadata
+            else:
+                self._start(metadata)
+        elif len(under_way) == 1 and metadata.uid not in self._waiting:
             under_way.append(change)
         else:
-            under_way[1].add(change)
+            under_way[-1].add(change)
+
+    def _start(self, metadata: ObjectMeta) -> None:
+        started_ns = self._limit.start()
+        try:
+            self._spawn(
+                self._write_all(metadata, started_ns), name=f"status of {metadata.namespace}/{metadata.name}"
+            )
+        except KuberthError:
+            self._limit.end(started_ns, answered=False)
+            del self._under_way[metadata.uid]
+            raise
 
     def _change(
         self,
@@ -120,7 +137,7 @@ class PodStatusWriter:
             last_transition_time=since,
         )
 
-    async def _write_all(self, metadata: ObjectMeta) -> None:
+    async def _write_all(self, metadata: ObjectMeta, started_ns: int) -> None:
         under_way = self._under_way[metadata.uid]
         try:
             while under_way:
@@ -128,6 +145,9 @@ class PodStatusWriter:
                 del under_way[0]
         finally:
             del self._under_way[metadata.uid]
+            has_room = self._limit.end(started_ns, answered=True)
+        while has_room and self._waiting and self._limit.has_room():
+            self._start(self._waiting.pop(next(iter(self._waiting))))
 
     async def _patch(self, metadata: ObjectMeta, patch: dict[str, Any]) -> None:
         self._metrics.pending_async_api_calls.inc((PATCH,))

@@ -12,7 +12,7 @@ from kuberth.api.core import Binding, Node, Pod
 from kuberth.api.events import Event
 from kuberth.api.wire import decode
 from kuberth.assembly.scheduler import Scheduler
-from kuberth.binding.cycle import MAX_UNDER_WAY, RESUMED_AT
+from kuberth.client.adaptive_limit import CEILING, FLOOR, STALLED_SECONDS
 from kuberth.client.fencing import FencedApi
 from kuberth.client.writes import Verb, Write
 from kuberth.clock import LoopClock, run_in_virtual_time
@@ -417,27 +417,60 @@ def test_a_server_that_cannot_follow_is_not_run_ahead_of() -> None:
     async def main() -> None:
         api = PostOffice(when_asked)
         api.put(make_node("n1", cpu="1000", pods="2000"))
-        for number in range(2 * MAX_UNDER_WAY):
+        for number in range(100):
             api.put(make_pod(f"p{number}", uid=f"u{number}", cpu="1m"))
         scheduler = Scheduler(api, clock=LoopClock(asyncio.get_running_loop()))
         running = asyncio.ensure_future(scheduler.run())
-        await asyncio.sleep(60)
-        assert len(api.bindings_posted) == MAX_UNDER_WAY
-        assert scheduler.cluster.assumed_count == MAX_UNDER_WAY
+        await asyncio.sleep(0.9)
+        assert len(api.bindings_posted) == FLOOR
+        assert scheduler.cluster.assumed_count == FLOOR
+        assert scheduler.metrics.write_limit.values == {("binding",): FLOOR, ("pod_status_patch",): FLOOR}
+        assert scheduler.metrics.writes_in_flight.values["binding",] == FLOOR
         api.put(make_pod("urgent", uid="urgent", cpu="1m", priority=10))
-        for _ in range(MAX_UNDER_WAY - RESUMED_AT):
+        for _ in range(FLOOR // 4):
             answers.release()
-        await asyncio.sleep(60)
-        assert len(api.bindings_posted) == MAX_UNDER_WAY  # a few more answers, and there is room again
+        await asyncio.sleep(0.5)
+        assert len(api.bindings_posted) == FLOOR  # one more answer, and there is room again
         answers.release()
-        await asyncio.sleep(60)
-        assert len(api.bindings_posted) == MAX_UNDER_WAY + (MAX_UNDER_WAY - RESUMED_AT) + 1
-        assert api.bindings_posted[MAX_UNDER_WAY] == "bind pod default/urgent to node n1"
-        for _ in range(2 * MAX_UNDER_WAY):
+        await asyncio.sleep(0.1)
+        assert len(api.bindings_posted) == FLOOR + FLOOR // 4 + 1
+        assert api.bindings_posted[FLOOR] == "bind pod default/urgent to node n1"
+        for _ in range(100):
             answers.release()
-        await until(lambda: api.node_of(f"p{2 * MAX_UNDER_WAY - 1}"))
-        assert len(api.bindings_posted) == 2 * MAX_UNDER_WAY + 1
+        await until(lambda: api.node_of("p99"))
+        assert len(api.bindings_posted) == 101
+        assert scheduler.metrics.writes_in_flight.values["binding",] == 0
         scheduler.stop()
         await running
+
+    run_in_virtual_time(main, limit_seconds=3600)
+
+
+def test_a_stalled_server_gets_a_few_more_bindings_every_second() -> None:
+    """What it has got may be lost with its connection, and others may still be answered."""
+
+    async def never(api: PostOffice, binding: Binding) -> None:
+        if binding.metadata.name != "urgent":
+            await asyncio.sleep(10_000)
+        await api.really_bind(binding)
+
+    async def main() -> None:
+        api = PostOffice(never)
+        api.put(make_node("n1", cpu="1000", pods="2000"))
+        for number in range(2 * CEILING):
+            api.put(make_pod(f"p{number}", uid=f"u{number}", cpu="1m"))
+        scheduler = Scheduler(api, clock=LoopClock(asyncio.get_running_loop()))
+        running = asyncio.ensure_future(scheduler.run())
+        await asyncio.sleep(0.5)
+        assert len(api.bindings_posted) == FLOOR
+        api.put(make_pod("urgent", uid="urgent", cpu="1m", priority=10))
+        await asyncio.sleep(0.9 * STALLED_SECONDS)
+        assert len(api.bindings_posted) == 2 * FLOOR
+        await until(lambda: api.node_of("urgent"))
+        assert asyncio.get_running_loop().time() < 3
+        await asyncio.sleep(600)
+        assert scheduler.metrics.writes_in_flight.values["binding",] == CEILING
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
     run_in_virtual_time(main, limit_seconds=3600)

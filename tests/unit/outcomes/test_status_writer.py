@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from kuberth.api.core import Pod, PodCondition
-from kuberth.clock import NANOSECONDS, LoopClock
+from kuberth.client.adaptive_limit import FLOOR, AdaptiveLimit
+from kuberth.clock import NANOSECONDS, Clock, LoopClock
 from kuberth.errors import ApiError, KuberthError
+from kuberth.framework.handle import Spawner
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.outcomes.status_writer import PodStatusWriter
 from kuberth.testing import FakeClock, MemoryApi, make_pod, run_in_virtual_time
@@ -31,6 +33,12 @@ class Broken(MemoryApi):
 
 def clock() -> FakeClock:
     return FakeClock(int(NOON.timestamp()) * NANOSECONDS)
+
+
+def writer_of(
+    api: MemoryApi, spawn: Spawner, clock: Clock, *, metrics: SchedulerMetrics = METRICS
+) -> PodStatusWriter:
+    return PodStatusWriter(api, spawn, clock, metrics=metrics, limit=AdaptiveLimit(clock))
 
 
 def settled(outside: Outside) -> int:
@@ -57,9 +65,7 @@ def written(
     outside = Outside()
     if not api.all(Pod):
         api.put(pod)
-    PodStatusWriter(api, outside.spawn, clock(), metrics=METRICS).write(
-        pod, condition=condition, nomination=nomination
-    )
+    writer_of(api, outside.spawn, clock()).write(pod, condition=condition, nomination=nomination)
     requests = settled(outside)
     return api.read(Pod, "default/p"), requests
 
@@ -147,7 +153,7 @@ def test_a_pod_made_again_under_the_same_name_is_left_alone(caplog: pytest.LogCa
 def test_a_pod_that_is_gone_is_no_trouble(caplog: pytest.LogCaptureFixture) -> None:
     outside = Outside()
     with caplog.at_level(logging.WARNING):
-        PodStatusWriter(MemoryApi(), outside.spawn, clock(), metrics=METRICS).write(
+        writer_of(MemoryApi(), outside.spawn, clock()).write(
             make_pod("p"), condition=NO_QUEUE, nomination=None
         )
         settled(outside)
@@ -156,9 +162,7 @@ def test_a_pod_that_is_gone_is_no_trouble(caplog: pytest.LogCaptureFixture) -> N
 
 def test_a_write_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     outside = Outside()
-    PodStatusWriter(Broken(), outside.spawn, clock(), metrics=METRICS).write(
-        make_pod("p"), condition=NO_QUEUE, nomination=None
-    )
+    writer_of(Broken(), outside.spawn, clock()).write(make_pod("p"), condition=NO_QUEUE, nomination=None)
     settled(outside)
     assert "the status of pod default/p could not be written" in caplog.text
     assert "the server is on fire" in caplog.text
@@ -169,9 +173,7 @@ def test_every_write_is_counted_with_its_result(api: type[MemoryApi], result: st
     metrics, outside, pod = SchedulerMetrics(), Outside(), make_pod("p")
     server = api()
     server.put(pod)
-    PodStatusWriter(server, outside.spawn, clock(), metrics=metrics).write(
-        pod, condition=NO_QUEUE, nomination=None
-    )
+    writer_of(server, outside.spawn, clock(), metrics=metrics).write(pod, condition=NO_QUEUE, nomination=None)
     settled(outside)
     label = ("pod_status_patch", result)
     assert metrics.async_api_calls.values == {label: 1}
@@ -213,7 +215,7 @@ def writing(script: Callable[[PodStatusWriter], Any], api: MemoryApi) -> float:
             def spawn(work: Any, *, name: str) -> None:
                 tasks.create_task(work, name=name)
 
-            await script(PodStatusWriter(api, spawn, LoopClock(loop), metrics=METRICS))
+            await script(writer_of(api, spawn, LoopClock(loop)))
         return loop.time()
 
     return run_in_virtual_time(main)
@@ -310,7 +312,7 @@ def test_a_write_that_fails_does_not_take_the_next_one_with_it(fault: Exception)
 
 def test_different_pods_do_not_wait_for_each_other() -> None:
     api = MemoryApi()
-    pods = [make_pod(f"p{number}") for number in range(20)]
+    pods = [make_pod(f"p{number}") for number in range(FLOOR)]
     for pod in pods:
         api.put(pod)
     real = api.patch
@@ -354,9 +356,79 @@ def test_a_write_that_cannot_start_is_not_waited_for() -> None:
 
     api = MemoryApi()
     api.put(pod)
-    writer = PodStatusWriter(api, spawn, clock(), metrics=METRICS)
+    writer = writer_of(api, spawn, clock())
     with pytest.raises(KuberthError):
         writer.write(pod, condition=NO_QUEUE, nomination=None)
     refuses = False
     writer.write(pod, condition=NO_QUEUE, nomination=None)
     assert settled(outside) == 1
+
+
+class Busy(MemoryApi):
+    """Takes a second for every patch, however many there are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.in_flight = self.most = 0
+        self.order: list[str] = []
+
+    async def patch(self, kind: type[Any], name: str, patch: Any, **options: Any) -> Any:
+        self.in_flight += 1
+        self.most = max(self.most, self.in_flight)
+        self.order.append(name)
+        await asyncio.sleep(1)
+        self.in_flight -= 1
+        return await super().patch(kind, name, patch, **options)
+
+
+def test_a_busy_server_gets_few_patches_at_a_time_and_all_in_the_end() -> None:
+    api = Busy()
+    pods = [api.put(make_pod(f"p{number}")) for number in range(200)]
+
+    async def script(writer: PodStatusWriter) -> None:
+        for pod in pods:
+            writer.write(pod, condition=saying("no room"), nomination=None)
+        await asyncio.sleep(0.5)
+        assert api.in_flight == FLOOR
+
+    writing(script, api)
+    assert api.most < 100
+    assert api.order == [pod.metadata.name for pod in pods]
+    assert {pod.status.conditions[0].message for pod in api.all(Pod)} == {"no room"}
+
+
+def test_changes_of_a_pod_that_waits_for_its_turn_go_together() -> None:
+    api = Busy()
+    pods = [api.put(make_pod(f"p{number}")) for number in range(FLOOR + 1)]
+
+    async def script(writer: PodStatusWriter) -> None:
+        for message in ("one", "two", "three"):
+            for pod in pods:
+                writer.write(pod, condition=saying(message), nomination=None)
+
+    writing(script, api)
+    assert api.order.count("p0") == 2  # the first was sent
+    assert api.order.count(f"p{FLOOR}") == 1
+    assert {pod.status.conditions[0].message for pod in api.all(Pod)} == {"three"}
+
+
+def test_pods_that_wait_are_not_written_after_a_cancellation() -> None:
+    api = Busy()
+    pods = [api.put(make_pod(f"p{number}")) for number in range(20)]
+
+    async def main() -> None:
+        tasks: list[asyncio.Task[None]] = []
+
+        def spawn(work: Any, *, name: str) -> None:
+            tasks.append(asyncio.get_running_loop().create_task(work, name=name))
+
+        writer = writer_of(api, spawn, clock())
+        for pod in pods:
+            writer.write(pod, condition=NO_QUEUE, nomination=None)
+        await asyncio.sleep(0.5)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert len(tasks) == FLOOR
+
+    run_in_virtual_time(main)

@@ -8,6 +8,7 @@ from typing import Any
 
 from kuberth.api.core import Pod, PodCondition
 from kuberth.binding.cycle import BindingCycle
+from kuberth.client.adaptive_limit import AdaptiveLimit
 from kuberth.clock import Clock
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework import Plugin, QueuedPod, Runner
@@ -141,6 +142,7 @@ def make_harness(
         clock=clock,
         spawn=made.outside.spawn,
         announce_nomination=announce_nomination,
+        limit=AdaptiveLimit(clock),
     )
     placements: list[Placement] = []
     loop = SchedulingLoop(

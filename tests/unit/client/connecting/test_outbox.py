@@ -260,6 +260,7 @@ def test_what_the_server_wants_asked_later_is_asked_later() -> None:
         assert server.asked[0].body == server.asked[2].body
         assert asyncio.get_running_loop().time() >= 14
         assert counted(api) == {("POST", "429"): 2, ("POST", "201"): 1}
+        assert api.refused_posts == 1
 
     async def handler(asked: Asked, reply: Reply) -> None:
         if len(seen) < 2:
