@@ -185,15 +185,16 @@ def test_terms_that_placed_pods_carry_are_found_by_the_pod_they_speak_of(table: 
 
     def about(role: Carried, **pod: Any) -> Counter[str]:
         found: Counter[str] = Counter()
-        for _carried, tally in table.terms.carried_about(role, PodInfo(make_pod("in", **pod))):
-            found.update(rows_of(table, tally))
+        for each in table.terms.contributions(role, PodInfo(make_pod("in", **pod))):
+            found.update(rows_of(table, each.pods))
         return found
 
     assert about(Carried.REQUIRED_ANTI_AFFINITY, labels={"app": "web"}) == {"n1": 1, "n3": 2}
     assert about(Carried.REQUIRED_ANTI_AFFINITY, labels={"app": "db"}) == {"n3": 1}
     assert about(Carried.REQUIRED_ANTI_AFFINITY, labels={"app": "web"}, namespace="other") == {}
     (worth,) = table.terms.contributions(Carried.PREFERRED, PodInfo(make_pod("in")))
-    assert rows_of(table, worth.worth) == {"n3": 7}
+    assert rows_of(table, worth.worth) == {"n3": 1}
+    assert worth.weight == 7
     assert rows_of(table, worth.pods) == {"n3": 1}
     assert [carried.weight for carried in table.terms.carried(Carried.PREFERRED)] == [7]
     for uid in ("one", "two", "three"):

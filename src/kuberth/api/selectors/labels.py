@@ -64,7 +64,8 @@ class Requirement:
     """What the label's value is compared with."""
     meaning: Operator = field(init=False, repr=False)
     """The relation, with the spellings of In and of NotIn folded together."""
-    _value_set: frozenset[str] = field(init=False, repr=False)
+    value_set: frozenset[str] = field(init=False, repr=False)
+    """The values of In and NotIn."""
     bound: int = field(init=False, repr=False)
     """The number that Gt and Lt compare with."""
     _identity: _Meaning = field(init=False, repr=False)
@@ -84,7 +85,7 @@ class Requirement:
             bound, values = parsed, frozenset()
         put = object.__setattr__
         put(self, "meaning", meaning)
-        put(self, "_value_set", values)
+        put(self, "value_set", values)
         put(self, "bound", bound)
         identity: _Meaning = (self.key, meaning, values, bound)
         put(self, "_identity", identity)
@@ -94,9 +95,9 @@ class Requirement:
         """Whether a label with this value satisfies it; None stands for an absent label."""
         meaning = self.meaning
         if meaning is Operator.IN:
-            return value in self._value_set
+            return value in self.value_set
         if meaning is Operator.NOT_IN:
-            return value not in self._value_set
+            return value not in self.value_set
         if meaning is Operator.EXISTS:
             return value is not None
         if meaning is Operator.DOES_NOT_EXIST:
