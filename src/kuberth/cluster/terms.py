@@ -24,6 +24,10 @@ from kuberth.cluster.term_sums import TermSums
 
 MAX_COUNTED_TERMS: Final = 2048
 """Terms no one asked about for longest are forgotten beyond this; asking again counts afresh."""
+LONG_TERM: Final = 256
+"""Values in the selectors of a term that is long."""
+MAX_LONG_VALUES: Final = 200_000
+"""Values of all long terms together, about 30 MiB: beyond this those unused for longest are forgotten."""
 MANY_TERMS: Final = 64
 """More terms of a topology than this that may speak of a pod are summed, not asked one by one."""
 MAX_FILED: Final = 64
@@ -111,6 +115,16 @@ class CountedTerm(NamedTuple):
     @property
     def demanded_labels(self) -> tuple[LabelPair, ...]:
         return demanded_labels(matcher.selector for matcher in self.pods)
+
+    @property
+    def length(self) -> int:
+        """The number of values in its selectors."""
+        return sum(
+            len(requirement.values)
+            for matcher in self.pods
+            for selector in (matcher.namespace_selector, matcher.selector)
+            for requirement in selector.requirements
+        )
 
     @property
     def selects_namespaces(self) -> bool:
@@ -292,6 +306,9 @@ class Terms:
         self._classes_by_label: LabelIndex[PodClass, _CountedClass] = LabelIndex()
         self._counted: OrderedDict[CountedTerm, Tally] = OrderedDict()
         self._counted_by_label: LabelIndex[CountedTerm, Tally] = LabelIndex()
+        self._long: OrderedDict[CountedTerm, int] = OrderedDict()
+        """Those of the counted terms that have many values, with their number."""
+        self._long_values = 0
         # Only of anti-affinity it matters before nodes are looked at whether its pods are in any domain.
         self._carried = {
             role: CarriedTerms(labels, follows_domains=role is Carried.REQUIRED_ANTI_AFFINITY)
@@ -333,6 +350,8 @@ class Terms:
         tally = self._counted.get(term)
         if tally is not None:
             self._counted.move_to_end(term)
+            if term in self._long:
+                self._long.move_to_end(term)
             return tally
         tally = Tally()
         for pod_class, counted in self._classes_demanded_by(term):
@@ -343,6 +362,11 @@ class Terms:
         self._counted_by_label.file(term, tally, term.demanded_labels)
         if len(self._counted) > MAX_COUNTED_TERMS:
             self._forget(next(iter(self._counted)))
+        if (length := term.length) >= LONG_TERM:
+            self._long[term] = length
+            self._long_values += length
+            while self._long_values > MAX_LONG_VALUES and len(self._long) > 1:
+                self._forget(next(iter(self._long)))
         return tally
 
     def carried(self, role: Carried) -> Mapping[CarriedTerm, Tally]:
@@ -423,6 +447,7 @@ class Terms:
 
     def _forget(self, term: CountedTerm) -> None:
         tally = self._counted.pop(term)
+        self._long_values -= self._long.pop(term, 0)
         self.version += 1
         self._counted_by_label.remove(term, term.demanded_labels)
         for _, counted in self._classes_demanded_by(term):

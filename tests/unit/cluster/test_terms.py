@@ -14,7 +14,7 @@ from kuberth.cluster import terms as terms_module
 from kuberth.cluster.pod_info import PodInfo, PodMatcher
 from kuberth.cluster.table import ClusterTable
 from kuberth.cluster.term_index import UNDEMANDING, demanded_labels
-from kuberth.cluster.terms import Carried, Tally
+from kuberth.cluster.terms import MAX_LONG_VALUES, Carried, Tally
 from kuberth.testing.factories import make_node, make_pod
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -164,6 +164,19 @@ def test_terms_unused_for_longest_are_forgotten(table: ClusterTable, monkeypatch
     assert rows_of(table, web) == {"n1": 1}
     assert rows_of(table, db) == {}, "no longer counted"
     assert rows_of(table, table.terms.tally(matcher("app=db"))) == {"n2": 1}, "counted afresh"
+
+
+def test_terms_with_many_values_are_forgotten_sooner(table: ClusterTable) -> None:
+    short = table.terms.tally(matcher("app=web", "default"))
+    for number in range(100):
+        values = ",".join(f"{number}-{value}" for value in range(10_000))
+        long = matcher(f"app notin ({values})", "default")
+        assert table.terms.tally(long) is table.terms.tally(long)
+    values_kept = sum(term.length for term in table.terms._counted)
+    assert values_kept <= MAX_LONG_VALUES + 1
+    assert table.terms._long_values == values_kept - 1
+    assert len(table.terms._long) == 20
+    assert table.terms.tally(matcher("app=web", "default")) is short
 
 
 def affinity(**roles: Any) -> Mapping[str, Any]:
