@@ -234,7 +234,9 @@ class Plans:
         self, equal_pods: EqualPods, info: PodInfo, group: GroupAttempt | None
     ) -> KeptRejection | None:
         kept = equal_pods.rejection
-        if kept is None or kept.group is not group or equal_pods.rejection_versions is None or self._has_nomination(info):
+        if kept is None or kept.group is not group or equal_pods.rejection_versions is None:
+            return None
+        if self._has_nomination(info):
             return None
         if kept.version != sum_of_versions(equal_pods.rejection_versions):
             equal_pods.rejection = None
