@@ -20,6 +20,8 @@ from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.observe.metrics import Histogram
 from kuberth.queue import PriorityQueue
+from kuberth.scheduling.groups.cycle import CARRIED_OUT_IN_A_TURN
+from kuberth.scheduling.loop import SchedulingLoop
 from kuberth.testing import make_node, make_pod
 from kuberth.testing.harness import World, running
 
@@ -81,6 +83,57 @@ def test_a_gang_that_fits_is_bound_and_its_group_says_so() -> None:
             # No pod had to wait for another, so no pod has a nominated node.
             assert all(not pod.status.nominated_node_name for pod in world.api.all(Pod))
             assert len(world.scheduler.waiting_pods) == 0
+
+    run_in_virtual_time(scenario)
+
+
+@pytest.mark.parametrize("cpu", ["1m", "900m"], ids=["fits", "does not fit"])
+def test_what_comes_of_a_large_gang_is_carried_out_in_slices(
+    cpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_a_turn = [0]
+    conclude, schedule_one = SchedulingLoop._conclude, SchedulingLoop.schedule_one
+
+    def counting(loop: SchedulingLoop, outcome: Any) -> None:
+        in_a_turn[-1] += 1
+        conclude(loop, outcome)
+
+    def turning(loop: SchedulingLoop) -> bool:
+        in_a_turn.append(0)
+        return schedule_one(loop)
+
+    monkeypatch.setattr(SchedulingLoop, "_conclude", counting)
+    monkeypatch.setattr(SchedulingLoop, "schedule_one", turning)
+
+    async def scenario() -> None:
+        async with running(make_node("n1", cpu="200", pods="500"), gates=GATES) as world:
+            world.api.put(make_group("g", min_count=250))
+            for pod in members("g", 250, cpu=cpu):
+                world.api.put(pod)
+            world.api.put(make_pod("other"))
+            await world.until(lambda: condition(world, "g") is not None)
+            await world.bound("other")
+            await world.until(lambda: bound(world)["g"] == (250 if cpu == "1m" else 0))
+            assert max(in_a_turn) <= 1 + CARRIED_OUT_IN_A_TURN
+            assert sum(in_a_turn) >= 251
+
+    run_in_virtual_time(scenario)
+
+
+def test_a_stop_between_the_slices_of_a_gang_binds_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    conclude = SchedulingLoop._conclude
+
+    def stopping(loop: SchedulingLoop, outcome: Any) -> None:
+        loop.stop()
+        conclude(loop, outcome)
+
+    async def scenario() -> None:
+        async with running(make_node("n1", cpu="200", pods="500"), gates=GATES) as world:
+            monkeypatch.setattr(SchedulingLoop, "_conclude", stopping)
+            world.api.put(make_group("g", min_count=250))
+            for pod in members("g", 250, cpu="1m"):
+                world.api.put(pod)
+            await world.until(lambda: bound(world)["g"] == 250)
 
     run_in_virtual_time(scenario)
 

@@ -57,11 +57,11 @@ class RowCounts:
         else:
             self._sparse.pop(row, None)
 
-    def add_all(self, other: RowCounts) -> None:
-        """Count everything that `other` counts as well."""
+    def add_all(self, other: RowCounts, times: int = 1) -> None:
+        """Count everything that `other` counts as well, each `times` times."""
         if other._dense is None:
             for row, number in other._sparse.items():
-                self.add(row, number)
+                self.add(row, times * number)
             return
         length = len(other._dense)
         if self._dense is None:
@@ -69,8 +69,8 @@ class RowCounts:
             self._sparse = {}
         elif len(self._dense) < length:
             self._dense = resized(self._dense, length)
-        self._dense[:length] += other._dense
-        self.total += other.total
+        self._dense[:length] += other._dense if times == 1 else times * other._dense
+        self.total += times * other.total
 
     def column(self, slots: int) -> Column:
         """The counts of rows 0 to `slots`, beyond which there are none; not to be written to."""

@@ -7,26 +7,26 @@ distinct values, so that a selector is evaluated once per value and gathered ove
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kuberth.api.selectors import Requirement
+from kuberth.api.selectors import Operator, Requirement
+from kuberth.api.selectors.labels import parse_int64
+from kuberth.cluster.arrays import Column
 from kuberth.cluster.interning import InternedColumn
 
 ABSENT: Final = 0
 """The id of "this node does not have the label"."""
 
-_MAX_CACHED_ANSWERS: Final = 512
-
 
 class LabelColumn(InternedColumn[str | None]):
     """One label key; value id 0, None, means the label is absent. Value ids double as topology domains."""
 
-    __slots__ = ("__weakref__", "_answers", "key")
+    __slots__ = ("__weakref__", "_numbers", "key")
 
     def __init__(self, key: str, ids: NDArray[np.int32]) -> None:
         super().__init__(0, None)
@@ -34,20 +34,45 @@ class LabelColumn(InternedColumn[str | None]):
         """The value id of each row. Read-only and shared with other columns while no node has the key."""
         self.key = key
         """The label key whose values these are."""
-        self._answers: dict[Requirement, tuple[int, NDArray[np.bool_]]] = {}
+        self._numbers: tuple[int, Column, NDArray[np.bool_]] | None = None
 
     def answers(self, requirement: Requirement) -> NDArray[np.bool_]:
-        """Per value id: whether the requirement accepts it."""
-        recycled, known = self._answers.get(requirement, (-1, np.zeros(0, np.bool_)))
-        if recycled != self.recycled:
-            known = known[:0]
-        if len(known) < len(self.values):
-            fresh = np.fromiter(map(requirement.matches_value, self.values[len(known) :]), np.bool_)
-            known = np.concatenate((known, fresh))
-            if len(self._answers) >= _MAX_CACHED_ANSWERS:
-                self._answers.clear()
-            self._answers[requirement] = (self.recycled, known)
-        return known
+        """Per value id: whether the requirement accepts it.
+
+        It takes as long as the fewer of the values here and in the requirement: a pod can have thousands of
+        requirements on a label that every node has a value of its own for.
+        """
+        meaning, values = requirement.meaning, requirement.values
+        if meaning in (Operator.GREATER_THAN, Operator.LESS_THAN):
+            numbers, is_number = self._as_numbers()
+            greater = meaning is Operator.GREATER_THAN
+            beyond = numbers > requirement.bound if greater else numbers < requirement.bound
+            answers: NDArray[np.bool_] = beyond & is_number
+            return answers
+        if len(values) > len(self.values):
+            return np.fromiter(map(requirement.matches_value, self.values), np.bool_, len(self.values))
+        usually, others = self.exceptions(requirement)
+        answers = (np.ones if usually else np.zeros)(len(self.values), np.bool_)
+        for identity in others:
+            answers[identity] = not usually
+        return answers
+
+    def exceptions(self, requirement: Requirement) -> tuple[bool, Sequence[int]]:
+        """What In, NotIn, Exists or DoesNotExist say of most value ids, and the ids with the other answer."""
+        meaning = requirement.meaning
+        if meaning is Operator.EXISTS or meaning is Operator.DOES_NOT_EXIST:
+            return meaning is Operator.EXISTS, (ABSENT,)
+        ids = map(self._index.get, dict.fromkeys(requirement.values))
+        return meaning is Operator.NOT_IN, [identity for identity in ids if identity is not None]
+
+    def _as_numbers(self) -> tuple[Column, NDArray[np.bool_]]:
+        """The values as integers, and which of them are."""
+        if self._numbers is None or self._numbers[0] != self.version:
+            parsed = [None if value is None else parse_int64(value) for value in self.values]
+            numbers = np.fromiter((number or 0 for number in parsed), np.int64, len(parsed))
+            is_number = np.fromiter((number is not None for number in parsed), np.bool_, len(parsed))
+            self._numbers = self.version, numbers, is_number
+        return self._numbers[1:]
 
 
 class LabelColumns:

@@ -86,6 +86,7 @@ class PodInfo:
     __slots__ = (
         "attachable_volumes",
         "device_claims",
+        "digests",
         "disks",
         "group",
         "host_ports",
@@ -180,6 +181,8 @@ class PodInfo:
         """What could not be read, a text each; a pod with problems is rejected with them."""
         self.signed: tuple[object, bytes | None] | None = None
         """What signed it last and the signature, which the framework keeps here for as long as this lives."""
+        self.digests: dict[object, bytes] | None = None
+        """The same for long signatures, by what signed it: it takes long to make them."""
 
     def placed_on(self, node_name: str) -> PodInfo:
         """The same pod with a node; everything derived stays the same."""
@@ -220,6 +223,7 @@ class PodInfo:
         twin.disks = self.disks
         twin.problems = self.problems
         twin.signed = None
+        twin.digests = None
         return twin
 
     @property

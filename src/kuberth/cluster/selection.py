@@ -5,7 +5,8 @@ In: a view and a compiled selector or a list of tolerations. Out: a mask over th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +15,18 @@ from kuberth.api.core import Taint
 from kuberth.api.selectors import (
     CompiledNodeSelector,
     CompiledNodeSelectorTerm,
+    CompiledPreferredTerm,
     FieldRequirement,
+    Operator,
     RequiredNodeAffinity,
     Requirement,
     Selector,
 )
-from kuberth.cluster.arrays import Mask
+from kuberth.cluster.arrays import Column, Mask
+from kuberth.cluster.labels import LabelColumn
 from kuberth.cluster.nodes import Nodes
+
+_COMPARING: Final = (Operator.GREATER_THAN, Operator.LESS_THAN)
 
 
 def everywhere(nodes: Nodes) -> Mask:
@@ -59,6 +65,37 @@ def meets_term(nodes: Nodes, term: CompiledNodeSelectorTerm) -> Mask:
     for field in term.fields:
         mask &= meets_field(nodes, field)
     return mask
+
+
+def sum_of_weights(nodes: Nodes, preferred: Iterable[CompiledPreferredTerm]) -> Column:
+    """Per node, the weights of all terms that accept it.
+
+    Terms with one requirement on one label are summed per value of the label, and gathered once for all.
+    """
+    sums = np.zeros(len(nodes), np.int64)
+    by_key: dict[str, tuple[LabelColumn, Column]] = {}
+    for each in preferred:
+        term, weight = each.term, each.weight
+        if term.errors or term.fields or len(term.requirements) != 1:
+            sums += weight * meets_term(nodes, term)
+            continue
+        (requirement,) = term.requirements
+        found = by_key.get(requirement.key)
+        if found is None:
+            column = nodes.table.label_column(requirement.key)
+            found = by_key[requirement.key] = column, np.zeros(len(column.values), np.int64)
+        column, by_value = found
+        if requirement.meaning in _COMPARING or len(requirement.values) > len(by_value):
+            by_value += weight * column.answers(requirement)
+            continue
+        usually, others = column.exceptions(requirement)
+        if usually:
+            sums += weight
+        for identity in others:
+            by_value[identity] += -weight if usually else weight
+    for column, by_value in by_key.values():
+        sums += np.take(by_value, nodes.take(column.ids))
+    return sums
 
 
 def meets_field(nodes: Nodes, requirement: FieldRequirement) -> Mask:

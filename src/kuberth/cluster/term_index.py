@@ -6,7 +6,7 @@ whether they do is still to be asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Final, Generic, TypeVar
 
 from kuberth.api.selectors import Operator, Selector
@@ -15,40 +15,13 @@ LabelPair = tuple[str, str]
 K = TypeVar("K")
 V = TypeVar("V")
 
-_FEW_VALUES: Final = 8
 UNDEMANDING: Final[LabelPair] = ("", "")
 """Where terms are filed that demand no particular label value; no label has an empty key."""
 
 
-def _present(key: str) -> LabelPair:
+def present(key: str) -> LabelPair:
     """Stands for a label that is there, whatever its value; no key begins so."""
     return "!" + key, ""
-
-
-def pairs_of(labels: Mapping[str, str]) -> Iterator[LabelPair]:
-    """All that labels can be filed under by `excluded_labels`."""
-    for key, value in labels.items():
-        yield key, value
-        yield _present(key)
-
-
-def excluded_labels(selector: Selector) -> tuple[LabelPair, ...] | None:
-    """What labels have if the selector rejects them; None: it asks for more than the absence of labels.
-
-    Labels that have it may be accepted nevertheless: of many values only the key is given, so that a selector
-    with thousands of them takes no more memory here.
-    """
-    if selector.matches_nothing:
-        return None
-    pairs: dict[LabelPair, None] = {}
-    for requirement in selector.requirements:
-        if requirement.meaning is Operator.NOT_IN and len(requirement.values) <= _FEW_VALUES:
-            pairs.update(((requirement.key, value), None) for value in requirement.values)
-        elif requirement.meaning in (Operator.NOT_IN, Operator.DOES_NOT_EXIST):
-            pairs[_present(requirement.key)] = None
-        else:
-            return None
-    return tuple(pairs)
 
 
 class LabelIndex(Generic[K, V]):
@@ -69,6 +42,11 @@ class LabelIndex(Generic[K, V]):
             del entries[key]
             if not entries:
                 del self._filed[pair]
+
+    def count(self, pairs: Iterable[LabelPair]) -> int:
+        """How many entries `under` would yield."""
+        filed = self._filed
+        return sum(len(filed[pair]) for pair in pairs if pair in filed)
 
     def under(self, pairs: Iterable[LabelPair]) -> Iterator[tuple[K, V]]:
         for pair in pairs:

@@ -14,22 +14,24 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kuberth.api.selectors import EVERYTHING
-from kuberth.cluster.arrays import Column
+from kuberth.api.selectors import Selector
+from kuberth.cluster.arrays import Column, Mask
 from kuberth.cluster.counting import RowCounts
 from kuberth.cluster.labels import ABSENT, LabelColumn, LabelColumns
 from kuberth.cluster.pod_info import AffinityTerm, PodClass, PodInfo, PodMatcher
-from kuberth.cluster.term_index import (
-    UNDEMANDING,
-    LabelIndex,
-    LabelPair,
-    demanded_labels,
-    excluded_labels,
-    pairs_of,
-)
+from kuberth.cluster.term_index import UNDEMANDING, LabelIndex, LabelPair, demanded_labels
+from kuberth.cluster.term_sums import TermSums
 
 MAX_COUNTED_TERMS: Final = 2048
 """Terms no one asked about for longest are forgotten beyond this; asking again counts afresh."""
+LONG_TERM: Final = 256
+"""Values in the selectors of a term that is long."""
+MAX_LONG_VALUES: Final = 200_000
+"""Values of all long terms together, about 30 MiB: beyond this those unused for longest are forgotten."""
+MANY_TERMS: Final = 64
+"""More terms of a topology than this that may speak of a pod are summed, not asked one by one."""
+MAX_FILED: Final = 64
+"""Label values that a term is filed under at most."""
 
 
 class DomainSums:
@@ -65,14 +67,14 @@ def _sum_by_domain(label: LabelColumn, rows: NDArray[np.int64], counts: RowCount
 class Tally:
     """A count per row with its sums per domain of any topology key asked for."""
 
-    __slots__ = ("_domains", "counts", "excluding")
+    __slots__ = ("_domains", "counts", "slot")
 
     def __init__(self) -> None:
         self.counts = RowCounts()
         """The number of pods per row."""
         self._domains: dict[str, DomainSums] = {}
-        self.excluding: ExcludingTerms | None = None
-        """The terms that it is counted with, if it is that of such a term."""
+        self.slot = 0
+        """Of a carried term: where its sums are (`TermSums`)."""
 
     def add(self, row: int, number: int) -> None:
         self.counts.add(row, number)
@@ -97,13 +99,6 @@ class Tally:
             domain = self._domain(label)
         return self.counts.total > domain.absent
 
-    def in_domains(self, label: LabelColumn) -> int:
-        """How many of the pods are on nodes that have the label."""
-        domain = self._domains.get(label.key)
-        if domain is None or domain.version != label.version:
-            domain = self._domain(label)
-        return self.counts.total - domain.absent
-
     def _domain(self, label: LabelColumn) -> DomainSums:
         domain = self._domains.get(label.key)
         if domain is None or domain.version != label.version:
@@ -122,6 +117,16 @@ class CountedTerm(NamedTuple):
         return demanded_labels(matcher.selector for matcher in self.pods)
 
     @property
+    def length(self) -> int:
+        """The number of values in its selectors."""
+        return sum(
+            len(requirement.values)
+            for matcher in self.pods
+            for selector in (matcher.namespace_selector, matcher.selector)
+            for requirement in selector.requirements
+        )
+
+    @property
     def selects_namespaces(self) -> bool:
         return any(not matcher.namespace_selector.matches_nothing for matcher in self.pods)
 
@@ -134,7 +139,7 @@ class _CountedClass:
     def __init__(self, labels: Mapping[str, str]) -> None:
         self.labels = labels
         self.counts = RowCounts()
-        self.tallies: list[Tally] = []
+        self.tallies: dict[Tally, None] = {}
 
 
 class Carried(enum.IntEnum):
@@ -159,6 +164,36 @@ class CarriedTerm(NamedTuple):
     """How much a preferred term counts; negative for anti-affinity."""
 
 
+class MatchedSum(Tally):
+    """What all of many terms that speak of one pod are worth, or the pods that carry them.
+
+    Valid until a term comes or goes.
+    """
+
+    __slots__ = ("_matched", "_sums", "_version", "_weighted")
+
+    def __init__(self, sums: TermSums, matched: Mask, *, weighted: bool) -> None:
+        super().__init__()
+        self._sums = sums
+        self._matched = matched
+        self._weighted = weighted
+        self._version = -1
+
+    def by_domain(self, label: LabelColumn, among: NDArray[np.bool_] | None = None) -> Column:
+        self._refresh()
+        return super().by_domain(label, among)
+
+    def is_in_any_domain(self, label: LabelColumn) -> bool:
+        self._refresh()
+        return super().is_in_any_domain(label)
+
+    def _refresh(self) -> None:
+        if self._version != self._sums.version:
+            self._version = self._sums.version
+            self.counts = RowCounts.of(self._sums.by_row(self._matched, weighted=self._weighted))
+            self._domains.clear()
+
+
 class Contribution(NamedTuple):
     """What a term, or many of them, add to the scores of the nodes of one topology."""
 
@@ -168,34 +203,7 @@ class Contribution(NamedTuple):
     weight: int
     """What one of it is worth."""
     pods: Tally
-    """The pods that carry the terms."""
-    sign: int
-    """-1: the pods of terms that are counted in another contribution and do not speak of the pod."""
-
-
-class ExcludingTerms:
-    """Terms that only exclude pods by label (NotIn, DoesNotExist), of one topology and the same namespaces.
-
-    They speak of nearly every pod, and there may be thousands: what they are worth is kept as one sum, from
-    which the few that do not speak of a pod are subtracted.
-    """
-
-    __slots__ = ("index", "pods", "worth")
-
-    def __init__(self) -> None:
-        self.worth = Tally()
-        """The sum of the weights of all terms, per row."""
-        self.pods = Tally()
-        """The pods that carry them, each counted once for every term."""
-        self.index: LabelIndex[CarriedTerm, Tally] = LabelIndex()
-        """The terms by the labels that they exclude."""
-
-    def contributions(self, key: str, labels: Mapping[str, str], weight: int) -> Iterator[Contribution]:
-        """What the terms add for a pod with these labels."""
-        yield Contribution(key, self.worth, weight, self.pods, 1)
-        for carried, tally in dict(self.index.under(pairs_of(labels))).items():
-            if not carried.term.pods.selector.matches(labels):
-                yield Contribution(key, tally, -weight * _worth(carried), tally, -1)
+    """The pods that carry the terms, or that they speak of."""
 
 
 def _worth(carried: CarriedTerm) -> int:
@@ -205,15 +213,15 @@ def _worth(carried: CarriedTerm) -> int:
 class TopologyTerms:
     """The carried terms of one topology key."""
 
-    __slots__ = ("excluding", "index", "number")
+    __slots__ = ("index", "number", "sums")
 
     def __init__(self) -> None:
         self.number = 0
         """How many terms there are."""
         self.index: LabelIndex[CarriedTerm, Tally] = LabelIndex()
         """The terms by the labels that they demand."""
-        self.excluding: dict[PodMatcher, ExcludingTerms] = {}
-        """By a matcher of their namespaces: terms that are not in the index."""
+        self.sums = TermSums()
+        """The same terms, for pods that too many of them may speak of."""
 
 
 class CarriedTerms:
@@ -246,11 +254,9 @@ class CarriedTerms:
             tally = self.tallies[carried] = Tally()
             self.version += 1
             self._file(carried, tally)
+        self._by_topology[carried.term.topology_key].sums.add(tally.slot, row, number)
         if not self._follows_domains:
             tally.add(row, number)
-            if (excluding := tally.excluding) is not None:
-                excluding.worth.add(row, number * _worth(carried))
-                excluding.pods.add(row, number)
         else:
             label = self._labels.column(carried.term.topology_key)
             was_somewhere = tally.is_in_any_domain(label)
@@ -259,48 +265,50 @@ class CarriedTerms:
         if tally.counts.total == 0:
             del self.tallies[carried]
             self.version += 1
-            self._remove(carried)
+            self._remove(carried, tally)
 
     def _file(self, carried: CarriedTerm, tally: Tally) -> None:
         key, pods = carried.term.topology_key, carried.term.pods
         if (terms := self._by_topology.get(key)) is None:
             terms = self._by_topology[key] = TopologyTerms()
         terms.number += 1
-        excluded = None if self._follows_domains else excluded_labels(pods.selector)
-        if excluded is None:
-            terms.index.file(carried, tally, demanded_labels((pods.selector,)))
-            return
-        matcher = pods._replace(selector=EVERYTHING)
-        if (excluding := terms.excluding.get(matcher)) is None:
-            excluding = terms.excluding[matcher] = ExcludingTerms()
-        excluding.index.file(carried, tally, excluded)
-        tally.excluding = excluding
+        tally.slot = terms.sums.file(pods, _worth(carried))
+        terms.index.file(carried, tally, _filed_under(pods.selector))
 
-    def _remove(self, carried: CarriedTerm) -> None:
+    def _remove(self, carried: CarriedTerm, tally: Tally) -> None:
         key, pods = carried.term.topology_key, carried.term.pods
         terms = self._by_topology[key]
         terms.number -= 1
-        excluded = None if self._follows_domains else excluded_labels(pods.selector)
-        if excluded is None:
-            terms.index.remove(carried, demanded_labels((pods.selector,)))
-        else:
-            matcher = pods._replace(selector=EVERYTHING)
-            terms.excluding[matcher].index.remove(carried, excluded)
-            if terms.excluding[matcher].pods.counts.total == 0:
-                del terms.excluding[matcher]
+        terms.sums.remove(tally.slot, pods)
+        terms.index.remove(carried, _filed_under(pods.selector))
         if not terms.number:
             del self._by_topology[key]
+
+    def forget_namespace(self, name: str) -> None:
+        """The labels of a namespace have changed."""
+        for terms in self._by_topology.values():
+            terms.sums.forget_namespace(name)
+
+
+def _filed_under(selector: Selector) -> tuple[LabelPair, ...]:
+    """Labels that the selector demands; of one with thousands of values none, so that it takes no memory."""
+    demanded = demanded_labels((selector,))
+    return demanded if len(demanded) <= MAX_FILED else (UNDEMANDING,)
 
 
 class Terms:
     """All counts about placed pods."""
 
     def __init__(self, labels: LabelColumns) -> None:
+        self._labels = labels
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self._classes: dict[PodClass, _CountedClass] = {}
         self._classes_by_label: LabelIndex[PodClass, _CountedClass] = LabelIndex()
         self._counted: OrderedDict[CountedTerm, Tally] = OrderedDict()
         self._counted_by_label: LabelIndex[CountedTerm, Tally] = LabelIndex()
+        self._long: OrderedDict[CountedTerm, int] = OrderedDict()
+        """Those of the counted terms that have many values, with their number."""
+        self._long_values = 0
         # Only of anti-affinity it matters before nodes are looked at whether its pods are in any domain.
         self._carried = {
             role: CarriedTerms(labels, follows_domains=role is Carried.REQUIRED_ANTI_AFFINITY)
@@ -331,7 +339,7 @@ class Terms:
         self._classes_by_label.file(pod_class, counted, pod_class.labels)
         for term, tally in self._counted_by_label.under((*pod_class.labels, UNDEMANDING)):
             if self._speaks_of(term, pod_class, labels):
-                counted.tallies.append(tally)
+                counted.tallies[tally] = None
         return counted
 
     # Questions
@@ -342,16 +350,23 @@ class Terms:
         tally = self._counted.get(term)
         if tally is not None:
             self._counted.move_to_end(term)
+            if term in self._long:
+                self._long.move_to_end(term)
             return tally
         tally = Tally()
         for pod_class, counted in self._classes_demanded_by(term):
             if self._speaks_of(term, pod_class, counted.labels):
                 tally.counts.add_all(counted.counts)
-                counted.tallies.append(tally)
+                counted.tallies[tally] = None
         self._counted[term] = tally
         self._counted_by_label.file(term, tally, term.demanded_labels)
         if len(self._counted) > MAX_COUNTED_TERMS:
             self._forget(next(iter(self._counted)))
+        if (length := term.length) >= LONG_TERM:
+            self._long[term] = length
+            self._long_values += length
+            while self._long_values > MAX_LONG_VALUES and len(self._long) > 1:
+                self._forget(next(iter(self._long)))
         return tally
 
     def carried(self, role: Carried) -> Mapping[CarriedTerm, Tally]:
@@ -359,30 +374,45 @@ class Terms:
         return self._carried[role].tallies
 
     def carried_in(self, role: Carried) -> CarriedTerms:
-        """The same with their `version`, which with that of `Terms` covers what `carried_about` says."""
+        """The same with their `version`, which with that of `Terms` covers what `contributions` says."""
         return self._carried[role]
 
     def contributions(self, role: Carried, info: PodInfo, weight: int = 1) -> Iterator[Contribution]:
-        """What the terms that speak of the pod `info` add to scores, times `weight`."""
-        for carried, tally in self.carried_about(role, info):
-            yield Contribution(carried.term.topology_key, tally, weight * _worth(carried), tally, 1)
-        namespace_labels = self._namespaces.get(info.namespace, {})
-        for key, terms in self._carried[role].topologies():
-            for matcher, excluding in terms.excluding.items():
-                if matcher.matches(info.namespace, info.labels, namespace_labels):
-                    yield from excluding.contributions(key, info.labels, weight)
+        """What the terms that speak of the pod `info` add to scores, times `weight`.
 
-    def carried_about(self, role: Carried, info: PodInfo) -> Iterator[tuple[CarriedTerm, Tally]]:
-        """Those of them that speak of the pod `info` and have a topology key that some node has.
-
-        Without the excluding ones of `contributions`.
+        Of topology keys that some node has. Valid until a term comes or goes.
         """
-        namespace_labels = self._namespaces.get(info.namespace, {})
-        pairs = (*info.labels.items(), UNDEMANDING)
-        for _key, terms in self._carried[role].topologies():
+        namespace, labels = info.namespace, info.labels
+        namespace_labels = self._namespaces.get(namespace, {})
+        pairs = (*labels.items(), UNDEMANDING)
+        for key, terms in self._carried[role].topologies():
+            if terms.index.count(pairs) > MANY_TERMS:
+                matched = terms.sums.matched(namespace, labels, namespace_labels)
+                if matched.any():
+                    worth = MatchedSum(terms.sums, matched, weighted=True)
+                    yield Contribution(key, worth, weight, MatchedSum(terms.sums, matched, weighted=False))
+                continue
             for carried, tally in terms.index.under(pairs):
-                if carried.term.pods.matches(info.namespace, info.labels, namespace_labels):
-                    yield carried, tally
+                if carried.term.pods.matches(namespace, labels, namespace_labels):
+                    yield Contribution(key, tally, weight * _worth(carried), tally)
+
+    def contributions_of_placed(self, asked: Iterable[tuple[str, PodMatcher, int]]) -> Iterator[Contribution]:
+        """What placed pods add to the scores of a pod that has thousands of terms: a topology key, the pods
+        that it asks for and a weight each. As of now: pods that come or go are not followed."""
+        by_key: dict[str, TermSums] = {}
+        for key, pods, weight in asked:
+            if key in self._labels.keys:
+                by_key.setdefault(key, TermSums()).file(pods, weight)
+        for key, sums in by_key.items():
+            worth, found = Tally(), Tally()
+            for pod_class, counted in self._classes.items():
+                namespace_labels = self._namespaces.get(pod_class.namespace, {})
+                matched = sums.matched(pod_class.namespace, counted.labels, namespace_labels)
+                number = int(np.count_nonzero(matched))
+                if number:
+                    worth.counts.add_all(counted.counts, times=sums.worth(matched))
+                    found.counts.add_all(counted.counts, times=number)
+            yield Contribution(key, worth, 1, found)
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str]:
         """The labels of a namespace; none if it is not known."""
@@ -399,6 +429,8 @@ class Terms:
         else:
             self._namespaces[name] = labels
         self.version += 1
+        for carried in self._carried.values():
+            carried.forget_namespace(name)
         for term in [term for term in self._counted if term.selects_namespaces]:
             self._forget(term)
 
@@ -415,11 +447,11 @@ class Terms:
 
     def _forget(self, term: CountedTerm) -> None:
         tally = self._counted.pop(term)
+        self._long_values -= self._long.pop(term, 0)
         self.version += 1
         self._counted_by_label.remove(term, term.demanded_labels)
         for _, counted in self._classes_demanded_by(term):
-            if tally in counted.tallies:
-                counted.tallies.remove(tally)
+            counted.tallies.pop(tally, None)
 
 
 def carried_terms(info: PodInfo) -> Iterator[CarriedTerm]:

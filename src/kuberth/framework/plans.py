@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
-from kuberth.framework.cycle_state import CycleState, StateKey
+from kuberth.framework.cycle_state import CycleState, GroupAttempt, StateKey
 from kuberth.framework.extension_points import Plugin, PreFilterExtensions, PreFilterPlugin, PreScorePlugin
 from kuberth.framework.inputs import PHASES, DependsOn, Inputs, Signer, Versioned, values_of
 from kuberth.framework.nominator import Nominator
@@ -50,6 +50,8 @@ class KeptRejection(NamedTuple):
     """"" clears the pod's nomination, None leaves it unchanged."""
     version: int
     """The sum of the versions of all that it depends on."""
+    group: GroupAttempt | None = None
+    """The attempt of a group in which it was rejected."""
 
 
 class EqualPods:
@@ -209,23 +211,26 @@ class Plans:
 
     # Rejections
 
-    def rejection(self, info: PodInfo) -> KeptRejection | None:
+    def rejection(self, info: PodInfo, group: GroupAttempt | None = None) -> KeptRejection | None:
         """How an equal pod was last rejected, if this one would be rejected in the same way now.
 
+        In the attempt of a group, only what was found in the same attempt counts.
         None for pods that plugins are still to be asked about at PreFilter: see `rejection_after_pre_filter`.
         """
         signature = self.signature(info)
         if signature is None or self.has_nomination(info):
             return None
-        return self.rejection_of_signature(signature)
+        return self.rejection_of_signature(signature, group)
 
-    def rejection_of_signature(self, signature: bytes) -> KeptRejection | None:
+    def rejection_of_signature(
+        self, signature: bytes, group: GroupAttempt | None = None
+    ) -> KeptRejection | None:
         """The same for any pod of this signature that has no nomination."""
         equal_pods = self._equal_pods.get(signature)
         if equal_pods is None or equal_pods.pre_filter:
             return None
         self._equal_pods.move_to_end(signature)
-        return self._current_rejection(equal_pods)
+        return self._current_rejection(equal_pods, group)
 
     def rejection_after_pre_filter(self, state: CycleState) -> KeptRejection | None:
         """The same, after the plugins that were still to be asked at PreFilter skipped the pod."""
@@ -234,11 +239,11 @@ class Plans:
             return None
         if self.has_nomination(info) or not _all_skip(equal_pods, state):
             return None
-        return self._current_rejection(equal_pods)
+        return self._current_rejection(equal_pods, state.group)
 
-    def _current_rejection(self, equal_pods: EqualPods) -> KeptRejection | None:
+    def _current_rejection(self, equal_pods: EqualPods, group: GroupAttempt | None) -> KeptRejection | None:
         kept = equal_pods.rejection
-        if kept is None or equal_pods.rejection_versions is None:
+        if kept is None or kept.group is not group or equal_pods.rejection_versions is None:
             return None
         if kept.version != sum_of_versions(equal_pods.rejection_versions):
             equal_pods.rejection = None
@@ -257,7 +262,7 @@ class Plans:
             and _all_skip(equal_pods, state)
         ):
             version = sum_of_versions(equal_pods.rejection_versions)
-            equal_pods.rejection = KeptRejection(status, nomination, version)
+            equal_pods.rejection = KeptRejection(status, nomination, version, state.group)
 
     def has_nomination(self, info: PodInfo) -> bool:
         """Whether a node is nominated for the pod itself, which equal pods see differently."""

@@ -29,10 +29,17 @@ def signer(fields: Iterable[str], *, presence: Iterable[str] = (), plugin: str =
     values, present = values_of(plugin, fields), values_of(plugin, presence)
 
     def sign(info: PodInfo) -> bytes | None:
+        if info.digests is not None and (known := info.digests.get(sign)) is not None:
+            return known
         try:
             encoded = _encode((values(info), list(map(bool, present(info)))))
         except (OverflowError, TypeError):  # a number beyond 64 bits, which no API server lets through
             return None
-        return encoded if len(encoded) < _LONG else sha256(encoded).digest()
+        if len(encoded) < _LONG:
+            return encoded
+        if info.digests is None:
+            info.digests = {}
+        digest = info.digests[sign] = sha256(encoded).digest()
+        return digest
 
     return sign

@@ -37,6 +37,8 @@ SILENT_SECONDS: Final = 90.0
 every minute."""
 _REARM_SECONDS: Final = 1.0
 """How exactly silence is measured: not every event of a burst is worth a new timer."""
+SLICE_SECONDS: Final = 0.01
+"""Changes are handled for this long before other tasks get their turn."""
 
 
 class Reflector(Generic[T]):
@@ -130,7 +132,7 @@ class Reflector(Generic[T]):
             self.kind, resource_version=self._version, field_selector=self._field_selector
         )
         time = asyncio.get_running_loop().time
-        armed = time()
+        armed = turned = time()
         async with asyncio.timeout_at(None if self._steady else armed + SILENT_SECONDS) as silence:
             async for event in changes:
                 match event.type:
@@ -142,7 +144,13 @@ class Reflector(Generic[T]):
                         self._set(event.object)
                 self._version = event.resource_version
                 self._silent = False
-                if not self._steady and (now := time()) - armed >= _REARM_SECONDS:
+                if self._steady:
+                    continue
+                if (now := time()) - turned >= SLICE_SECONDS:
+                    # Objects that are slow to read may come by the dozen; others need their turn.
+                    await asyncio.sleep(0)
+                    turned = now = time()
+                if now - armed >= _REARM_SECONDS:
                     armed = now
                     silence.reschedule(now + SILENT_SECONDS)
 

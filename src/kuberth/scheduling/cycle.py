@@ -177,7 +177,7 @@ class SchedulingCycle:
     def _keep(self, state: CycleState, runner: Runner, outcome: Rejection, diagnosis: Diagnosis) -> None:
         """Let equal pods be rejected in the same way. A failure is not kept: it may be temporary."""
         found = diagnosis.post_filter
-        if runner.plans is not None and state.group is None and (found is None or found.is_rejected):
+        if runner.plans is not None and (found is None or found.is_rejected):
             runner.plans.keep_rejection(state, outcome.status, outcome.nomination)
 
     def search(

@@ -99,6 +99,8 @@ class SchedulingLoop:
                 # Events and bindings get their turn between two pods that plugins were asked about.
                 await asyncio.sleep(0)
         finally:
+            while self._groups is not None and self._groups.go_on():
+                pass  # a gang is bound as a whole, or not at all
             self.ended.set()
 
     def wake(self) -> None:
@@ -127,6 +129,8 @@ class SchedulingLoop:
         """Try the next pod, after those that are rejected as equal pods were. False: the queue has none."""
         if self._groups is None:
             is_busy, queued = self._repeating.pop()
+        elif self._groups.go_on():
+            return True
         else:
             is_busy, queued = False, self._groups.next_held() or self._queue.pop_nowait()
         if queued is None:

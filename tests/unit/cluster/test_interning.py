@@ -102,13 +102,28 @@ def test_answers_are_recomputed_for_an_id_with_a_new_value() -> None:
     assert column.answers(REQUIREMENTS[0])[column.ids].tolist() == [False, False]
 
 
-def test_answers_are_kept_for_some_requirements_only() -> None:
-    column = LabelColumn("key", np.zeros(1, np.int32))
-    column.set(0, "5")
-    for number in range(2000):
-        requirement = new_requirement("key", Operator.GREATER_THAN, values=[str(number)])
-        assert bool(column.answers(requirement)[column.ids[0]]) is (number < 5)
-    assert len(column._answers) <= 512
+@pytest.mark.parametrize("values", [["a"], [str(number) for number in range(1000)]], ids=["few", "many"])
+@pytest.mark.parametrize("operator", [Operator.IN, Operator.NOT_IN], ids=["in", "not in"])
+def test_an_answer_compares_the_fewer_of_the_values(
+    operator: Operator, values: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    column = LabelColumn("key", np.zeros(100, np.int32))
+    for row in range(100):
+        column.set(row, f"node-{row}")
+    column.set(0, "a")
+    compared = 0
+    matches = Requirement.matches_value
+
+    def counting(requirement: Requirement, value: str | None) -> bool:
+        nonlocal compared
+        compared += 1
+        return matches(requirement, value)
+
+    monkeypatch.setattr(Requirement, "matches_value", counting)
+    answers = column.answers(new_requirement("key", operator, values=values))
+    assert compared == (0 if values == ["a"] else len(column.values))
+    assert answers[column.ids[0]] == ((operator is Operator.IN) == ("a" in values))
+    assert answers[column.ids[1]] == (operator is Operator.NOT_IN)
 
 
 @given(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -10,15 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kuberth.api.core import Pod
+from kuberth.api.core import Pod, PreferredSchedulingTerm
 from kuberth.api.selectors import (
     EVERYTHING,
     NOTHING,
     CompiledNodeSelectorTerm,
+    CompiledPreferredTerm,
     FieldRequirement,
+    compile_preferred_terms,
     parse_selector,
     required_node_affinity,
 )
+from kuberth.api.wire import convert
 from kuberth.cluster import selection
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.table import ClusterTable
@@ -122,6 +126,55 @@ def test_required_affinity(nodes: list[dict[str, str]], gaps: set[int], pod: Pod
             )
             for term in selector.terms:
                 assert answers(view, selection.meets_term(view, term)) == expected(view, term.matches)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    nodes=st.lists(LABELS, max_size=6),
+    gaps=st.sets(st.integers(0, 5)),
+    terms=st.lists(st.tuples(TERMS, st.integers(1, 100)), max_size=6),
+)
+def test_sum_of_weights(nodes: list[dict[str, str]], gaps: set[int], terms: list[tuple[Any, int]]) -> None:
+    compiled: list[CompiledPreferredTerm] = []
+    for term, weight in terms:
+        preferred = convert(PreferredSchedulingTerm, {"weight": weight, "preference": term})
+        with contextlib.suppress(SelectorError):
+            compiled += compile_preferred_terms([preferred])
+    for view in views(build(nodes, gaps)):
+        expected_sums = np.zeros(len(view), np.int64)
+        for each in compiled:
+            expected_sums += each.weight * selection.meets_term(view, each.term)
+        assert selection.sum_of_weights(view, compiled).tolist() == expected_sums.tolist()
+
+
+def test_thousands_of_terms_on_one_label_are_gathered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = build([{"zone": "a"}, {"zone": "b"}, {}], set())
+    compiled = compile_preferred_terms(
+        convert(
+            PreferredSchedulingTerm,
+            {
+                "weight": 1,
+                "preference": {
+                    "matchExpressions": [
+                        {"key": "zone", "operator": "NotIn", "values": ["a", f"other-{number}"]}
+                    ]
+                },
+            },
+        )
+        for number in range(4000)
+    )
+    gathered = 0
+    take = Nodes.take
+
+    def counting(nodes: Nodes, column: Any) -> Any:
+        nonlocal gathered
+        gathered += 1
+        return take(nodes, column)
+
+    monkeypatch.setattr(Nodes, "take", counting)
+    view = table.all_nodes()
+    assert selection.sum_of_weights(view, compiled)[:3].tolist() == [0, 4000, 4000]
+    assert gathered == 1
 
 
 @settings(max_examples=100, deadline=None)

@@ -14,7 +14,7 @@ from kuberth.cluster import terms as terms_module
 from kuberth.cluster.pod_info import PodInfo, PodMatcher
 from kuberth.cluster.table import ClusterTable
 from kuberth.cluster.term_index import UNDEMANDING, demanded_labels
-from kuberth.cluster.terms import Carried, Tally
+from kuberth.cluster.terms import MAX_LONG_VALUES, Carried, Tally
 from kuberth.testing.factories import make_node, make_pod
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -166,6 +166,19 @@ def test_terms_unused_for_longest_are_forgotten(table: ClusterTable, monkeypatch
     assert rows_of(table, table.terms.tally(matcher("app=db"))) == {"n2": 1}, "counted afresh"
 
 
+def test_terms_with_many_values_are_forgotten_sooner(table: ClusterTable) -> None:
+    short = table.terms.tally(matcher("app=web", "default"))
+    for number in range(100):
+        values = ",".join(f"{number}-{value}" for value in range(10_000))
+        long = matcher(f"app notin ({values})", "default")
+        assert table.terms.tally(long) is table.terms.tally(long)
+    values_kept = sum(term.length for term in table.terms._counted)
+    assert values_kept <= MAX_LONG_VALUES + 1
+    assert table.terms._long_values == values_kept - 1
+    assert len(table.terms._long) == 20
+    assert table.terms.tally(matcher("app=web", "default")) is short
+
+
 def affinity(**roles: Any) -> Mapping[str, Any]:
     return {"affinity": {kind: terms for kind, terms in roles.items() if terms}}
 
@@ -185,15 +198,16 @@ def test_terms_that_placed_pods_carry_are_found_by_the_pod_they_speak_of(table: 
 
     def about(role: Carried, **pod: Any) -> Counter[str]:
         found: Counter[str] = Counter()
-        for _carried, tally in table.terms.carried_about(role, PodInfo(make_pod("in", **pod))):
-            found.update(rows_of(table, tally))
+        for each in table.terms.contributions(role, PodInfo(make_pod("in", **pod))):
+            found.update(rows_of(table, each.pods))
         return found
 
     assert about(Carried.REQUIRED_ANTI_AFFINITY, labels={"app": "web"}) == {"n1": 1, "n3": 2}
     assert about(Carried.REQUIRED_ANTI_AFFINITY, labels={"app": "db"}) == {"n3": 1}
     assert about(Carried.REQUIRED_ANTI_AFFINITY, labels={"app": "web"}, namespace="other") == {}
     (worth,) = table.terms.contributions(Carried.PREFERRED, PodInfo(make_pod("in")))
-    assert rows_of(table, worth.worth) == {"n3": 7}
+    assert rows_of(table, worth.worth) == {"n3": 1}
+    assert worth.weight == 7
     assert rows_of(table, worth.pods) == {"n3": 1}
     assert [carried.weight for carried in table.terms.carried(Carried.PREFERRED)] == [7]
     for uid in ("one", "two", "three"):

@@ -10,6 +10,8 @@ from kuberth.cluster.pod_info import PodInfo
 from kuberth.evaluation import Evaluator
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.status import Code
+from kuberth.plugins.pod_topology_spread import constraints as constraints_module
+from kuberth.plugins.pod_topology_spread.plugin import PodTopologySpread
 from kuberth.testing.factories import make_node, make_pod
 from tests.unit.plugins.harness import assert_views_agree, evaluator
 
@@ -290,3 +292,25 @@ def test_nominated_pods_count_for_an_empty_selector_as_upstream() -> None:
     assert judged_without(judge, pod, "a1", added=[make_pod("x")]) == Code.UNSCHEDULABLE
     elsewhere = make_pod("y", namespace="other")
     assert judged_without(judge, pod, "a1", added=[elsewhere]) == Code.SUCCESS
+
+
+def test_nothing_is_counted_if_no_node_has_all_the_keys() -> None:
+    judge = evaluator(PLUGIN, *zoned(a="a", b="b", c="-"), *web_pods("a"))
+    selectors = [{"matchLabels": {"app": f"web-{number}"}} for number in range(1500)]
+    constraints = [
+        spread(f"key-{number}", labelSelector=selector) for number, selector in enumerate(selectors)
+    ]
+    assert verdicts(judge, incoming(spread(), *constraints)) == dict.fromkeys("abc", NO_LABEL)
+    assert not judge.cluster.terms._counted
+
+
+def test_keys_of_waiting_pods_are_read_without_compiling_selectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = evaluator(PLUGIN, *zoned(a="a"))
+    plugin = judge.runner.profile.plugins[PLUGIN]
+    assert isinstance(plugin, PodTopologySpread)
+    compiled: list[object] = []
+    monkeypatch.setattr(constraints_module, "compile_label_selector", compiled.append)
+    soft = spread("soft", whenUnsatisfiable="ScheduleAnyway")
+    concern = next(each.concern for each in plugin.events_to_register() if each.concern is not None)
+    assert set(concern.of_pod(incoming(spread(), spread(HOST), soft))) == {ZONE, HOST}
+    assert compiled == []

@@ -273,3 +273,10 @@ def test_default_constraints_of_a_list() -> None:
     # The pod's own constraints replace the defaults: hosts ln 6, 2 -> 3.58 -> 4, 1 -> 1.79 -> 2.
     assert scores(objects, incoming(soft(HOST)), args=args) == {"a1": 0, "a2": 50, "b1": 100, "x": 100}
     assert scores(objects, pod, args={"defaultingType": "List"}) is None
+
+
+def test_nothing_is_counted_if_no_node_has_all_the_keys() -> None:
+    judge = evaluator(PLUGIN, *zoned(a="a", b="b"), *web_pods("a"))
+    constraints = [soft(f"key-{number}", skew=number + 1) for number in range(1500)]
+    assert judge.evaluate(incoming(soft(), *constraints)).scores.get(PLUGIN) == {"a": 0, "b": 0}
+    assert not judge.cluster.terms._counted

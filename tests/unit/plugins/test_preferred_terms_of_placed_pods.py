@@ -1,15 +1,20 @@
-"""Scores by terms of placed pods, summed over all that only exclude, equal those of asking each term."""
+"""Scores by terms of placed pods, and by thousands of own ones, summed or not, equal those of asking each."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
+from unittest.mock import patch
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kuberth.api.selectors import Selector
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
 from kuberth.cluster.terms import Carried
+from kuberth.plugins.inter_pod_affinity.incoming import asked_of_placed_pods
 from kuberth.plugins.inter_pod_affinity.scoring import DomainScores
 from kuberth.testing import make_namespace, make_node, make_pod
 
@@ -79,13 +84,46 @@ def expected(table: ClusterTable, pods: list[PodInfo], incoming: PodInfo) -> lis
                 assert node is not None
                 if domain is not None and node.labels.get(term.topology_key) == domain:
                     scores[number] += weight
+    for info in pods:
+        placed = table.placed(info.uid)
+        assert placed is not None
+        home = table.node_named(placed.pod.spec.node_name)
+        assert home is not None
+        for each in incoming.preferred_terms:
+            labels = table.terms.namespace_labels(info.namespace)
+            if asked_of_placed_pods(each.term).matches(info.namespace, info.labels, labels):
+                domain = home.labels.get(each.term.topology_key)
+                for number in range(4):
+                    node = table.node_named(f"n{number}")
+                    assert node is not None
+                    if domain is not None and node.labels.get(each.term.topology_key) == domain:
+                        scores[number] += each.weight
     return scores
 
 
+@pytest.mark.parametrize("many", [-1, 1, 64], ids=["summed", "mixed", "one by one"])
 @settings(max_examples=150)
-@given(PLACED, LABELS, NAMESPACES)
+@given(PLACED, LABELS, NAMESPACES, affinities())
 def test_sums_and_single_terms_give_the_same_scores(
-    placed: list[tuple[str, dict[str, Any], int, bool]], labels: dict[str, str], namespace: str
+    many: int,
+    placed: list[tuple[str, dict[str, Any], int, bool]],
+    labels: dict[str, str],
+    namespace: str,
+    own: dict[str, Any],
+) -> None:
+    with (
+        patch("kuberth.cluster.terms.MANY_TERMS", many),
+        patch("kuberth.plugins.inter_pod_affinity.scoring.MANY_TERMS", many),
+        patch("kuberth.plugins.inter_pod_affinity.plugin.MANY_TERMS", many),
+    ):
+        _compare(placed, labels, namespace, own)
+
+
+def _compare(
+    placed: list[tuple[str, dict[str, Any], int, bool]],
+    labels: dict[str, str],
+    namespace: str,
+    own: dict[str, Any],
 ) -> None:
     table = ClusterTable()
     for name in ("default", "other"):
@@ -94,13 +132,16 @@ def test_sums_and_single_terms_give_the_same_scores(
         table.set_node(make_node(f"n{number}", labels={"zone": f"z{number % 2}"} if number else {}))
     pods = []
     for number, (home, affinity, node, leaves) in enumerate(placed):
-        info = PodInfo(make_pod(f"p{number}", namespace=home, affinity=affinity, node=f"n{node}"))
+        own_labels = {"app": VALUES[number % 2]} if number % 3 else {}
+        info = PodInfo(
+            make_pod(f"p{number}", namespace=home, affinity=affinity, node=f"n{node}", labels=own_labels)
+        )
         table.add_pod(info)
         if leaves:
             table.remove_pod(info.uid)
         else:
             pods.append(info)
-    incoming = PodInfo(make_pod("incoming", namespace=namespace, labels=labels))
+    incoming = PodInfo(make_pod("incoming", namespace=namespace, labels=labels, affinity=own))
     scores = DomainScores(incoming, table, required_affinity_weight=HARD_WEIGHT)
     assert scores.over(table.all_nodes()).tolist() == expected(table, pods, incoming)
     if scores.is_empty:
@@ -109,3 +150,79 @@ def test_sums_and_single_terms_give_the_same_scores(
         table.remove_pod(info.uid)
     assert DomainScores(incoming, table, required_affinity_weight=HARD_WEIGHT).is_empty
     assert not any(table.terms.carried_in(role)._by_topology for role in Carried)
+    assert not table.terms._classes
+
+
+def _preferring(name: str, number: int, term: Callable[[int], dict[str, Any]], **pod: Any) -> PodInfo:
+    terms = [
+        {"weight": 1, "podAffinityTerm": {"topologyKey": "zone", **term(each)}} for each in range(number)
+    ]
+    affinity = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
+    return PodInfo(make_pod(name, affinity=affinity, **pod))
+
+
+def _expression(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"matchExpressions": [{"key": key, "operator": operator, "values": values}]}
+
+
+MANY_VALUES = [f"value-{number}" for number in range(10)]
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        lambda number: {
+            "labelSelector": _expression("absent", "DoesNotExist"),
+            "namespaceSelector": _expression("x", "NotIn", f"{number}"),
+        },
+        lambda number: {"labelSelector": _expression("tier", "NotIn", f"{number}", *MANY_VALUES)},
+        lambda number: {"labelSelector": _expression("tier", "In", f"{number}", "web", *MANY_VALUES)},
+        lambda number: {
+            "labelSelector": {
+                "matchExpressions": [
+                    {"key": "tier", "operator": "DoesNotExist"},
+                    {"key": "x", "operator": "NotIn", "values": [f"{number}"]},
+                ]
+            }
+        },
+        lambda number: {
+            "labelSelector": {
+                "matchLabels": {"tier": "web"},
+                "matchExpressions": [{"key": "x", "operator": "NotIn", "values": [f"{number}"]}],
+            }
+        },
+    ],
+    ids=["namespace selectors", "not in", "in", "label that pods have", "value that pods have"],
+)
+def test_thousands_of_terms_are_one_contribution_and_no_selector_is_asked(
+    term: Callable[[int], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = ClusterTable()
+    table.terms.set_namespace("default", {})
+    table.set_node(make_node("n0", labels={"zone": "z"}))
+    table.add_pod(_preferring("placed", 2000, term, node="n0"))
+    scored = PodInfo(make_pod("first", labels={"tier": "web", "app": "first"}))
+    list(table.terms.contributions(Carried.PREFERRED, scored))
+    asked: list[object] = []
+    matches = Selector.matches
+
+    def counting(selector: Selector, labels: Mapping[str, str]) -> bool:
+        asked.append(selector)
+        return matches(selector, labels)
+
+    monkeypatch.setattr(Selector, "matches", counting)
+    ordinary = PodInfo(make_pod("second", labels={"tier": "web", "app": "second"}))
+    assert len(list(table.terms.contributions(Carried.PREFERRED, ordinary))) <= 1
+    assert asked == []
+
+
+def test_thousands_of_own_terms_leave_no_counted_terms_behind() -> None:
+    table = ClusterTable()
+    table.set_node(make_node("n0", labels={"zone": "z"}))
+    table.add_pod(PodInfo(make_pod("placed", labels={"tier": "web"}, node="n0")))
+    own = _preferring(
+        "own", 2000, lambda number: {"labelSelector": _expression("tier", "NotIn", f"{number}")}
+    )
+    scores = DomainScores(own, table, required_affinity_weight=1)
+    assert scores.over(table.all_nodes()).tolist() == [2000]
+    assert not table.terms._counted

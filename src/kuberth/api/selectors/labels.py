@@ -10,6 +10,7 @@ import enum
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from kuberth.api.meta import LabelSelector
 from kuberth.errors import SelectorError
@@ -63,8 +64,10 @@ class Requirement:
     """What the label's value is compared with."""
     meaning: Operator = field(init=False, repr=False)
     """The relation, with the spellings of In and of NotIn folded together."""
-    _value_set: frozenset[str] = field(init=False, repr=False)
-    _bound: int = field(init=False, repr=False)
+    value_set: frozenset[str] = field(init=False, repr=False)
+    """The values of In and NotIn."""
+    bound: int = field(init=False, repr=False)
+    """The number that Gt and Lt compare with."""
     _identity: _Meaning = field(init=False, repr=False)
     _hash: int = field(init=False, repr=False)
 
@@ -82,8 +85,8 @@ class Requirement:
             bound, values = parsed, frozenset()
         put = object.__setattr__
         put(self, "meaning", meaning)
-        put(self, "_value_set", values)
-        put(self, "_bound", bound)
+        put(self, "value_set", values)
+        put(self, "bound", bound)
         identity: _Meaning = (self.key, meaning, values, bound)
         put(self, "_identity", identity)
         put(self, "_hash", hash(identity))
@@ -92,9 +95,9 @@ class Requirement:
         """Whether a label with this value satisfies it; None stands for an absent label."""
         meaning = self.meaning
         if meaning is Operator.IN:
-            return value in self._value_set
+            return value in self.value_set
         if meaning is Operator.NOT_IN:
-            return value not in self._value_set
+            return value not in self.value_set
         if meaning is Operator.EXISTS:
             return value is not None
         if meaning is Operator.DOES_NOT_EXIST:
@@ -102,7 +105,7 @@ class Requirement:
         number = None if value is None else parse_int64(value)
         if number is None:
             return False
-        return number > self._bound if meaning is Operator.GREATER_THAN else number < self._bound
+        return number > self.bound if meaning is Operator.GREATER_THAN else number < self.bound
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether the labels satisfy it."""
@@ -239,9 +242,9 @@ def new_requirement(key: str, operator: Operator, *, values: Iterable[str] = ())
 
 
 def _values_problem(operator: Operator, values: tuple[str, ...]) -> str:
-    name = operator.value
     if operator in (Operator.IN, Operator.NOT_IN):
-        return "" if values else f"{name!r} needs at least one value"
+        return "" if values else f"{operator.value!r} needs at least one value"
+    name = operator.value
     if operator in (Operator.EXISTS, Operator.DOES_NOT_EXIST):
         return f"{name!r} takes no values, got {list(values)}" if values else ""
     if len(values) != 1:
@@ -256,6 +259,7 @@ def is_subdomain(name: str) -> bool:
     return len(name) <= 253 and _SUBDOMAIN.fullmatch(name) is not None
 
 
+@lru_cache(maxsize=1024)
 def is_label_key(key: str) -> bool:
     """Whether this can be a label key (upstream: qualified name): `[subdomain/]name`."""
     prefix, slash, name = key.rpartition("/")

@@ -149,15 +149,15 @@ def _compile_term(term: NodeSelectorTerm, path: str) -> CompiledNodeSelectorTerm
     errors: list[str] = []
     requirements: list[Requirement] = []
     for index, expression in enumerate(term.match_expressions):
-        where = f"{path}.matchExpressions[{index}]"
         operator = _OPERATORS.get(expression.operator)
         if operator is None:
+            where = f"{path}.matchExpressions[{index}]"
             errors.append(f"{where}.operator: {expression.operator!r} is not one of {', '.join(_OPERATORS)}")
             continue
         try:
             requirements.append(new_requirement(expression.key, operator, values=expression.values))
         except SelectorError as error:
-            errors.append(f"{where}: {error}")
+            errors.append(f"{path}.matchExpressions[{index}]: {error}")
     fields: list[FieldRequirement] = []
     for index, expression in enumerate(term.match_fields):
         where = f"{path}.matchFields[{index}]"

@@ -76,8 +76,8 @@ class RequiredTerms:
         if version != self._objections_version:
             self._objections_version = version
             self._known_objections = [
-                (tally, table.label_column(carried.term.topology_key))
-                for carried, tally in table.terms.carried_about(Carried.REQUIRED_ANTI_AFFINITY, self._info)
+                (each.pods, table.label_column(each.topology_key))
+                for each in table.terms.contributions(Carried.REQUIRED_ANTI_AFFINITY, self._info)
             ]
         return self._known_objections
 

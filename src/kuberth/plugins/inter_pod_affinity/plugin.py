@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from kuberth.api.core import Pod
 from kuberth.cluster.nodes import Nodes
-from kuberth.cluster.terms import Carried, Terms
+from kuberth.cluster.terms import MANY_TERMS, Carried, Terms
 from kuberth.config.plugin_args import InterPodAffinityArgs
 from kuberth.framework.cluster_events import Action, ClusterEvent, Concern, EventWithHint, Resource
 from kuberth.framework.cycle_state import CycleState, StateKey
@@ -85,9 +85,13 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         if not info.preferred_terms and not self._is_preferred(table.terms):
             return SKIP
         weight = self._args.hard_pod_affinity_weight
-        scores = state.for_equal_pods(
-            self, _KEPT_SCORES, lambda: DomainScores(info, table, required_affinity_weight=weight)
-        )
+        scores: DomainScores
+        if len(info.preferred_terms) > MANY_TERMS:  # these follow no pods that come or go
+            scores = DomainScores(info, table, required_affinity_weight=weight)
+        else:
+            scores = state.for_equal_pods(
+                self, _KEPT_SCORES, lambda: DomainScores(info, table, required_affinity_weight=weight)
+            )
         if scores.is_empty:
             return SKIP
         state.write(_SCORES, scores)

@@ -14,7 +14,7 @@ from kuberth.cluster.labels import ABSENT
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
-from kuberth.cluster.terms import Carried, Contribution
+from kuberth.cluster.terms import MANY_TERMS, Carried, Contribution
 from kuberth.plugins.inter_pod_affinity.incoming import asked_of_placed_pods
 
 Scores = NDArray[np.int64]
@@ -32,14 +32,11 @@ class DomainScores:
     @property
     def is_empty(self) -> bool:
         """Whether no term finds any pod. Terms that cancel each other out are not nothing, as upstream."""
-        found = 0
-        for label, (_key, _worth, _weight, pods, sign) in self._terms:
-            found += sign * pods.in_domains(label)
-        return not found
+        return not any(each.pods.is_in_any_domain(label) for label, each in self._terms)
 
     def over(self, nodes: Nodes) -> Scores:
         total: Scores | None = None
-        for label, (_key, worth_of, weight, pods, _sign) in self._terms:
+        for label, (_key, worth_of, weight, pods) in self._terms:
             if not pods.is_in_any_domain(label):
                 continue
             ids, sums = nodes.take(label.ids), worth_of.by_domain(label)
@@ -61,9 +58,15 @@ def _contributions(
 ) -> Iterator[Contribution]:
     """What all terms add, the pod's own and those of placed pods; weights of anti-affinity are negative."""
     terms = table.terms
-    for preferred in info.preferred_terms:
-        tally = terms.tally(asked_of_placed_pods(preferred.term))
-        yield Contribution(preferred.term.topology_key, tally, preferred.weight, tally, 1)
+    if len(info.preferred_terms) > MANY_TERMS:
+        yield from terms.contributions_of_placed(
+            (each.term.topology_key, asked_of_placed_pods(each.term), each.weight)
+            for each in info.preferred_terms
+        )
+    else:
+        for preferred in info.preferred_terms:
+            tally = terms.tally(asked_of_placed_pods(preferred.term))
+            yield Contribution(preferred.term.topology_key, tally, preferred.weight, tally)
     yield from terms.contributions(Carried.PREFERRED, info)
     if required_affinity_weight > 0:
         yield from terms.contributions(Carried.REQUIRED_AFFINITY, info, required_affinity_weight)

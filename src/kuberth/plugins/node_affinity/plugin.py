@@ -22,7 +22,7 @@ from kuberth.api.selectors import (
     required_node_affinity,
 )
 from kuberth.cluster.nodes import Nodes
-from kuberth.cluster.selection import meets_node_selector, meets_required_affinity, meets_term
+from kuberth.cluster.selection import meets_node_selector, meets_required_affinity, sum_of_weights
 from kuberth.config.plugin_args import NodeAffinityArgs
 from kuberth.errors import SelectorError
 from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
@@ -113,10 +113,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, E
             terms = _preferred_terms(pod)
         if isinstance(terms, Status):
             return terms
-        scores = np.zeros(len(nodes), np.int64)
-        for preferred in (*(self._added.preferred or ()), *terms):
-            scores += preferred.weight * meets_term(nodes, preferred.term)
-        return scores
+        return sum_of_weights(nodes, (*(self._added.preferred or ()), *terms))
 
     def normalize_scores(self, _state: CycleState, _pod: Pod, scores: Scores) -> Scores:
         return normalized(scores)

@@ -66,6 +66,13 @@ class ConstraintReader:
     def hard(self, pod: Pod) -> tuple[Constraint, ...]:
         return self._constraints(pod, HARD)
 
+    def hard_keys(self, pod: Pod) -> set[str]:
+        """The topology keys of the hard ones; no selector is compiled for the pod's own."""
+        own = pod.spec.topology_spread_constraints
+        if own:
+            return {each.topology_key for each in own if each.when_unsatisfiable == HARD}
+        return {each.topology_key for each in self.hard(pod)}
+
     def soft(self, pod: Pod) -> tuple[Constraint, ...]:
         return self._constraints(pod, SOFT)
 

@@ -45,8 +45,10 @@ class HardSpread:
         keyed = inclusion.has_all(labels)
         self._namespace = pod.metadata.namespace
         self._keyed = keyed
-        self._spreads = [_Spread(constraint, pod, inclusion, keyed) for constraint in constraints]
-        self._uncounted: list[dict[int, int]] = [{} for _ in constraints]
+        # If no node has all the keys, each lacks one: there is nothing to count.
+        counted = constraints if keyed.any() else ()
+        self._spreads = [_Spread(constraint, pod, inclusion, keyed) for constraint in counted]
+        self._uncounted: list[dict[int, int]] = [{} for _ in counted]
 
     def clone(self) -> HardSpread:
         copy = HardSpread.__new__(HardSpread)
@@ -67,7 +69,7 @@ class HardSpread:
                 numbers[domain] = numbers.get(domain, 0) + number
 
     def verdict(self, nodes: Nodes) -> Verdict:
-        codes: NDArray[np.int64] | None = None
+        codes = None if self._spreads else np.full(len(nodes), _MISSING_LABEL, np.int64)
         for spread, uncounted in zip(self._spreads, self._uncounted, strict=True):
             found = spread.codes(nodes, uncounted)
             codes = found if codes is None else np.where(codes == 0, found, codes)

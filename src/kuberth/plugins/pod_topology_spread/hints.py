@@ -33,7 +33,7 @@ class SpreadHints:
 
     def topology_keys(self, pod: Pod) -> Iterable[str]:
         """The node labels that a change has to be about to help the pod."""
-        return {constraint.topology_key for constraint in self._reader.hard(pod)}
+        return self._reader.hard_keys(pod)
 
     def changed_labels(self, old: object, new: object) -> Iterable[str] | None:
         """The label keys that changed; None: taints changed too, which may help any pod."""

@@ -55,6 +55,8 @@ class SoftSpread:
         scored = candidates.rows()[~self._unscored]
         keyed = inclusion.has_all(self._labels) if needs_all_keys else None
         namespace = frozenset((pod.metadata.namespace,))
+        # If no node has all the keys, none is scored: there is nothing to count.
+        counted = constraints if keyed is None or keyed.any() else ()
         self._credits = [
             _credit(
                 constraint,
@@ -64,7 +66,7 @@ class SoftSpread:
                 scored=scored,
                 bare_nodes=bare_nodes,
             )
-            for constraint in constraints
+            for constraint in counted
         ]
 
     def scores(self, nodes: Nodes) -> NDArray[np.int64]:

@@ -10,7 +10,8 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from kuberth.api.scheduling import PodGroup
@@ -41,6 +42,9 @@ NO_GROUP_PREEMPTION: Final = (
     "default preemption plugin is not registered, workload aware preemption is disabled"
 )
 CONSTRAINED: Final = "workload aware preemption is not supported for pod groups with scheduling constraints"
+
+CARRIED_OUT_IN_A_TURN: Final = 100
+"""Pods of a group that are sent to their bindings, or back to the queue, in one turn of the event loop."""
 
 Finish = Callable[[Placement | Rejection], None]
 """Binds a pod that has its node, or sends one back that has none."""
@@ -78,6 +82,7 @@ class GroupCycle:
         self._hold = hold
         self._preempts = preempts
         self._gathering = Gathering(queue)
+        self._unfinished: Iterator[QueuedPod] | None = None
         rng = random.Random() if rng is None else rng
         self._placements = PlacementSearch(cluster, rng=rng) if by_topology else None
 
@@ -91,7 +96,25 @@ class GroupCycle:
         return bool(queued.info.group) and not _waits_for_extenders(queued.info, runner)
 
     def run(self, popped: QueuedPod, finish: Finish, needs_none: Callable[[QueuedPod], bool]) -> None:
-        """Try the group of a popped pod. `needs_none` says which pods need no scheduling any more."""
+        """Try the group of a popped pod. `needs_none` says which pods need no scheduling any more.
+
+        What came of it is carried out as far as one turn of the event loop goes; `go_on` does the rest.
+        """
+        self._unfinished = self._run(popped, finish, needs_none)
+        self.go_on()
+
+    def go_on(self) -> bool:
+        """Carry out more of what came of the last group; False: nothing of it is left."""
+        if self._unfinished is None:
+            return False
+        if next(islice(self._unfinished, CARRIED_OUT_IN_A_TURN, None), None) is None:
+            self._unfinished = None
+        return True
+
+    def _run(
+        self, popped: QueuedPod, finish: Finish, needs_none: Callable[[QueuedPod], bool]
+    ) -> Iterator[QueuedPod]:
+        """Yields every pod whose outcome is being carried out."""
         started, key = time.perf_counter(), popped.info.group
         members = self._cluster.pod_groups.get(key)
         if members is None:
@@ -112,7 +135,7 @@ class GroupCycle:
             for queued in pods:
                 if needs_none(queued):
                     self._queue.done(left.pop(queued.uid).uid)
-            self._attend_to(key, list(left.values()), started, settle)
+            yield from self._attend_to(key, list(left.values()), started, settle)
         except Exception:  # a defect of ours must not cost anyone their pod, nor stop the loop
             logger.exception("the scheduling cycle failed with pod group %s; its pods are queued again", key)
             for queued in left.values():
@@ -129,7 +152,9 @@ class GroupCycle:
         runner = self._runners.get(info.pod.spec.scheduler_name)
         return runner is None or not _waits_for_extenders(info, runner)
 
-    def _attend_to(self, key: str, pods: Sequence[QueuedPod], started: float, finish: Finish) -> None:
+    def _attend_to(
+        self, key: str, pods: Sequence[QueuedPod], started: float, finish: Finish
+    ) -> Iterator[QueuedPod]:
         if not pods:
             return
         name = pods[0].pod.spec.scheduler_name
@@ -143,7 +168,7 @@ class GroupCycle:
             return
         runner = self._runners[name]
         result = self._decide(key, pods, runner, started)
-        self._submit(pods, runner, result, finish)
+        yield from self._submit(pods, runner, result, finish)
         self._record_outcome(key, runner, result, started)
 
     def _reject_all(
@@ -225,10 +250,12 @@ class GroupCycle:
 
     # Carrying it out
 
-    def _submit(self, pods: Sequence[QueuedPod], runner: Runner, result: GroupResult, finish: Finish) -> None:
+    def _submit(
+        self, pods: Sequence[QueuedPod], runner: Runner, result: GroupResult, finish: Finish
+    ) -> Iterator[QueuedPod]:
         """Every pod on its way. Those that have a node are bound when all have been permitted: then most need
         not wait for each other any more."""
-        placements: list[Placement] = []
+        outcomes: list[Placement | Rejection] = []
         for index, queued in enumerate(pods):
             member = result.members[index] if index < len(result.members) else None
             seconds = 0.0 if member is None else member.seconds
@@ -236,11 +263,11 @@ class GroupCycle:
             outcome = self._outcome(queued, member, runner, result, started)
             if isinstance(outcome, Placement):
                 self._hold(outcome)
-                placements.append(outcome)
-            else:
-                finish(outcome)
-        for placement in placements:
-            finish(placement)
+            outcomes.append(outcome)
+        outcomes.sort(key=lambda outcome: isinstance(outcome, Placement))
+        for outcome in outcomes:
+            yield outcome.queued
+            finish(outcome)
 
     def _outcome(
         self,

@@ -18,6 +18,7 @@ from kuberth.framework import Code, PermitPlugin, ReservePlugin, Status
 from kuberth.framework.cycle_state import CycleState, GroupAttempt
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.outcomes.placement import Placement
+from kuberth.plugins.default_preemption.plugin import DefaultPreemption
 from kuberth.scheduling.cycle import SchedulingCycle
 from kuberth.scheduling.groups.placements import PlacementSearch
 from kuberth.scheduling.groups.trial import GroupResult, GroupTrial
@@ -102,6 +103,28 @@ def test_a_pod_that_does_not_fit_does_not_stop_the_others() -> None:
     result = harness.run(member("a", cpu="9"), member("b"), member("c"))
     assert result.status.is_success
     assert [node for node, _why, _permit in results_of(result)] == ["", "n1", "n1"]
+
+
+def test_equal_pods_that_do_not_fit_share_one_rejection(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    post_filter = DefaultPreemption.post_filter
+
+    def counting(plugin: DefaultPreemption, state: CycleState, pod: Pod, *more: Any) -> Any:
+        asked.append(pod.metadata.name)
+        return post_filter(plugin, state, pod, *more)
+
+    monkeypatch.setattr(DefaultPreemption, "post_filter", counting)
+    harness = Harness(make_group("g", min_count=50), make_node("n1", cpu="4", pods="100"))
+    for attempt in range(2):
+        asked.clear()
+        result = harness.run(*(member(f"p{attempt}-{number}") for number in range(50)))
+        assert [bool(each.choice) for each in result.members] == [True] * 4 + [False] * 46
+        assert len({each.status.message for each in result.members[4:]}) == 1
+        assert asked == [f"p{attempt}-4"]
+    alone = harness.cycle.run(
+        QueuedPod(PodInfo(make_pod("alone", cpu="1")), timestamp_ns=0), harness.evaluator.runner
+    )
+    assert isinstance(alone, Placement)
 
 
 def test_those_that_run_count() -> None:

@@ -1,0 +1,526 @@
+"""`python -m benchmarks.attacks NAME`: what one tenant's objects cost the pods of others.
+
+In: a scheduler over an API in memory, objects that a hostile or careless tenant creates, and ordinary pods
+that arrive before, during and after. Out: the longest time that the event loop stood still (in CPU time), how
+late ordinary pods were bound (from due to bound), and the CPU time that an ordinary pod costs once the
+tenant's objects are in place.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import logging
+import resource
+import statistics
+import sys
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from kuberth.api.core import Node, Pod
+from kuberth.api.scheduling import PodGroup
+from kuberth.api.volumes import PersistentVolumeClaim
+from kuberth.api.wire import convert
+from kuberth.assembly.scheduler import Scheduler
+from kuberth.client.writes import Write
+from kuberth.config import FeatureGates
+from kuberth.errors import ApiError
+from kuberth.testing import MemoryApi, make_namespace, make_node, make_pod
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+ZONE: Final = "topology.kubernetes.io/zone"
+TENANT: Final = "tenant"
+OTHERS: Final = "others"
+COLLECTED_AFTER: Final = (20_000, 10, 20)
+"""Thresholds of the garbage collector, as in the command `kuberth`."""
+EVERY_SECONDS: Final = 0.05
+"""An ordinary pod arrives this often."""
+GATES: Final = {"GenericWorkload": True, "GangScheduling": True}
+
+
+class Trial:
+    """One attack on one scheduler."""
+
+    def __init__(self, nodes: int, *, gates: Mapping[str, bool] | None = None) -> None:
+        self.nodes = nodes
+        # Deleted objects live on in the changes that watches may still ask for.
+        self.api = FaultyApi(keep_changes=50)
+        self.scheduler = Scheduler(self.api, feature_gates=FeatureGates(gates or {}))
+        self.lateness: list[float] = []
+        self.held = self._before = self.turned = 0.0
+        self._created = 0
+        self._born: dict[str, float] = {}
+        self._arriving: asyncio.Task[None] | None = None
+
+    # What the tenant does
+
+    def begin(self) -> None:
+        """Measure from now on, unless this has begun."""
+        if self._arriving is None:
+            gc.collect()
+            self.held, self._before, self.turned = 0.0, time.thread_time(), time.perf_counter()
+            self.lateness.clear()
+            self._arriving = asyncio.create_task(self._ordinary_pods())
+
+    async def end(self) -> None:
+        """Measure no more."""
+        if self._arriving is not None:
+            self._arriving.cancel()
+        await self.all_bound()
+
+    async def put(self, objects: Iterable[Any]) -> None:
+        """Create objects, one in a turn of the event loop. With the first call measuring begins."""
+        objects = list(objects)
+        self.begin()
+        for each in objects:
+            self.api.put(each)
+            await asyncio.sleep(0)
+
+    async def remove(self, kind: type[Any], keys: Iterable[str]) -> None:
+        for key in keys:
+            self.api.remove(kind, key)
+            await asyncio.sleep(0)
+
+    async def until_attempted(self, more: int) -> None:
+        """Wait until this number of further attempts has been made."""
+        wanted = self._attempts() + more
+        while self._attempts() < wanted:  # noqa: ASYNC110 - nothing else says that an attempt has ended
+            await asyncio.sleep(0.002)
+
+    async def until_bound(self, pods: Iterable[str], namespace: str = TENANT) -> None:
+        """Wait until all of these pods have their nodes."""
+        for name in pods:
+            while not self.api.read(Pod, f"{namespace}/{name}").spec.node_name:  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.002)
+
+    def _attempts(self) -> int:
+        return int(sum(self.scheduler.metrics.schedule_attempts.values.values()))
+
+    # What others meet
+
+    async def _ordinary_pods(self) -> None:
+        """One ordinary pod after the other, until cancelled."""
+        due = time.perf_counter()
+        while True:
+            self.ordinary_pod(due)
+            due += EVERY_SECONDS
+            await asyncio.sleep(due - time.perf_counter())
+
+    def ordinary_pod(self, due: float | None = None) -> None:
+        """One that has a label of its own and no equal; `due`: when it should have come."""
+        self._created += 1
+        number = self._created
+        name = f"pod-{number}"
+        self._born[name] = time.perf_counter() if due is None else due
+        labels = {"app": f"app-{number}", "tier": "web"}
+        cpu = f"{10 + number % 7}m"
+        self.api.put(make_pod(name, namespace=OTHERS, cpu=cpu, memory="16Mi", labels=labels, priority=0))
+
+    async def watch_ordinary_pods(self) -> None:
+        while True:  # a watch that is too slow ends
+            async for event in self.api.watch(Pod, resource_version="0"):
+                pod: Any = event.object
+                if pod is not None and pod.spec.node_name and pod.metadata.namespace == OTHERS:
+                    born = self._born.pop(pod.metadata.name, None)
+                    if born is not None:
+                        self.lateness.append(time.perf_counter() - born)
+
+    async def all_bound(self) -> None:
+        while self._born:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.002)
+
+    async def cpu_of_ordinary_pods(self, number: int) -> float:
+        """Seconds of CPU that one ordinary pod takes, if they come one after the other."""
+        await self.all_bound()
+        gc.collect()
+        began = time.process_time()
+        for _ in range(number):
+            self.ordinary_pod()
+            await self.all_bound()
+        return (time.process_time() - began) / number
+
+    async def measure_holds(self) -> None:
+        """The CPU time of the event loop's thread from one millisecond to the next, for as long as it runs.
+
+        CPU time, since other programs on the machine make no difference to it.
+        """
+        while True:
+            await asyncio.sleep(0.001)
+            now = time.thread_time()
+            self.held = max(self.held, now - self._before)
+            self._before, self.turned = now, time.perf_counter()
+
+
+class FaultyApi(MemoryApi):
+    """Refuses the bindings of one namespace on demand."""
+
+    refuses: int | None = None
+
+    async def write(self, write: Write) -> Any:
+        if self.refuses and write.subresource == "binding" and write.namespace == TENANT:
+            raise ApiError(f"bind {write.name}: refused", code=self.refuses)
+        return await super().write(write)
+
+
+Attack = Callable[[Trial], Awaitable[None]]
+ATTACKS: dict[str, Attack] = {}
+
+
+def attack(function: Attack) -> Attack:
+    """List it under its name."""
+    ATTACKS[function.__name__.replace("_", "-")] = function
+    return function
+
+
+def _named(number: int) -> Iterator[str]:
+    return (f"hostile-{index}" for index in range(number))
+
+
+def _preferring(name: str, terms: list[dict[str, Any]], **more: Any) -> Pod:
+    affinity = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
+    return make_pod(name, namespace=TENANT, cpu="1m", labels={"app": name}, affinity=affinity, **more)
+
+
+def _weighted(selector: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"weight": 1, "podAffinityTerm": {"topologyKey": ZONE, "labelSelector": selector, **more}}
+
+
+@attack
+async def nothing(trial: Trial) -> None:
+    """No attack, for comparison."""
+    trial.begin()
+
+
+@attack
+async def node_affinity(trial: Trial) -> None:
+    """30 pods with 4,000 preferred node-affinity terms each."""
+    pods = []
+    for name in _named(30):
+        terms = [
+            {
+                "weight": 1 + index % 100,
+                "preference": {
+                    "matchExpressions": [
+                        {"key": HOSTNAME, "operator": "NotIn", "values": [f"{name}-{index}"]}
+                    ]
+                },
+            }
+            for index in range(4000)
+        ]
+        affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
+        pods.append(make_pod(name, namespace=TENANT, cpu="1m", labels={"app": name}, affinity=affinity))
+    await trial.put(pods)
+    await trial.until_bound(_named(30))
+
+
+@attack
+async def spread(trial: Trial) -> None:
+    """30 pods with 1,500 topology spread constraints each, whose keys no node has. Half have hard ones."""
+    pods = []
+    for number, name in enumerate(_named(30)):
+        constraints = [
+            {
+                "maxSkew": 1,
+                "topologyKey": f"key-{index}" if index > 1 else (ZONE, HOSTNAME)[index],
+                "whenUnsatisfiable": "DoNotSchedule" if number % 2 else "ScheduleAnyway",
+                "labelSelector": {
+                    "matchExpressions": [{"key": "app", "operator": "NotIn", "values": [f"{name}-{index}"]}]
+                },
+            }
+            for index in range(1500)
+        ]
+        labels = {"app": name}
+        pods.append(
+            make_pod(name, namespace=TENANT, cpu="1m", labels=labels, topologySpreadConstraints=constraints)
+        )
+    await trial.put(pods)
+    await trial.until_bound(list(_named(30))[::2])
+
+
+@attack
+async def namespace_selectors(trial: Trial) -> None:
+    """20 pods with 2,000 preferred pod-affinity terms, each with a namespace selector of its own."""
+    pods = []
+    for name in _named(20):
+        terms = [
+            _weighted(
+                {"matchExpressions": [{"key": "absent", "operator": "DoesNotExist"}]},
+                namespaceSelector={
+                    "matchExpressions": [{"key": "x", "operator": "NotIn", "values": [f"{name}-{index}"]}]
+                },
+            )
+            for index in range(2000)
+        ]
+        pods.append(_preferring(name, terms))
+    await trial.put(pods)
+    await trial.until_bound(_named(20))
+
+
+@attack
+async def not_in(trial: Trial) -> None:
+    """20 pods with 2,000 preferred pod-affinity terms: NotIn of ten values of a label that every pod has."""
+    pods = []
+    for name in _named(20):
+        terms = [
+            _weighted(
+                {
+                    "matchExpressions": [
+                        {
+                            "key": "tier",
+                            "operator": "NotIn",
+                            "values": [f"{name}-{index}-{value}" for value in range(10)],
+                        }
+                    ]
+                },
+                namespaceSelector={},
+            )
+            for index in range(2000)
+        ]
+        pods.append(_preferring(name, terms))
+    await trial.put(pods)
+    await trial.until_bound(_named(20))
+
+
+@attack
+async def anti_affinity_keys(trial: Trial) -> None:
+    """200 pods with 300 required anti-affinity terms, each with a topology key of its own."""
+    pods = []
+    for name in _named(200):
+        terms = [{"topologyKey": f"{name}-{index}", "labelSelector": {}} for index in range(300)]
+        affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+        pods.append(make_pod(name, namespace=TENANT, cpu="1m", affinity=affinity))
+    await trial.put(pods)
+    await trial.until_bound(_named(200))
+
+
+@attack
+async def long_lists(trial: Trial) -> None:
+    """Five times 40 pods with NotIn of nine times 10,000 values, which are deleted again."""
+    print(f"  {'before':<10} {_resident():7.0f} MiB")
+    for number in range(5):
+        names = [f"hostile-{number}-{index}" for index in range(40)]
+        for name in names:
+            terms = [
+                _weighted(
+                    {
+                        "matchExpressions": [
+                            {
+                                "key": f"key-{key}",
+                                "operator": "NotIn",
+                                "values": [f"{name}-{key}-{value}" for value in range(10_000)],
+                            }
+                        ]
+                    }
+                )
+                for key in range(9)
+            ]
+            await trial.put([_preferring(name, terms)])
+        del terms
+        await trial.until_bound(names)
+        full = _resident()
+        await trial.remove(Pod, [f"{TENANT}/{name}" for name in names])
+        await asyncio.sleep(0.5)
+        gc.collect()
+        print(
+            f"  round {number + 1:<4} {full:7.0f} MiB, {_resident():7.0f} MiB after their deletion",
+            flush=True,
+        )
+
+
+def _gang(name: str, pods: int, *, cpu: str) -> Iterator[Any]:
+    group = {
+        "metadata": {"name": name, "namespace": TENANT, "uid": f"group-{name}"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": pods}}},
+    }
+    yield convert(PodGroup, group)
+    for index in range(pods):
+        yield make_pod(
+            f"{name}-{index}",
+            namespace=TENANT,
+            cpu=cpu,
+            memory="1Mi",
+            labels={"app": name},
+            schedulingGroup={"podGroupName": name},
+        )
+
+
+@attack
+async def gang_that_fits(trial: Trial) -> None:
+    """A gang of 2,000 pods."""
+    await trial.put(_gang("gang", 2000, cpu="1m"))
+    await trial.until_bound(f"gang-{index}" for index in range(2000))
+
+
+@attack
+async def gang_that_does_not_fit(trial: Trial) -> None:
+    """A gang of 2,000 pods for which there is room for half."""
+    cpu = 32 * trial.nodes // 1000
+    await trial.put(_gang("gang", 2000, cpu=str(max(cpu, 1))))
+    await trial.until_attempted(4000)
+
+
+@attack
+async def nominations(trial: Trial) -> None:
+    """2,000 pods that fit nowhere and claim a nominated node."""
+    status = [{"nominatedNodeName": f"node-{index % trial.nodes}"} for index in range(2000)]
+    await trial.put(
+        make_pod(
+            name, namespace=TENANT, cpu="1m", priority=0, nodeSelector={"no": "node"}, status=status[index]
+        )
+        for index, name in enumerate(_named(2000))
+    )
+    await asyncio.sleep(3)
+
+
+@attack
+async def claims(trial: Trial) -> None:
+    """3,000 pods without their PVC; then 3,000 PVCs that stay unbound, and two updates of each."""
+    names = [*_named(3000)]
+    await trial.put(
+        make_pod(
+            name,
+            namespace=TENANT,
+            cpu="1m",
+            volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": name}}],
+        )
+        for name in names
+    )
+    await trial.put(_claim(name, "Pending") for name in names)
+    for phase in ("Lost", "Pending"):
+        for name in names:
+            trial.api.replace(_claim(name, phase))
+            await asyncio.sleep(0)
+    await asyncio.sleep(1)
+
+
+def _claim(name: str, phase: str) -> PersistentVolumeClaim:
+    return convert(
+        PersistentVolumeClaim,
+        {
+            "metadata": {"name": name, "namespace": TENANT, "labels": {"phase": phase}},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+            "status": {"phase": phase},
+        },
+    )
+
+
+async def _refused_bindings(trial: Trial, status: int) -> None:
+    trial.api.refuses = status
+    await trial.put(make_pod(name, namespace=TENANT, cpu="1m", labels={"app": name}) for name in _named(2000))
+    await asyncio.sleep(10)
+
+
+@attack
+async def bindings_500(trial: Trial) -> None:
+    """2,000 pods whose bindings all fail with 500."""
+    await _refused_bindings(trial, 500)
+
+
+@attack
+async def bindings_429(trial: Trial) -> None:
+    """2,000 pods whose bindings all fail with 429."""
+    await _refused_bindings(trial, 429)
+
+
+# Measuring
+
+
+def _resident() -> float:
+    """MiB of memory in use."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize() / 2**20
+
+
+def _node(index: int) -> Node:
+    labels = {ZONE: f"zone-{index % 3}", HOSTNAME: f"node-{index}"}
+    return make_node(f"node-{index}", cpu="32", memory="256Gi", pods="500", labels=labels)
+
+
+@asynccontextmanager
+async def _running(trial: Trial) -> AsyncIterator[None]:
+    tasks = [
+        asyncio.create_task(work())
+        for work in (trial.scheduler.run, trial.watch_ordinary_pods, trial.measure_holds)
+    ]
+    try:
+        yield
+    finally:
+        trial.scheduler.stop()
+        await tasks[0]
+        for task in tasks[1:]:
+            task.cancel()
+
+
+class StackSampler(threading.Thread):
+    """Counts where the event loop is while it stands still."""
+
+    def __init__(self, trial: Trial) -> None:
+        super().__init__(daemon=True)
+        self._trial = trial
+        self._main = threading.get_ident()
+        self.ended = threading.Event()
+        self.seen: Counter[str] = Counter()
+
+    def run(self) -> None:
+        while not self.ended.wait(0.005):
+            if time.perf_counter() - self._trial.turned > 0.04:
+                stack = traceback.extract_stack(sys._current_frames()[self._main])
+                lines = [
+                    f"{each.filename.rpartition('kuberth/')[2]}:{each.lineno} {each.name}" for each in stack
+                ]
+                self.seen["\n      ".join(lines[-14:])] += 1
+
+
+async def _measure(name: str, options: argparse.Namespace) -> None:
+    trial = Trial(options.nodes, gates=GATES if name.startswith("gang") else None)
+    trial.api.put(make_namespace(TENANT, labels={"name": TENANT}))
+    trial.api.put(make_namespace(OTHERS, labels={"name": OTHERS}))
+    for index in range(options.nodes):
+        trial.api.put(_node(index))
+    sampler = StackSampler(trial)
+    async with _running(trial):
+        before = await trial.cpu_of_ordinary_pods(options.pods)
+        if options.where:
+            sampler.start()
+        await ATTACKS[name](trial)
+        await asyncio.sleep(0.5)
+        await trial.end()
+        sampler.ended.set()
+        held, late = trial.held, trial.lateness[:]
+        after = await trial.cpu_of_ordinary_pods(options.pods)
+    print(
+        f"{name:<24} hold {held * 1e3:6.0f} ms   late p50 {statistics.median(late) * 1e3:6.0f} ms, "
+        f"max {max(late) * 1e3:6.0f} ms   CPU a pod {before * 1e3:5.2f} -> {after * 1e3:5.2f} ms",
+        flush=True,
+    )
+    for stack, times in sampler.seen.most_common(options.where):
+        print(f"  {times} times\n      {stack}")
+
+
+def main() -> None:
+    logging.disable()
+    gc.set_threshold(*COLLECTED_AFTER)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.attacks", description=__doc__)
+    parser.add_argument(
+        "names", nargs="+", choices=[*ATTACKS, "all"], metavar="NAME", help=", ".join(ATTACKS)
+    )
+    parser.add_argument("--nodes", type=int, default=500, metavar="N")
+    parser.add_argument(
+        "--pods", type=int, default=50, metavar="N", help="ordinary pods whose CPU is measured"
+    )
+    parser.add_argument(
+        "--where", type=int, default=0, metavar="N", help="print the N places where the loop stood most often"
+    )
+    options = parser.parse_args()
+    for name in ATTACKS if "all" in options.names else options.names:
+        asyncio.run(_measure(name, options))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,269 @@
+"""Which of thousands of terms speak of a pod, and what they are worth per row, without asking each of them.
+
+In: terms as they come and go, and the rows of the pods that carry them. Out: for a pod, a mask over all
+terms, and sums per row of those that it selects. Terms are slots of arrays: the labels of a pod say which
+slots have a requirement met or violated, so one pod costs a few operations on whole arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kuberth.api.selectors import Operator, Selector
+from kuberth.cluster.arrays import Column, Mask
+from kuberth.cluster.counting import resized
+from kuberth.cluster.pod_info import PodMatcher
+from kuberth.cluster.term_index import LabelPair, present
+
+_FEW_VALUES: Final = 8
+"""Requirements with more values are compared one by one, so that their values take no memory here."""
+_FIRST_CAPACITY: Final = 16
+_NEVER: Final = 1
+"""What a slot needs that has no requirement to meet and matches nothing."""
+
+
+class _Slots:
+    """Slots, with how many of their requirements are filed here."""
+
+    __slots__ = ("_arrays", "times")
+
+    def __init__(self) -> None:
+        self.times: dict[int, int] = {}
+        self._arrays: tuple[NDArray[np.int64], NDArray[np.int32]] | None = None
+
+    def add(self, slot: int, number: int) -> None:
+        self._arrays = None
+        times = self.times.get(slot, 0) + number
+        if times:
+            self.times[slot] = times
+        else:
+            del self.times[slot]
+
+    def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        if self._arrays is None:
+            number = len(self.times)
+            self._arrays = (
+                np.fromiter(self.times.keys(), np.int64, number),
+                np.fromiter(self.times.values(), np.int32, number),
+            )
+        return self._arrays
+
+
+class _NamespaceGroups:
+    """Distinct ways to choose namespaces, and which of them choose a namespace."""
+
+    __slots__ = ("_answers", "_changed", "_free", "_ids", "_uses", "_ways")
+
+    def __init__(self) -> None:
+        self._ids: dict[tuple[frozenset[str], Selector], int] = {}
+        self._ways: list[tuple[frozenset[str], Selector]] = []
+        self._uses: list[int] = []
+        self._free: list[int] = []
+        self._changed: list[int] = []
+        """Ids in the order in which they got their meanings."""
+        self._answers: dict[str, tuple[int, Mask]] = {}
+        """By namespace: how far it has followed `_changed`, and the answer of every id."""
+
+    def take(self, pods: PodMatcher) -> int:
+        """The id of a matcher's way, in use once more."""
+        way = (pods.namespaces, pods.namespace_selector)
+        found = self._ids.get(way)
+        if found is None:
+            if self._free:
+                found = self._free.pop()
+                self._ways[found] = way
+            else:
+                found = len(self._ways)
+                self._ways.append(way)
+                self._uses.append(0)
+            self._ids[way] = found
+            self._changed.append(found)
+            if len(self._changed) > 1024 + 2 * len(self._ids):
+                self._changed.clear()
+                self._answers.clear()
+        self._uses[found] += 1
+        return found
+
+    def release(self, identity: int) -> None:
+        self._uses[identity] -= 1
+        if not self._uses[identity]:
+            del self._ids[self._ways[identity]]
+            self._free.append(identity)
+
+    def answers(self, namespace: str, labels: Mapping[str, str]) -> Mask:
+        """Per id: whether it chooses the namespace, which has these labels."""
+        known = self._answers.get(namespace)
+        asked: range | list[int]
+        if known is None:
+            answers, asked = np.zeros(len(self._ways), np.bool_), range(len(self._ways))
+        else:
+            followed, answers = known
+            asked = self._changed[followed:]
+            if len(answers) < len(self._ways):
+                answers = resized(answers, 2 * len(self._ways))
+        ways = self._ways
+        for identity in asked:
+            names, selector = ways[identity]
+            answers[identity] = namespace in names or selector.matches(labels)
+        self._answers[namespace] = len(self._changed), answers
+        return answers
+
+    def forget(self, namespace: str) -> None:
+        """Its labels have changed."""
+        self._answers.pop(namespace, None)
+
+
+class TermSums:
+    """The terms of one topology key."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        """Grows with every change."""
+        self._used = 0
+        self._free: list[int] = []
+        self._needed: NDArray[np.int32] = np.full(_FIRST_CAPACITY, _NEVER, np.int32)
+        """int32[slot]: how many requirements want a label to be there."""
+        self._worth: Column = np.zeros(_FIRST_CAPACITY, np.int64)
+        self._group: Column = np.zeros(_FIRST_CAPACITY, np.int64)
+        self._groups = _NamespaceGroups()
+        self._wanting: dict[LabelPair, _Slots] = {}
+        self._excluding: dict[LabelPair, _Slots] = {}
+        self._long_wanting: dict[str, dict[tuple[int, int], frozenset[str]]] = {}
+        """By key, slot and place: the values of requirements that have many."""
+        self._long_excluding: dict[str, dict[tuple[int, int], frozenset[str]]] = {}
+        self._entries: dict[int, int] = {}
+        """By slot and row: where in the arrays the number of pods is."""
+        self._free_entries: list[int] = []
+        self._entry_slot: Column = np.zeros(_FIRST_CAPACITY, np.int64)
+        self._entry_row: Column = np.zeros(_FIRST_CAPACITY, np.int64)
+        self._entry_number: Column = np.zeros(_FIRST_CAPACITY, np.int64)
+
+    def file(self, pods: PodMatcher, worth: int) -> int:
+        """A term, and what it is worth; the slot that it has from now on."""
+        self.version += 1
+        if self._free:
+            slot = self._free.pop()
+        else:
+            slot, self._used = self._used, self._used + 1
+            if slot == len(self._worth):
+                self._worth = resized(self._worth, 2 * slot)
+                self._group = resized(self._group, 2 * slot)
+                self._needed = resized(self._needed, 2 * slot)
+                self._needed[slot:] = _NEVER
+        self._needed[slot] = self._require(slot, pods.selector, 1)
+        self._worth[slot] = worth
+        self._group[slot] = self._groups.take(pods)
+        return slot
+
+    def remove(self, slot: int, pods: PodMatcher) -> None:
+        """The term is gone."""
+        self.version += 1
+        self._require(slot, pods.selector, -1)
+        self._needed[slot] = _NEVER
+        self._groups.release(int(self._group[slot]))
+        self._free.append(slot)
+
+    def _require(self, slot: int, selector: Selector, number: int) -> int:
+        """File (1) or remove (-1) the requirements; returns how many of them want a label to be there."""
+        if selector.matches_nothing:
+            return _NEVER
+        needed = 0
+        for index, requirement in enumerate(selector.requirements):
+            meaning, key = requirement.meaning, requirement.key
+            wants = meaning in (Operator.IN, Operator.EXISTS)
+            needed += wants
+            if meaning in (Operator.EXISTS, Operator.DOES_NOT_EXIST):
+                pairs: Iterator[LabelPair] = iter((present(key),))
+            elif len(requirement.values) <= _FEW_VALUES:
+                pairs = ((key, value) for value in dict.fromkeys(requirement.values))
+            else:
+                long = self._long_wanting if wants else self._long_excluding
+                if number > 0:
+                    long.setdefault(key, {})[slot, index] = requirement.value_set
+                else:
+                    del long[key][slot, index]
+                    if not long[key]:
+                        del long[key]
+                continue
+            filed = self._wanting if wants else self._excluding
+            for pair in pairs:
+                if (slots := filed.get(pair)) is None:
+                    slots = filed[pair] = _Slots()
+                slots.add(slot, number)
+                if not slots.times:
+                    del filed[pair]
+        return needed
+
+    def forget_namespace(self, name: str) -> None:
+        """The labels of a namespace have changed."""
+        self._groups.forget(name)
+
+    # Where the pods are that carry the terms
+
+    def add(self, slot: int, row: int, number: int) -> None:
+        """More pods with the term on a row, or fewer."""
+        self.version += 1
+        key = slot << 32 | row
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = self._new_entry()
+            self._entry_slot[entry], self._entry_row[entry] = slot, row
+        self._entry_number[entry] += number
+        if not self._entry_number[entry]:
+            del self._entries[key]
+            self._free_entries.append(entry)
+
+    def _new_entry(self) -> int:
+        if self._free_entries:
+            return self._free_entries.pop()
+        entry = len(self._entries)
+        if entry == len(self._entry_slot):
+            self._entry_slot = resized(self._entry_slot, 2 * entry)
+            self._entry_row = resized(self._entry_row, 2 * entry)
+            self._entry_number = resized(self._entry_number, 2 * entry)
+        return entry
+
+    # Questions
+
+    def matched(self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]) -> Mask:
+        """Per slot: whether its term speaks of a pod with these labels, in a namespace with those."""
+        used = self._used
+        met = np.zeros(used, np.int32)
+        for key, value in labels.items():
+            for pair in ((key, value), present(key)):
+                if (wanting := self._wanting.get(pair)) is not None:
+                    slots, times = wanting.arrays()
+                    met[slots] += times
+                if (excluding := self._excluding.get(pair)) is not None:
+                    slots, times = excluding.arrays()
+                    met[slots] -= times
+            for change, long in ((1, self._long_wanting), (-1, self._long_excluding)):
+                if (compared := long.get(key)) is not None:
+                    for slot, _ in [place for place, values in compared.items() if value in values]:
+                        met[slot] += change
+        matched: Mask = met == self._needed[:used]
+        matched &= self._groups.answers(namespace, namespace_labels).take(self._group[:used])
+        return matched
+
+    def worth(self, matched: Mask) -> int:
+        """What the selected terms are worth together."""
+        return int(self._worth[: len(matched)][matched].sum())
+
+    def by_row(self, matched: Mask, *, weighted: bool) -> Column:
+        """Per row: the pods that carry selected terms, counted once for each; `weighted`: their worth."""
+        used = len(self._entries) + len(self._free_entries)
+        slots = self._entry_slot[:used]
+        if len(matched) < self._used:
+            matched = resized(matched, self._used)
+        chosen = np.flatnonzero(matched.take(slots) & (self._entry_number[:used] != 0))
+        amounts = self._entry_number.take(chosen)
+        if weighted:
+            amounts *= self._worth.take(slots.take(chosen))
+        rows = self._entry_row.take(chosen)
+        column = np.zeros(int(rows.max(initial=0)) + 1, np.int64)
+        np.add.at(column, rows, amounts)
+        return column
