@@ -16,7 +16,7 @@ from kuberth.clock import NANOSECONDS, Clock
 CEILING: Final = 512
 FLOOR: Final = 8
 """Enough to measure."""
-FREE_SECONDS: Final = 0.1
+FREE_SECONDS: Final = 0.2
 """Answers that take no longer are fast enough, however fast an idle server answers: fewer writes would only
 make smaller batches."""
 TOLERANCE: Final = 1.6
