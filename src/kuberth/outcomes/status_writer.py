@@ -18,7 +18,7 @@ from kuberth.api.meta import ObjectMeta
 from kuberth.api.wire import to_builtins
 from kuberth.client.adaptive_limit import AdaptiveLimit
 from kuberth.client.protocol import Api
-from kuberth.clock import Clock
+from kuberth.clock import NANOSECONDS, Clock
 from kuberth.errors import ConflictError, KuberthError, NotFoundError
 from kuberth.framework.handle import Spawner
 from kuberth.observe.metrics import SchedulerMetrics
@@ -26,6 +26,10 @@ from kuberth.text.timestamps import moment
 
 logger = logging.getLogger(__name__)
 
+REWORDINGS_PER_SECOND: Final = 20
+"""Of all pods: how often a condition is written of which only the message has changed,"""
+MAX_REWORDINGS: Final = 200
+"""and how many times at once after a pause."""
 PATCH: Final = "pod_status_patch"
 """What kube-scheduler calls this kind of write in its metrics."""
 
@@ -72,6 +76,8 @@ class PodStatusWriter:
         """By the pod's UID: the change that is being written, and the one that waits for it, if any."""
         self._waiting: dict[str, ObjectMeta] = {}
         """By the pod's UID: pods whose first change waits for room, the oldest first."""
+        self._rewordings = float(MAX_REWORDINGS)
+        self._rewordings_at_ns = clock.now_ns()
 
     def write(self, pod: Pod, *, condition: PodCondition | None, nomination: str | None) -> None:
         metadata = pod.metadata
@@ -79,7 +85,10 @@ class PodStatusWriter:
         if under_way is None and _is_known(pod, condition, nomination):
             return
         change = self._change(pod, condition, nomination, before=under_way or ())
-        if not change:
+        if not change or (under_way and _is_on_its_way(pod, change, under_way)):
+            return
+        is_a_request = under_way is None or (len(under_way) == 1 and metadata.uid not in self._waiting)
+        if is_a_request and _only_rewords(pod, change, before=under_way or ()) and not self._may_reword():
             return
         if under_way is None:
             self._under_way[metadata.uid] = [change]
@@ -91,6 +100,21 @@ class PodStatusWriter:
             under_way.append(change)
         else:
             under_way[-1].add(change)
+
+    def _may_reword(self) -> bool:
+        """Whether a message may be replaced now that says the same in other words or numbers.
+
+        On a full cluster every placed pod changes the message of every waiting one; the next attempt of a
+        pod that is refused here tries again.
+        """
+        now_ns = self._clock.now_ns()
+        earned = (now_ns - self._rewordings_at_ns) * REWORDINGS_PER_SECOND / NANOSECONDS
+        self._rewordings = min(self._rewordings + earned, MAX_REWORDINGS)
+        self._rewordings_at_ns = now_ns
+        if self._rewordings < 1:
+            return False
+        self._rewordings -= 1
+        return True
 
     def _start(self, metadata: ObjectMeta) -> None:
         started_ns = self._limit.start()
@@ -184,6 +208,36 @@ def _is_known(pod: Pod, condition: PodCondition | None, nomination: str | None) 
         if each.type == condition.type:
             return _says_the_same(each, condition)
     return False
+
+
+def _outlook(pod: Pod, before: Sequence[_Change]) -> tuple[dict[str, PodCondition], str]:
+    """The pod's conditions by type and its nomination, once all changes before are written."""
+    conditions, nomination = (
+        {each.type: each for each in pod.status.conditions},
+        pod.status.nominated_node_name,
+    )
+    for earlier in before:
+        conditions |= earlier.conditions
+        nomination = nomination if earlier.nomination is None else earlier.nomination
+    return conditions, nomination
+
+
+def _is_on_its_way(pod: Pod, change: _Change, before: Sequence[_Change]) -> bool:
+    """Whether the changes before bring the same about. If they fail, the next attempt writes again."""
+    conditions, nomination = _outlook(pod, before)
+    return change.nomination in (None, nomination) and all(
+        (old := conditions.get(new.type)) is not None and _says_the_same(old, new)
+        for new in change.conditions.values()
+    )
+
+
+def _only_rewords(pod: Pod, change: _Change, *, before: Sequence[_Change]) -> bool:
+    """Whether nothing but the message of a condition changes."""
+    conditions, nomination = _outlook(pod, before)
+    return change.nomination in (None, nomination) and all(
+        (old := conditions.get(new.type)) is not None and (old.status, old.reason) == (new.status, new.reason)
+        for new in change.conditions.values()
+    )
 
 
 def _says_the_same(old: PodCondition, new: PodCondition) -> bool:

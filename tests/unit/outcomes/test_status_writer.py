@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from kuberth.clock import NANOSECONDS, Clock, LoopClock
 from kuberth.errors import ApiError, KuberthError
 from kuberth.framework.handle import Spawner
 from kuberth.observe.metrics import SchedulerMetrics
-from kuberth.outcomes.status_writer import PodStatusWriter
+from kuberth.outcomes.status_writer import MAX_REWORDINGS, REWORDINGS_PER_SECOND, PodStatusWriter
 from kuberth.testing import FakeClock, MemoryApi, make_pod, run_in_virtual_time
 from tests.unit.framework.harness import Outside
 
@@ -432,3 +432,78 @@ def test_pods_that_wait_are_not_written_after_a_cancellation() -> None:
         assert len(tasks) == FLOOR
 
     run_in_virtual_time(main)
+
+
+# Messages that change all the time
+
+
+def condition_of(message: str, reason: str = "Unschedulable") -> dict[str, str]:
+    return {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+
+
+def waiting_pod(number: int, message: str = "before") -> Pod:
+    return make_pod(f"p{number}", uid=f"u{number}", status={"conditions": [condition_of(message)]})
+
+
+class Counting(MemoryApi):
+    """Notes which pods were patched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patched: list[str] = []
+
+    async def patch(self, kind: type[Any], name: str, patch: Any, **rest: Any) -> Any:
+        self.patched.append(name)
+        return await super().patch(kind, name, patch, **rest)
+
+
+def patches_of(script: Callable[[PodStatusWriter], Any], *pods: Pod) -> list[str]:
+    api = Counting()
+    for pod in pods:
+        api.put(pod)
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as tasks:
+
+            def spawn(work: Coroutine[Any, Any, None], *, name: str) -> None:
+                tasks.create_task(work, name=name)
+
+            await script(writer_of(api, spawn, LoopClock(asyncio.get_running_loop())))
+
+    run_in_virtual_time(main)
+    return api.patched
+
+
+@pytest.mark.parametrize(
+    "seconds, reason, number",
+    [
+        (0, "Unschedulable", MAX_REWORDINGS),
+        (5, "Unschedulable", MAX_REWORDINGS + 5 * REWORDINGS_PER_SECOND),
+        (0, "SchedulerError", 1000),
+    ],
+    ids=["at once", "again later", "another reason"],
+)
+def test_messages_that_change_all_the_time_are_written_now_and_then(
+    seconds: int, reason: str, number: int
+) -> None:
+    pods = [waiting_pod(index) for index in range(1000)]
+
+    async def script(made: PodStatusWriter) -> None:
+        for _ in range(2):
+            for pod in pods:
+                now = PodCondition(type="PodScheduled", status="False", reason=reason, message="after")
+                if pod.metadata.uid not in made._under_way:
+                    made.write(pod, condition=now, nomination="")
+            if not seconds:
+                return
+            await asyncio.sleep(seconds)
+
+    assert len(patches_of(script, *pods)) == number
+
+
+def test_what_is_on_its_way_is_not_written_twice() -> None:
+    async def script(made: PodStatusWriter) -> None:
+        for _ in range(3):
+            made.write(waiting_pod(0), condition=NO_QUEUE, nomination="")
+
+    assert patches_of(script, waiting_pod(0)) == ["p0"]
