@@ -127,13 +127,11 @@ class SchedulingLoop:
     def schedule_one(self) -> bool:
         """Try the next pod, after those that are rejected as equal pods were. False: the queue has none."""
         if self._groups is None:
-            any_rejected, queued = self._pop_rejecting()
-        elif self._groups.go_on():
-            return True
+            did_work, queued = self._pop_rejecting()
         else:
-            any_rejected, queued = False, self._groups.next_held() or self._queue.pop_nowait()
+            did_work, queued = self._groups.go_on(), self._groups.next_held() or self._queue.pop_nowait()
         if queued is None:
-            return any_rejected
+            return did_work
         try:
             self._attend_to(queued)
         except Exception:  # a defect of ours must not cost anyone their pod, nor stop the loop
