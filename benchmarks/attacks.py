@@ -367,15 +367,33 @@ async def gang_that_does_not_fit(trial: Trial) -> None:
 
 @attack
 async def nominations(trial: Trial) -> None:
-    """2,000 pods that fit nowhere and claim a nominated node."""
+    """2,000 different pods that claim a nominated node each and fit nowhere, with nodes added meanwhile."""
     status = [{"nominatedNodeName": f"node-{index % trial.nodes}"} for index in range(2000)]
     await trial.put(
         make_pod(
-            name, namespace=TENANT, cpu="1m", priority=0, nodeSelector={"no": "node"}, status=status[index]
+            name,
+            namespace=TENANT,
+            cpu=f"{1 + index}m",
+            priority=0,
+            status=status[index],
+            nodeSelector={"tenant": "none"},
         )
         for index, name in enumerate(_named(2000))
     )
-    await asyncio.sleep(3)
+    for number in range(20):
+        trial.api.put(_node(trial.nodes + number))
+        await asyncio.sleep(0.1)
+
+
+@attack
+async def nominations_that_fit(trial: Trial) -> None:
+    """2,000 pods that claim a nominated node each and would fit."""
+    status = [{"nominatedNodeName": f"node-{index % trial.nodes}"} for index in range(2000)]
+    await trial.put(
+        make_pod(name, namespace=TENANT, cpu=f"{1 + index}m", priority=0, status=status[index])
+        for index, name in enumerate(_named(2000))
+    )
+    await trial.until_bound(_named(2000))
 
 
 @attack

@@ -129,10 +129,8 @@ class SchedulingLoop:
         """Try the next pod, after those that are rejected as equal pods were. False: the queue has none."""
         if self._groups is None:
             is_busy, queued = self._repeating.pop()
-        elif self._groups.go_on():
-            return True
         else:
-            is_busy, queued = False, self._groups.next_held() or self._queue.pop_nowait()
+            is_busy, queued = self._groups.go_on(), self._groups.next_held() or self._queue.pop_nowait()
         if queued is None:
             return is_busy
         try:

@@ -59,6 +59,34 @@ def test_what_is_there_is_added_before_it_counts_as_synced() -> None:
     assert run_in_virtual_time(main) == ["none -> a@1", "none -> b@1"]
 
 
+def test_changes_that_are_slow_to_handle_leave_other_tasks_their_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kuberth.informers.reflector.SLICE_SECONDS", 0.0)
+
+    async def main() -> list[str]:
+        api = MemoryApi()
+        watched = Watched(api)
+
+        def put_many() -> None:
+            for number in range(3):
+                api.put(pod(f"{number}", name=f"p{number}"))
+
+        async def another() -> None:
+            for _ in range(1000):
+                if watched.calls and watched.calls[-1] != "turn":
+                    watched.calls.append("turn")
+                await asyncio.sleep(0)
+
+        task = asyncio.ensure_future(another())
+        calls = await watched.run(put_many)
+        await task
+        return calls
+
+    added = ["none -> 0@1", "turn", "none -> 1@1", "turn", "none -> 2@1", "turn"]
+    assert run_in_virtual_time(main) == added
+
+
 def test_additions_updates_and_deletions() -> None:
     async def main() -> list[str]:
         api = MemoryApi()

@@ -100,6 +100,8 @@ class GroupCycle:
 
         What came of it is carried out as far as one turn of the event loop goes; `go_on` does the rest.
         """
+        while self.go_on():  # one group at a time
+            pass
         self._unfinished = self._run(popped, finish, needs_none)
         self.go_on()
 
