@@ -70,6 +70,8 @@ class _Judge:
         """By process: its decisions that were not given up, node by UID of the pod."""
         self._attempts: list[tuple[Tree, Mapping[str, str]]] = []
         """Attempts that found no node, the newest last, with what the process had placed by then."""
+        self._bound: dict[str, tuple[str, float]] = {}
+        """By UID of the pod: the process that bound it, and when."""
         self._leader: list[tuple[float, str]] = []
         self._elects = False
 
@@ -117,7 +119,13 @@ class _Judge:
             return
         before, after = node_of(old), node_of(new)
         if before == after:
+            by, since = self._bound.get(_uid(new), ("", 0.0))
+            if by == entry["by"] and entry["sent"] < since and not entry["late"] and _is_rejected(new):
+                yield Broken(
+                    "a binding comes after earlier reports", at, f"{key} is reported as unschedulable"
+                )
             return
+        self._bound[_uid(new)] = entry["by"], at
         if before:
             yield Broken("a pod is bound once", at, f"{key} moves from {before} to {after}")
         decided = self._assumed[entry["by"]].get(_uid(new), "")
@@ -177,7 +185,9 @@ class _Judge:
                 continue
             node = node_of(victim) or assumed.get(_uid(victim), "")
             state = self._state(attempt, pods, assumed)
-            if any(not broken_rules(pod, name, state) for name in state.nodes):
+            if not self._has_rivals(attempt, pod, pods) and any(
+                not broken_rules(pod, name, state) for name in state.nodes
+            ):
                 reasons.append(f"{attempt['key']} fits without a victim")
                 continue
             rules = broken_rules(pod, node, state.without(node, below=_priority(pod)))
@@ -190,6 +200,19 @@ class _Judge:
             return
         yield Broken(
             "no victim without need", at, f"{key}: {'; '.join(dict.fromkeys(reasons)) or 'no attempt'}"
+        )
+
+    def _has_rivals(self, attempt: Tree, pod: Tree, pods: Mapping[str, Tree]) -> bool:
+        """Whether another pod, at least as important, failed before: it may be nominated for any node, and
+        the room that it waits for is not free."""
+        return any(
+            other["by"] == attempt["by"]
+            and other["uid"] != attempt["uid"]
+            and (rival := pods.get(other["key"])) is not None
+            and not node_of(rival)
+            and _priority(rival) >= _priority(pod)
+            for other, _assumed in self._attempts
+            if other["at"] <= attempt["at"]
         )
 
     # Liveness
@@ -226,6 +249,11 @@ class _Judge:
         uids = {_uid(pod) for pod in pending.values()}
         if leftover := sorted(set(books["nominations"]) - uids):
             yield Broken("nothing is lost or left over", at, f"nominations of {leftover}")
+
+
+def _is_rejected(pod: Tree) -> bool:
+    conditions = pod.get("status", {}).get("conditions", ())
+    return any(each["type"] == "PodScheduled" and each["status"] == "False" for each in conditions)
 
 
 def node_of(pod: Tree) -> str:

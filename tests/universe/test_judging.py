@@ -206,6 +206,14 @@ def test_a_pod_that_fits_and_is_not_bound() -> None:
     assert not Stories(*TWO, pod("p", cpu="4")).end(queued=["default/p"]).broken()
 
 
+def test_a_report_that_arrives_after_the_binding() -> None:
+    rejected = {**pod("p", on="n1"), "status": {"conditions": [{"type": "PodScheduled", "status": "False"}]}}
+    story = Stories(*TWO, pod("p")).attempt("p", "n1").write(pod("p", on="n1"), by=BY).write(rejected, by=BY)
+    assert not story.broken()
+    story.entries[-1]["sent"] = 3.5
+    assert story.broken() == ["a binding comes after earlier reports"]
+
+
 @pytest.mark.parametrize(
     "books",
     [

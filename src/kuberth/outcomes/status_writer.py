@@ -7,6 +7,7 @@ is logged, and the next attempt writes again.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Sequence
@@ -65,6 +66,8 @@ class PodStatusWriter:
         self._clock = clock
         self._under_way: dict[str, list[_Change]] = {}
         """By the pod's UID: the change that is being written, and the one that waits for it, if any."""
+        self._ended: dict[str, asyncio.Event] = {}
+        """By the pod's UID, if its binding waits for the change."""
 
     def write(self, pod: Pod, *, condition: PodCondition | None, nomination: str | None) -> None:
         metadata = pod.metadata
@@ -85,6 +88,16 @@ class PodStatusWriter:
             under_way.append(change)
         else:
             under_way[1].add(change)
+
+    def is_writing(self, uid: str) -> bool:
+        return uid in self._under_way
+
+    async def finish(self, uid: str) -> None:
+        # A patch that arrives after the binding would say of a bound pod that it cannot be scheduled.
+        under_way = self._under_way.get(uid)
+        if under_way is not None:
+            del under_way[1:]
+            await self._ended.setdefault(uid, asyncio.Event()).wait()
 
     def _change(
         self,
@@ -128,6 +141,8 @@ class PodStatusWriter:
                 del under_way[0]
         finally:
             del self._under_way[metadata.uid]
+            if (ended := self._ended.pop(metadata.uid, None)) is not None:
+                ended.set()
 
     async def _patch(self, metadata: ObjectMeta, patch: dict[str, Any]) -> None:
         self._metrics.pending_async_api_calls.inc((PATCH,))

@@ -360,3 +360,21 @@ def test_a_write_that_cannot_start_is_not_waited_for() -> None:
     refuses = False
     writer.write(pod, condition=NO_QUEUE, nomination=None)
     assert settled(outside) == 1
+
+
+def test_a_binding_waits_for_the_patch_under_way_and_drops_what_is_not_sent() -> None:
+    pod, api = make_pod("p"), Late()
+    api.put(pod)
+
+    async def script(writer: PodStatusWriter) -> None:
+        uid = pod.metadata.uid
+        await writer.finish(uid)
+        writer.write(pod, condition=saying("one"), nomination=None)
+        writer.write(pod, condition=saying("two"), nomination=None)
+        assert writer.is_writing(uid)
+        await writer.finish(uid)
+        assert not writer.is_writing(uid)
+        assert api.read(Pod, "default/p").status.conditions[0].message == "one"
+
+    writing(script, api)
+    assert api.read(Pod, "default/p").status.conditions[0].message == "one"
