@@ -347,6 +347,7 @@ class _Drawing:
                 "repeated events",
                 "plugin",
                 "evicted plans",
+                "reload",
                 "kill",
                 "kill",
             )

@@ -25,7 +25,7 @@ from kuberth.client.fencing import FencedApi
 from kuberth.clock import LoopClock, run_in_virtual_time
 from kuberth.config import load
 from kuberth.config.types import LeaderElectionConfiguration
-from kuberth.errors import ApiError, LeadershipLost, NotFoundError
+from kuberth.errors import ApiError, KuberthError, LeadershipLost, NotFoundError
 from kuberth.framework.registry import Registry
 from kuberth.programs.run.leader_election import LeaderElector
 from kuberth.testing import make_namespace
@@ -125,7 +125,7 @@ class _Play:
 
     async def _strike(self, fault: Fault) -> None:
         """Carry out a fault that is no property of the network or of a plugin."""
-        if fault.kind not in ("kill", "evicted plans"):
+        if fault.kind not in ("kill", "evicted plans", "reload"):
             return
         rng = random.Random(f"{fault.kind} {fault.start} {self.universe.seed}")
         await asyncio.sleep(fault.start)
@@ -138,7 +138,10 @@ class _Play:
                 replica.kill()
             else:
                 while self.story.now < fault.end:
-                    replica.evict_plans()
+                    if fault.kind == "reload":
+                        await replica.reload(percentage=rng.choice((0, 30, 100)))
+                    else:
+                        replica.evict_plans()
                     await asyncio.sleep(rng.uniform(0.001, 1.0))
 
     def _note_end(self) -> None:
@@ -257,6 +260,15 @@ class Replica:
         if self._scheduler is not None:
             self._scheduler.stop()
 
+    async def reload(self, *, percentage: int) -> None:
+        """Give the scheduler another configuration; one that has ended keeps its own."""
+        if self._scheduler is None or self._network is None or self._network.dead:
+            return
+        tree = {**_configuration(self._play.universe), "percentageOfNodesToScore": percentage}
+        self._play.story.note("process", by=self._network.by, what="reloads")
+        with suppress(KuberthError):
+            await self._scheduler.reconfigure(load(tree))
+
     def evict_plans(self) -> None:
         for runner in () if self._scheduler is None else self._scheduler.runners.values():
             if runner.plans is not None:
@@ -353,6 +365,8 @@ class Users:
                 self._change(Node, name, {"status": tree})
             case "remove node":
                 cluster.remove(Node, name)
+                delay = self._rng.uniform(1.0, 20.0)
+                asyncio.get_running_loop().call_later(delay, self._collect_pods, name)
             case "add node":
                 self.add_node(tree)
             case "drain node":
@@ -376,6 +390,13 @@ class Users:
         work = self._cluster.delete(Pod, name, namespace=namespace)
         with suppress(StopIteration):
             work.send(None)
+
+    def _collect_pods(self, node_name: str) -> None:
+        """The garbage collector of pods: those of a node that has not come back are removed."""
+        if all(node.metadata.name != node_name for node in self._cluster.all(Node)):
+            for pod in self._cluster.all(Pod):
+                if pod.spec.node_name == node_name:
+                    self._remove(f"{pod.metadata.namespace}/{pod.metadata.name}", pod.metadata.uid)
 
     async def reap(self) -> None:
         """Kubelets: a pod that was marked is removed some time later."""
