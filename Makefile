@@ -6,10 +6,12 @@ RUNNING := $(VENV)/.running
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/pip --disable-pip-version-check
 TEST_JOBS ?= 2
+SEEDS ?= 1000
+START ?= 1
 LOCKING := --quiet --universal --upgrade --generate-hashes --no-header --no-annotate --no-emit-index-url --no-strip-extras
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock up test coverage e2e envtest browser page pagetest lint types check surface reference conformance bench mutants clean
+.PHONY: help setup lock up test coverage e2e envtest browser page pagetest lint types check surface reference conformance universe bench mutants clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## (.*)/  \1|\2/' | column -t -s'|' 2>/dev/null \
@@ -75,6 +77,9 @@ reference: $(STAMP)  ## write docs/reference.md anew from the docstrings
 
 conformance: $(STAMP)  ## replay what kube-scheduler answered, with counts per family
 	$(BIN)/python -m tests.conformance
+
+universe: $(STAMP)  ## play clusters with faults drawn from SEEDS seeds, from START on, and judge them
+	$(BIN)/python -m tests.universe --seeds $(SEEDS) --start $(START)
 
 bench: $(STAMP)  ## micro-benchmarks: a scheduling cycle, preemption, explain, extenders, the queue, a full cluster, the client, the embedded API server
 	$(BIN)/python -m benchmarks.cycle

@@ -11,7 +11,7 @@ from kuberth.client.fencing import FencedApi
 from kuberth.client.protocol import Api
 from kuberth.client.writes import Verb, Write
 from kuberth.errors import ApiError
-from kuberth.testing import MemoryApi, make_node, make_pod
+from kuberth.testing import MemoryApi, make_node, make_pod, run_in_virtual_time
 
 BINDING = Binding(metadata=ObjectMeta(namespace="default", name="p"), target=ObjectReference(name="n1"))
 
@@ -40,8 +40,22 @@ def test_only_the_leader_writes(write: str) -> None:
     api, memory = fenced(may_write=False)
     before = memory.all(Node), memory.all(Pod)
     with pytest.raises(ApiError, match="not the leader any more"):
-        asyncio.run(_await(WRITES[write](api)))
+        run_in_virtual_time(lambda: _await(WRITES[write](api)))
     assert (memory.all(Node), memory.all(Pod)) == before
+
+
+def test_a_refusal_takes_time_so_that_a_caller_that_tries_again_does_not_spin() -> None:
+    api, _ = fenced(may_write=False)
+
+    async def tries_in_ten_seconds() -> int:
+        loop, tries = asyncio.get_running_loop(), 0
+        while loop.time() < 10 and tries < 1000:
+            with pytest.raises(ApiError):
+                await WRITES["delete"](api)
+            tries += 1
+        return tries
+
+    assert run_in_virtual_time(tries_in_ten_seconds) == 10
 
 
 def test_everyone_reads() -> None:

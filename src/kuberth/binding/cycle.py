@@ -119,7 +119,7 @@ class BindingCycle:
         if placement.permit_timeouts or not self._announce_nomination:
             return False
         runner, state, node_name = placement.runner, placement.state, placement.node_name
-        if self._pre_flight(placement) is not SKIP:
+        if self._writer.is_writing(placement.info.uid) or self._pre_flight(placement) is not SKIP:
             return False
         under_way = runner.binding.begin_bind(state, placement.info.pod, node_name)
         if under_way is None:
@@ -223,6 +223,7 @@ class BindingCycle:
             return status
         if verbosity.level >= 3:
             verbosity.log(3, "Attempting to bind pod to node", pod=pod, node=node_name)
+        await self._writer.finish(placement.info.uid)
         status = await runner.binding.run_bind(state, pod, node_name)
         if status.code == Code.SKIP:
             return Status.error(f"no bind plugin of profile {runner.profile.scheduler_name!r} took the pod")

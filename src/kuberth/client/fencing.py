@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from kuberth.api.core import Pod
 from kuberth.client.protocol import (
@@ -25,6 +25,10 @@ from kuberth.errors import ApiError
 
 T = TypeVar("T")
 
+_REFUSAL: Final = "not written: this scheduler is not the leader any more"
+PAUSE_SECONDS: Final = 1.0
+"""A refusal takes this long, so that a caller that tries again at once does not spin."""
+
 
 class FencedApi(Api):
     """Passes everything to another API, and refuses writes when `may_write` returns False."""
@@ -35,7 +39,12 @@ class FencedApi(Api):
 
     def _check(self) -> None:
         if not self._may_write():
-            raise ApiError("not written: this scheduler is not the leader any more")
+            raise ApiError(_REFUSAL)
+
+    async def _check_slowly(self) -> None:
+        if not self._may_write():
+            await asyncio.sleep(PAUSE_SECONDS)
+            raise ApiError(_REFUSAL)
 
     async def list(
         self, kind: type[Any], *, resource_version: str = "", field_selector: str = ""
@@ -56,12 +65,12 @@ class FencedApi(Api):
         return await self._api.get(kind, name, namespace=namespace)
 
     async def write(self, write: Write) -> Any:
-        self._check()
+        await self._check_slowly()
         return await self._api.write(write)
 
     async def add_finalizer(self, kind: type[T], name: str, finalizer: str, *, namespace: str = "") -> T:
         """As `FinalizingApi`; raises ApiError if the other API is none."""
-        self._check()
+        await self._check_slowly()
         if not isinstance(self._api, FinalizingApi):
             raise ApiError("this API has no way to change an object byte by byte")
         return await self._api.add_finalizer(kind, name, finalizer, namespace=namespace)

@@ -38,6 +38,14 @@ class StatusWriter(Protocol):
 
     def write(self, pod: Pod, *, condition: PodCondition | None, nomination: str | None) -> None: ...
 
+    def is_writing(self, uid: str) -> bool:
+        """Whether a change of this pod's status is on its way."""
+        ...
+
+    async def finish(self, uid: str) -> None:
+        """Return when no change of this pod's status is on its way, and drop what is not sent yet."""
+        ...
+
 
 class FailureHandler:
     """Returns a pod that was not placed."""

@@ -7,6 +7,7 @@ are merged into the next one. A patch that fails is logged, and the next attempt
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Sequence
@@ -78,6 +79,8 @@ class PodStatusWriter:
         """By the pod's UID: pods whose first change waits for room, the oldest first."""
         self._rewordings = float(MAX_REWORDINGS)
         self._rewordings_at_ns = clock.now_ns()
+        self._ended: dict[str, asyncio.Event] = {}
+        """By the pod's UID, if its binding waits for the change."""
 
     def write(self, pod: Pod, *, condition: PodCondition | None, nomination: str | None) -> None:
         metadata = pod.metadata
@@ -127,6 +130,18 @@ class PodStatusWriter:
             del self._under_way[metadata.uid]
             raise
 
+    def is_writing(self, uid: str) -> bool:
+        return uid in self._under_way
+
+    async def finish(self, uid: str) -> None:
+        # A patch that arrives after the binding would say of a bound pod that it cannot be scheduled.
+        if self._waiting.pop(uid, None) is not None:
+            del self._under_way[uid]  # it has not been sent
+        under_way = self._under_way.get(uid)
+        if under_way is not None:
+            del under_way[1:]
+            await self._ended.setdefault(uid, asyncio.Event()).wait()
+
     def _change(
         self,
         pod: Pod,
@@ -169,6 +184,8 @@ class PodStatusWriter:
                 del under_way[0]
         finally:
             del self._under_way[metadata.uid]
+            if (ended := self._ended.pop(metadata.uid, None)) is not None:
+                ended.set()
             has_room = self._limit.end(started_ns, answered=True)
         while has_room and self._waiting and self._limit.has_room():
             self._start(self._waiting.pop(next(iter(self._waiting))))

@@ -507,3 +507,34 @@ def test_what_is_on_its_way_is_not_written_twice() -> None:
             made.write(waiting_pod(0), condition=NO_QUEUE, nomination="")
 
     assert patches_of(script, waiting_pod(0)) == ["p0"]
+
+
+def test_a_binding_waits_for_the_patch_under_way_and_drops_what_is_not_sent() -> None:
+    pod, api = make_pod("p"), Late()
+    api.put(pod)
+
+    async def script(writer: PodStatusWriter) -> None:
+        uid = pod.metadata.uid
+        await writer.finish(uid)
+        writer.write(pod, condition=saying("one"), nomination=None)
+        writer.write(pod, condition=saying("two"), nomination=None)
+        assert writer.is_writing(uid)
+        await writer.finish(uid)
+        assert not writer.is_writing(uid)
+        assert api.read(Pod, "default/p").status.conditions[0].message == "one"
+
+    writing(script, api)
+    assert api.read(Pod, "default/p").status.conditions[0].message == "one"
+
+
+def test_a_binding_does_not_wait_for_a_patch_that_was_not_sent() -> None:
+    pods = [waiting_pod(number) for number in range(FLOOR + 1)]
+    others = PodCondition(type="PodScheduled", status="False", reason="Other", message="no room")
+
+    async def script(made: PodStatusWriter) -> None:
+        for pod in pods:
+            made.write(pod, condition=others, nomination="")
+        await made.finish(pods[-1].metadata.uid)
+        assert not made.is_writing(pods[-1].metadata.uid)
+
+    assert patches_of(script, *pods) == [f"p{number}" for number in range(FLOOR)]

@@ -415,6 +415,15 @@ def test_a_pod_that_was_turned_away_is_woken_if_nothing_else_would(heard_of: lis
     assert not scene.evictions.turns_away(preemptor())
 
 
+def test_a_pod_that_was_turned_away_is_woken_if_its_victim_was_being_bound() -> None:
+    binding = make_pod("binding", uid="binding")
+    scene = Surroundings(binding)
+    scene.start(preemptor(), make_pod("binding", uid="binding", node="n1"))
+    assert scene.evictions.turns_away(preemptor())
+    asyncio.run(scene.finish())
+    assert scene.activated == ["default/incoming"]
+
+
 def test_many_preemptions_leave_connections_to_others() -> None:
     async def scenario() -> None:
         victims = [victim(f"low-{number}") for number in range(AT_ONCE + 3)]

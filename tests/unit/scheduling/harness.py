@@ -31,6 +31,12 @@ class Written:
 
     writes: list[tuple[str, PodCondition | None, str | None]] = field(default_factory=list)
 
+    def is_writing(self, _uid: str) -> bool:
+        return False
+
+    async def finish(self, _uid: str) -> None:
+        pass
+
     def write(self, pod: Pod, *, condition: PodCondition | None, nomination: str | None) -> None:
         self.writes.append((pod.metadata.name, condition, nomination))
 

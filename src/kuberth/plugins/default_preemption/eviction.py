@@ -120,6 +120,15 @@ class Evictions:
         stored = self._pods.get_by_key(victim.key)
         return stored if stored is not None and stored.metadata.uid == victim.uid else None
 
+    def _is_seen_on_a_node(self, victim: PodInfo) -> bool:
+        """Whether the informers will report that it leaves its node.
+
+        They will not of a victim whose binding was under way: the API refuses the binding, and with that the
+        pod has left its node.
+        """
+        stored = self._stored(victim)
+        return stored is not None and bool(stored.spec.node_name)
+
     def start(self, preemptor: PodInfo, candidate: Candidate) -> None:
         """Make room for a pod on the candidate's node."""
         beneficiary = Beneficiary.pod(preemptor)
@@ -167,7 +176,7 @@ class Evictions:
                 del self._running[preemptor.uid]
         # A deletion brings the pod back, so it is woken only where none may come any more: after a
         # failure, or if it was turned away at the last one.
-        missed_the_last = running.turned_away and not any(map(self._stored, victims))
+        missed_the_last = running.turned_away and not any(map(self._is_seen_on_a_node, victims))
         if missed_the_last or not succeeded:
             self._handle.activator.activate(preemptor.pods)
 
