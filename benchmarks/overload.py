@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from kuberth.api.core import Node, Pod
 from kuberth.assembly.scheduler import Scheduler
+from kuberth.cli import COLLECTED_AFTER
 from kuberth.testing import MemoryApi, make_node, make_pod
 
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -48,6 +49,7 @@ KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 def main() -> None:
     options = _parser().parse_args()
+    gc.set_threshold(*COLLECTED_AFTER)
     print(f"{options.nodes} nodes, {options.pods} waiting pods; microseconds a pod and event")
     for kind in options.kinds:
         for templates in options.templates:

@@ -39,7 +39,7 @@ COMMANDS: Final = {
 }
 
 
-_COLLECTED_AFTER: Final = (20_000, 10, 20)
+COLLECTED_AFTER: Final = (20_000, 10, 20)
 """Allocations, and collections of the younger generation, between two searches for cycles."""
 
 
@@ -79,7 +79,7 @@ def main(
     error: BaseException | None = None
     # A cluster is hundreds of thousands of objects without reference cycles, and imported modules stay:
     # searching them for cycles every few hundred allocations wastes time.
-    gc.set_threshold(*_COLLECTED_AFTER)
+    gc.set_threshold(*COLLECTED_AFTER)
     try:
         cli.main(args=args, prog_name=prog_name, obj=Extras(plugins or {}, queue))
     except* KuberthError as group:
