@@ -8,6 +8,7 @@ loops catch those that they absorb.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
@@ -33,6 +34,7 @@ from kuberth.cel.values import (
     Uint,
     Value,
     no_such_overload,
+    other_numbers,
     token,
     type_name,
 )
@@ -49,13 +51,11 @@ class _Unset:
     """A loop's accumulator that was not read yet; its start value is evaluated at the first read."""
 
 
+@dataclass(slots=True, eq=False)
 class _Failed:
     """An accumulator whose last step failed; reading it raises the same error."""
 
-    __slots__ = ("error",)
-
-    def __init__(self, error: CelRuntimeError) -> None:
-        self.error = error
+    error: CelRuntimeError
 
 
 _UNSET = _Unset()
@@ -65,6 +65,7 @@ _MISSING = _Unset()
 Access = Callable[[Frame, Value, bool], Value]
 
 
+@dataclass(slots=True, eq=False)
 class Compiled:
     """A compiled node.
 
@@ -73,24 +74,12 @@ class Compiled:
     part of a longer one.
     """
 
-    __slots__ = ("accesses", "constant", "evaluate", "optional", "root", "surcharge")
-
-    def __init__(
-        self,
-        evaluate: Evaluate,
-        *,
-        constant: list[Value] | None = None,
-        root: Evaluate | None = None,
-        accesses: tuple[Access, ...] = (),
-        optional: tuple[bool, ...] = (),
-        surcharge: int = 1,
-    ) -> None:
-        self.evaluate = evaluate
-        self.surcharge = surcharge
-        self.constant = constant
-        self.root = root
-        self.accesses = accesses
-        self.optional = optional
+    evaluate: Evaluate
+    constant: list[Value] | None = field(default=None, kw_only=True)
+    root: Evaluate | None = field(default=None, kw_only=True)
+    accesses: tuple[Access, ...] = field(default=(), kw_only=True)
+    optional: tuple[bool, ...] = field(default=(), kw_only=True)
+    surcharge: int = field(default=1, kw_only=True)
 
     @property
     def resolve(self) -> Evaluate:
@@ -593,27 +582,15 @@ def _constant_membership(element: Compiled, container: Value) -> Compiled | None
         if type(one) not in _KEYS:
             return None
         known.add(token(one))
-        if type(one) in (int, Uint, float):
-            known.update(token(other) for other in _as_other_numbers(one))
+        if type(one) in (int, Uint):
+            known.add(token(float(one)))
+        known.update(map(token, other_numbers(one)))
     evaluate = element.evaluate
 
     def find(frame: Frame) -> Value:
         return token(evaluate(frame)) in known
 
     return Compiled(find)
-
-
-def _as_other_numbers(number: Value) -> list[Value]:
-    if type(number) is float:
-        if not number.is_integer():
-            return []
-        whole = int(number)
-        others: list[Value] = [whole] if -(2**63) < whole < 2**63 else []
-        return [*others, Uint(whole)] if 0 <= whole < 2**64 else others
-    others = [float(number)]
-    if type(number) is int:
-        return [*others, Uint(number)] if number >= 0 else others
-    return [*others, int(number)] if number < 2**63 else others
 
 
 def _reading(place: int, start: Evaluate) -> Evaluate:

@@ -40,8 +40,6 @@ def method(name: str, identity: str, signature: str, apply: Apply | None = None)
 
 
 class Function:
-    """A function with all its overloads."""
-
     def __init__(self, name: str) -> None:
         self.name = name
         self.overloads: dict[str, Overload] = {}

@@ -6,12 +6,15 @@ value and cost of each evaluation. `selector` and `validation_rules` are its two
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import Lock
+from typing import Final
 
 from kuberth.cel.checking import Checker
 from kuberth.cel.compiling import Compiler, Evaluate, Frame
 from kuberth.cel.costs import LIMIT
-from kuberth.cel.deep_calls import deep_calls
 from kuberth.cel.environment import VARIABLES
 from kuberth.cel.parsing import parse
 from kuberth.cel.source import Problem, Source
@@ -20,7 +23,31 @@ from kuberth.cel.validating import validate
 from kuberth.cel.values import COST_EXCEEDED, WORK, CostExceeded, Value
 from kuberth.errors import CelCompileError, CelRuntimeError
 
+_RAISED_LIMIT: Final = 20_000
+
+
 _SHALLOW = 20  # expressions up to this depth stay within Python's recursion limit
+
+
+_LOCK: Final = Lock()
+_RAISED_FROM: Final[list[int]] = []
+"""Python's usual limit, once for each thread that has raised it: the limit is that of all threads."""
+
+
+@contextmanager
+def deep_calls() -> Iterator[None]:
+    """Raise the recursion limit while the block lasts; the last thread that leaves restores it."""
+    with _LOCK:
+        usual = _RAISED_FROM[0] if _RAISED_FROM else sys.getrecursionlimit()
+        _RAISED_FROM.append(usual)
+        sys.setrecursionlimit(max(usual, _RAISED_LIMIT))
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _RAISED_FROM.pop()
+            if not _RAISED_FROM:
+                sys.setrecursionlimit(usual)
 
 
 class Program:

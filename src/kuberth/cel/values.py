@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from kuberth.api.quantity import Quantity
@@ -79,47 +80,40 @@ class Accumulator(list[Value]):
     __slots__ = ()
 
 
+@dataclass(slots=True, eq=False)
 class TypeValue:
     """A type as a value: the result of type(x), and the value of `int`."""
 
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
+    name: str
 
 
+@dataclass(slots=True, eq=False)
 class Optional:
     """A value that may be absent."""
 
-    __slots__ = ("present", "value")
-
-    def __init__(self, value: Value = None, *, present: bool = True) -> None:
-        self.value = value
-        self.present = present
+    value: Value = None
+    present: bool = True
 
 
 NONE = Optional(present=False)
 
 
+@dataclass(slots=True, eq=False)
 class Timestamp:
     """Nanoseconds since 1970, and the offset from UTC of its text, which string() keeps."""
 
-    __slots__ = ("nanoseconds", "offset")
-
-    def __init__(self, nanoseconds: int, offset: int = 0) -> None:
-        self.nanoseconds = nanoseconds
-        self.offset = offset
+    nanoseconds: int
+    offset: int = 0
 
 
+@dataclass(slots=True, eq=False)
 class Duration:
     """A signed number of nanoseconds."""
 
-    __slots__ = ("nanoseconds",)
-
-    def __init__(self, nanoseconds: int) -> None:
-        self.nanoseconds = nanoseconds
+    nanoseconds: int
 
 
+@dataclass(slots=True, eq=False)
 class QuantityValue:
     """A Kubernetes quantity, with two of upstream's peculiarities that expressions can observe.
 
@@ -128,11 +122,8 @@ class QuantityValue:
     change.
     """
 
-    __slots__ = ("computed", "held")
-
-    def __init__(self, held: list[Quantity], *, computed: bool = False) -> None:
-        self.held = held
-        self.computed = computed
+    held: list[Quantity]
+    computed: bool = False
 
     @property
     def quantity(self) -> Quantity:
@@ -172,7 +163,7 @@ class Map:
         mine = token(key)
         if mine in entries:
             return mine
-        for other in _other_numbers(key):
+        for other in other_numbers(key):
             mine = token(other)
             if mine in entries:
                 return mine
@@ -226,7 +217,7 @@ def token(key: Value) -> Hashable:
 _UNHASHABLE = frozenset({"SemverValue", "NamedFormat"})
 
 
-def _other_numbers(key: Value) -> Iterator[Value]:
+def other_numbers(key: Value) -> Iterator[Value]:
     """The same number in CEL's other numeric types that may be keys."""
     kind = type(key)
     if kind is float:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from kuberth.cel.costs import cost_after, cost_before
+from kuberth.cel.library.formats import NamedFormat
+from kuberth.cel.values import WORK, CostExceeded, Work, size_of
 from tests.unit.cel.harness import RUN, Table, answer
 
 ANSWERS: Table = (
@@ -47,3 +52,84 @@ ANSWERS: Table = (
 @pytest.mark.parametrize(("expression", "expected"), ANSWERS)
 def test_answers(expression: str, expected: bool | str) -> None:
     assert answer(expression) == expected
+
+
+LONG, SHORT = "a" * 25, "a" * 5
+
+
+@pytest.mark.parametrize(
+    ("function", "overloads", "arguments", "cost"),
+    [
+        pytest.param("matches", ("matches_string",), ("a" * 14, "b" * 9), 2 * 3, id="matches"),
+        pytest.param("find", (), ("a" * 14, "b" * 9), 2 * 3, id="find"),
+        pytest.param("contains", ("contains_string",), ("a" * 15, LONG), 2 * 3, id="contains"),
+        pytest.param("contains", ("contains_string",), (SHORT, LONG), 1 * 3, id="contains in a short text"),
+        pytest.param("_<_", ("less_string",), (SHORT, LONG), 1, id="the first is shorter"),
+        pytest.param("_<_", ("less_string",), (LONG, SHORT), 1, id="the second is shorter"),
+        pytest.param("_==_", (), (LONG, LONG), 3, id="equal texts"),
+        pytest.param("_!=_", (), (LONG, LONG), 3, id="different texts"),
+        pytest.param("isSorted", (), ([LONG, LONG, 7],), 2 + 2 + 1, id="a list of texts"),
+        pytest.param("isSorted", (), ([LONG.encode()],), 2, id="a list of bytes"),
+        pytest.param("containsIP", (), ("a" * 10, LONG), 2 + 3, id="an address as text"),
+        pytest.param("containsIP", (), ("a" * 10, 7), 2, id="an address"),
+        pytest.param("containsCIDR", (), ("a" * 10, LONG), 2 + 3 + 1 + 1, id="a network"),
+        pytest.param("validate", (), (None, LONG), 1, id="no format"),
+        pytest.param("validate", (), (NamedFormat("f", 9, lambda _: []), LONG), 3 * 3, id="a named format"),
+        pytest.param("replace", (), (LONG,), 5, id="replace"),
+        pytest.param("a", ("list_sets_contains_list",), ([1, 2], [3, 4, 5]), 1 + 6, id="sets.contains"),
+        pytest.param("a", ("list_sets_equivalent_list",), ([1, 2], [3, 4, 5]), 1 + 12, id="sets.equivalent"),
+        pytest.param("sort", ("sort_int",), ([3, 1, 2],), 18 + 1 + 10, id="sort"),
+        pytest.param("sort", ("sort_string",), (["a", "b"],), 8 + 1 + 10, id="sort of texts"),
+        pytest.param("@sortByAssociatedKeys", ("s",), ([0], [3, 1]), 8 + 1 + 10, id="sortBy"),
+        pytest.param("_in_", ("in_list",), (1, [1, 2, 3]), 3, id="in"),
+        pytest.param("_+_", ("add_string",), (LONG, SHORT), 3, id="texts together"),
+    ],
+)
+def test_costs_before_a_call(
+    function: str, overloads: tuple[str, ...], arguments: tuple[Any, ...], cost: int
+) -> None:
+    before = cost_before(function, overloads)
+    assert before is not None
+    WORK.begin()
+    assert before(*arguments) == cost
+
+
+@pytest.mark.parametrize("function", ["sort", "@sortByAssociatedKeys"])
+def test_a_sort_whose_type_is_unknown_costs_nothing_before_the_call(function: str) -> None:
+    assert cost_before(function, ("one", "two")) is None
+
+
+@pytest.mark.parametrize(
+    ("function", "overloads", "result", "cost"),
+    [
+        pytest.param("join", (), LONG, 5, id="join"),
+        pytest.param("slice", ("list_slice",), [1, 2, 3], 3 + 1 + 10, id="slice"),
+    ],
+)
+def test_costs_after_a_call(function: str, overloads: tuple[str, ...], result: Any, cost: int) -> None:
+    after = cost_after(function, overloads)
+    assert after is not None
+    assert after(result) == cost
+
+
+def test_values_without_a_size_count_as_one() -> None:
+    values: tuple[Any, ...] = (7, None, True, 1.5, "", [])
+    assert [size_of(value) for value in values] == [1, 1, 1, 1, 0, 0]
+
+
+def test_work_is_counted_over_evaluations() -> None:
+    work = Work()
+    work.take(work.MOST)
+    work.begin()
+    work.take(30)
+    work.end(5)
+    work.begin()
+    work.take(7)
+    work.end(1)
+    assert work.spent == 35 + 8
+    with pytest.raises(CostExceeded):
+        work.take(work.MOST)
+
+
+def test_keys_of_other_numeric_types_up_to_the_largest() -> None:
+    assert answer("{9223372036854775807: 1}[dyn(9223372036854775807u)] == 1") is True

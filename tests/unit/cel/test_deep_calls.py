@@ -4,7 +4,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
-from kuberth.cel.deep_calls import deep_calls
+from kuberth.cel.program import deep_calls
 
 DEEP = 5000
 PATIENCE_SECONDS = 60

@@ -107,3 +107,12 @@ def test_searches_take_from_the_work_of_an_evaluation() -> None:
     with pytest.raises(CostExceeded):
         list(compile_pattern("a.*b|a").find_all("a" * 9000, -1))
     WORK.begin()
+
+
+def test_a_search_takes_a_tenth_of_its_instructions() -> None:
+    pattern = compile_pattern("ab")
+    size = pattern._size
+    for search in (lambda: pattern.matches("x" * 500), lambda: list(pattern.find_all("x" * 500, -1))):
+        WORK.begin()
+        search()
+        assert WORK.MOST - WORK.left == 1 + 500 * size // 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import partial
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from math import ceil
@@ -17,27 +18,23 @@ _BITS = re.compile(r"0|[1-9][0-9]{0,2}", re.ASCII)
 _BROADCAST = IPv4Address("255.255.255.255")
 
 
+@dataclass(slots=True, eq=False)
 class IPValue:
     """An IP address."""
 
-    __slots__ = ("address",)
-
-    def __init__(self, address: IPv4Address | IPv6Address) -> None:
-        self.address = address
+    address: IPv4Address | IPv6Address
 
     @property
     def octets(self) -> int:
         return self.address.max_prefixlen // 8
 
 
+@dataclass(slots=True, eq=False)
 class CIDRValue:
     """An address with the length of its network's prefix; bits beyond the prefix are kept."""
 
-    __slots__ = ("address", "bits")
-
-    def __init__(self, address: IPv4Address | IPv6Address, bits: int) -> None:
-        self.address = address
-        self.bits = bits
+    address: IPv4Address | IPv6Address
+    bits: int
 
     @property
     def octets(self) -> int:

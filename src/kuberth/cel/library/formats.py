@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import date
 from functools import partial
 
@@ -26,15 +27,13 @@ _TIME = re.compile(r"(\d\d):(\d\d):(\d\d)(?:.\d+)?(?:z|[+-]\d\d:\d\d)", re.ASCII
 _Check = Callable[[str], list[str]]
 
 
+@dataclass(slots=True, eq=False)
 class NamedFormat:
     """A format by its name; `regex_size` is the size of upstream's pattern, for the cost."""
 
-    __slots__ = ("check", "name", "regex_size")
-
-    def __init__(self, name: str, regex_size: int, check: _Check) -> None:
-        self.name = name
-        self.regex_size = regex_size
-        self.check = check
+    name: str
+    regex_size: int
+    check: _Check
 
 
 register_type(NamedFormat, "kubernetes.NamedFormat")

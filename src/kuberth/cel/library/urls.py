@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from ipaddress import IPv6Address
 
 from kuberth.cel.comparing import register_equality
@@ -20,17 +21,15 @@ _UNESCAPED_PATH = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 _VALID_IN_PATH = re.compile(r"[A-Za-z0-9\-_.~$&+,/:;=@!'()*\[\]%]*", re.ASCII)
 
 
+@dataclass(slots=True, eq=False)
 class URLValue:
     """A URL in its parts."""
 
-    __slots__ = ("escaped_path", "host", "query", "scheme", "text")
-
-    def __init__(self, scheme: str, host: str, escaped_path: str, query: str, text: str) -> None:
-        self.scheme = scheme
-        self.host = host
-        self.escaped_path = escaped_path
-        self.query = query
-        self.text = text
+    scheme: str
+    host: str
+    escaped_path: str
+    query: str
+    text: str
 
 
 register_type(URLValue, "kubernetes.URL")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
 
@@ -15,14 +16,12 @@ _ALPHANUMERIC = re.compile(r"[0-9A-Za-z-]*", re.ASCII)
 _DIGITS = re.compile(r"[0-9]*", re.ASCII)
 
 
+@dataclass(slots=True, eq=False)
 class SemverValue:
     """A semantic version: numbers and pre-release parts; build metadata is ignored."""
 
-    __slots__ = ("numbers", "pre_release")
-
-    def __init__(self, numbers: tuple[int, int, int], pre_release: tuple[int | str, ...]) -> None:
-        self.numbers = numbers
-        self.pre_release = pre_release
+    numbers: tuple[int, int, int]
+    pre_release: tuple[int | str, ...]
 
 
 register_type(SemverValue, "kubernetes.Semver")
