@@ -161,8 +161,9 @@ def test_metrics_need_the_credentials_of_the_kubeconfig(tmp_path: Path) -> None:
             assert 'scheduler_schedule_attempts_total{profile="default-scheduler",result="scheduled"}' in text
             assert "kubernetes_feature_enabled" in text
             assert 'pod="p0"' in await asyncio.to_thread(scrape, "/metrics/resources", **bearer)
-            with pytest.raises(urllib.error.HTTPError, match="403"):
+            with pytest.raises(urllib.error.HTTPError, match="403") as refused:
                 await asyncio.to_thread(scrape, "/metrics")
+            refused.value.close()
 
     asyncio.run(main())
 

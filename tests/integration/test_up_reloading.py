@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kuberth.cli.context import Extras, build_registry
-from kuberth.cli.up_rules import RuleReader
+from kuberth.cli.up_display import RuleReader
 from kuberth.config import load
 from kuberth.framework import FilterPlugin
 from kuberth.local.manifests import Manifest

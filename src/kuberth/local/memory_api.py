@@ -27,6 +27,7 @@ from kuberth.client.protocol import Api, ObjectList, WatchEvent, WatchType
 from kuberth.client.reading import read_change, read_items
 from kuberth.client.writes import Verb, Write, write_of_binding
 from kuberth.clock import Clock, SystemClock
+from kuberth.local.apiserver.objects import make_key
 from kuberth.local.apiserver.patching.patching import apply_patch
 from kuberth.local.apiserver.refusals import (
     already_exists,
@@ -179,11 +180,12 @@ class MemoryApi(Api):
                 if self.steady:
                     await changes.wait()
                     continue
+                settled = self._version  # what comes while the wait ends is not delivered yet
                 try:
                     async with asyncio.timeout_at(_next_bookmark()):
                         await changes.wait()
                 except TimeoutError:
-                    yield WatchEvent(WatchType.BOOKMARK, None, str(self._version))
+                    yield WatchEvent(WatchType.BOOKMARK, None, str(settled))
         except SlowWatcherError:
             # As upstream: the watch ends, and the client resumes from the last version it saw.
             return
@@ -191,7 +193,7 @@ class MemoryApi(Api):
             changes.close()
 
     async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T:
-        return self.read(kind, _join(namespace, name))
+        return self.read(kind, make_key(namespace, name))
 
     async def write(self, write: Write) -> Any:
         return self.write_nowait(write)
@@ -570,15 +572,11 @@ def _owned(old: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _key(obj: Any) -> str:
-    return _join(obj.metadata.namespace, obj.metadata.name)
+    return make_key(obj.metadata.namespace, obj.metadata.name)
 
 
 def _key_of(write: Write) -> str:
-    return _join(write.namespace, write.name)
-
-
-def _join(namespace: str, name: str) -> str:
-    return f"{namespace}/{name}" if namespace else name
+    return make_key(write.namespace, write.name)
 
 
 def _with_metadata(obj: T, **fields: Any) -> T:

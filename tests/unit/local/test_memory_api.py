@@ -15,6 +15,7 @@ from kuberth.api.core import Binding, Node, Pod
 from kuberth.api.wire import convert
 from kuberth.client.protocol import Api, WatchEvent
 from kuberth.errors import ApiError, ConflictError, NotFoundError
+from kuberth.local.apiserver.verbs.watching import BOOKMARK_SECONDS
 from kuberth.testing import FakeClock, MemoryApi, make_node, make_pod, run_in_virtual_time
 
 
@@ -162,6 +163,22 @@ def test_writes_made_while_events_are_handed_on_are_not_lost() -> None:
         return seen
 
     assert run_in_virtual_time(main) == ["a", "aa", "aaa", "aaaa"]
+
+
+def test_a_bookmark_does_not_overtake_a_change() -> None:
+    async def main() -> None:
+        api = MemoryApi()
+        api.put(make_node("a"))
+        asyncio.get_running_loop().call_at(BOOKMARK_SECONDS, api.put, make_node("b"))
+        seen = 0
+        async for event in api.watch(Node, resource_version="0"):
+            if event.object is not None:
+                assert int(event.resource_version) > seen
+                if event.object.metadata.name == "b":
+                    return
+            seen = int(event.resource_version)
+
+    run_in_virtual_time(main)
 
 
 def test_waiting_for_the_next_change() -> None:

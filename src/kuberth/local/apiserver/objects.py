@@ -24,6 +24,11 @@ def make_key(namespace: str, name: str) -> str:
     return f"{namespace}/{name}" if namespace else name
 
 
+def with_metadata(obj: Obj, **changes: Any) -> Obj:
+    """The object with these fields in its metadata."""
+    return {**obj, "metadata": {**obj["metadata"], **changes}}
+
+
 def reference_of(obj: Obj) -> Obj:
     """An ObjectReference of a stored object."""
     own = {"apiVersion": obj["apiVersion"], "kind": obj["kind"]}

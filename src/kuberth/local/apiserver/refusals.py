@@ -94,3 +94,7 @@ def too_many_requests(
     message: str, *, causes: Sequence[Cause] = (), seconds: int | None = None
 ) -> StatusError:
     return StatusError(429, "TooManyRequests", message, causes=causes, retry_after_seconds=seconds)
+
+
+def too_large(message: str) -> StatusError:
+    return StatusError(413, "RequestEntityTooLarge", message)

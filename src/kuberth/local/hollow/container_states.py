@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from kuberth.clock import NANOSECONDS
+from kuberth.local.apiserver.conditions import is_true
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.hollow.annotations import Behavior, behavior_of
-from kuberth.local.hollow.conditions import is_true
 from kuberth.local.hollow.pod_statuses import (
     KILLED,
     backing_off,
@@ -102,7 +102,6 @@ def state_from(status: Obj, *, now_ns: int) -> ContainersState:
 
 
 def advance(pod: Obj, status: Obj, state: ContainersState, *, node_ready: bool, now_ns: int) -> Step:
-    """The next step of a pod with this status."""
     behavior, now = behavior_of(pod), timestamp(now_ns)
     seconds, exit_code = behavior.end or (math.inf, 0)
     left = _seconds_to_deadline(pod, status, now_ns)

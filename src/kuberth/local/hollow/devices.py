@@ -23,8 +23,8 @@ from typing import Any, Final
 from kuberth.api import quantity
 from kuberth.errors import ConfigError, QuantityError
 from kuberth.local.apiserver.objects import Obj, name_of
-from kuberth.local.hollow.shapes import read_file
 from kuberth.local.selecting import labels_of
+from kuberth.text.documents import read_file
 
 _MOST_COUNT: Final = 4096
 _MOST_DEVICES: Final = 128

@@ -39,8 +39,6 @@ class PlayedNode(NamedTuple):
 
 
 class HollowKubelet:
-    """The kubelets of all hollow nodes."""
-
     def __init__(
         self, informers: Informers, *, played: Callable[[str], PlayedNode | None], clock: Clock
     ) -> None:

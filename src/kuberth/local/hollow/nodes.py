@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from kuberth.clock import Clock
+from kuberth.local.apiserver.conditions import find_condition, set_condition
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.hollow.annotations import is_silent, says_ready
-from kuberth.local.hollow.conditions import find_condition, set_condition
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.kubelet import HollowKubelet, PlayedNode
 from kuberth.local.hollow.shapes import (

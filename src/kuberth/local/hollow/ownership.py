@@ -7,9 +7,9 @@ were adopted and children that no longer match were released, as upstream's cont
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
-from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
+from kuberth.local.apiserver.objects import Obj, name_of, namespace_of, with_metadata
 from kuberth.local.hollow.informing import Informer
 from kuberth.local.selecting import labels_of, selector_of
 
@@ -38,6 +38,28 @@ def reference_to(owner: Obj) -> Obj:
         "uid": owner["metadata"]["uid"],
         "controller": True,
         "blockOwnerDeletion": True,
+    }
+
+
+def pod_from_template(owner: Obj, template: Obj | None = None, **changes: Any) -> Obj:
+    """A pod of the owner's template, or of another one, owned by it; `changes` are fields of its metadata.
+
+    Unless they have a name, it is generated; empty fields are left out.
+    """
+    template = owner["spec"].get("template", {}) if template is None else template
+    given = template.get("metadata") or {}
+    metadata = {
+        **({} if "name" in changes else {"generateName": f"{name_of(owner)}-"}),
+        "namespace": namespace_of(owner),
+        **{field: given.get(field) for field in ("labels", "annotations", "finalizers")},
+        **changes,
+        "ownerReferences": [reference_to(owner)],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {field: value for field, value in metadata.items() if value},
+        "spec": template.get("spec", {}),
     }
 
 
@@ -77,12 +99,13 @@ class Claim:
                 return child
             if not self._children.is_leaving(child) and not self.owner_leaves:
                 others = [one for one in child["metadata"]["ownerReferences"] if not one.get("controller")]
-                await self._children.update(_with_references(child, others))
+                await self._children.update(with_metadata(child, ownerReferences=others))
             return None
         if reference is not None or not matches or self.owner_leaves or self._children.is_leaving(child):
             return None
         references = child["metadata"].get("ownerReferences") or []
-        return await self._children.update(_with_references(child, [*references, reference_to(self.owner)]))
+        references = [*references, reference_to(self.owner)]
+        return await self._children.update(with_metadata(child, ownerReferences=references))
 
 
 async def claim(children: Informer, owner: Obj) -> list[Obj]:
@@ -90,10 +113,6 @@ async def claim(children: Informer, owner: Obj) -> list[Obj]:
     claiming = Claim(children, owner, selector=owner["spec"].get("selector"))
     settled = [await claiming.settle(child) for child in claiming.candidates()]
     return [child for child in settled if child is not None]
-
-
-def _with_references(obj: Obj, references: list[Obj]) -> Obj:
-    return {**obj, "metadata": {**obj["metadata"], "ownerReferences": references}}
 
 
 def _owner_uids(obj: Obj) -> Iterable[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kuberth.clock import Clock
+from kuberth.local.apiserver.conditions import condition, find_condition, is_true, with_condition
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.hollow.conditions import find_condition, is_true, set_condition
 from kuberth.text.timestamps import seconds_since, stamp
 
 
@@ -26,11 +26,12 @@ def is_ready(pod: Obj) -> bool:
     return is_true(pod, "Ready")
 
 
-def seconds_to_available(pod: Obj, *, min_ready_seconds: int, clock: Clock) -> float | None:
+def seconds_to_available(pod: Obj, owner: Obj, *, clock: Clock) -> float | None:
     """How long a pod must stay ready to count as available: 0 if it does, None while it is not ready."""
     ready = find_condition(pod, "Ready")
     if ready is None or ready.get("status") != "True":
         return None
+    min_ready_seconds = int(owner["spec"].get("minReadySeconds", 0))
     if not min_ready_seconds:
         return 0.0
     return max(0.0, min_ready_seconds - seconds_since(ready.get("lastTransitionTime"), clock))
@@ -38,16 +39,9 @@ def seconds_to_available(pod: Obj, *, min_ready_seconds: int, clock: Clock) -> f
 
 def disrupted(pod: Obj, *, reason: str, message: str, clock: Clock) -> Obj:
     """The pod's status with the condition that says why it is about to be deleted."""
-    status = pod.get("status") or {}
-    condition = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "reason": reason,
-        "message": message,
-        "observedGeneration": pod["metadata"].get("generation", 1),
-    }
-    conditions = set_condition(status.get("conditions") or [], condition, now=stamp(clock))
-    return {**status, "conditions": conditions}
+    target = condition("DisruptionTarget", True, reason, message)
+    target["observedGeneration"] = pod["metadata"].get("generation", 1)
+    return with_condition(pod.get("status") or {}, target, now=stamp(clock))
 
 
 def deletion_order(pod: Obj, *, doubled: int) -> tuple[Any, ...]:

@@ -7,10 +7,12 @@ uses and `kubectl get pods` shows. Nothing here decides when a step is taken.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from typing import Final
 
+from kuberth.local.apiserver.conditions import set_condition
 from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
-from kuberth.local.hollow.conditions import set_condition
+from kuberth.text.durations import format_duration
 
 KILLED: Final = 137
 """Exit code of a container that SIGKILL ended."""
@@ -106,10 +108,11 @@ def restarted(status: Obj, *, now: str) -> Obj:
 
 def backing_off(pod: Obj, status: Obj, *, seconds: float) -> Obj:
     """Its containers have crashed and wait `seconds` before they run again."""
+    shown = format_duration(timedelta(seconds=round(seconds)))
 
     def wait(container: Obj) -> Obj:
         name = container.get("name", "")
-        message = f"back-off {_duration(seconds)} restarting failed container={name} pod={pod_id(pod)}"
+        message = f"back-off {shown} restarting failed container={name} pod={pod_id(pod)}"
         state = {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
         return {**container, "lastState": _last_state(container), "state": state, "started": False}
 
@@ -155,7 +158,6 @@ def finished(pod: Obj, status: Obj, *, exit_code: int, now: str, reason: str = "
 
 
 def refused(pod: Obj, *, reason: str, message: str, now: str) -> Obj:
-    """The node refused the pod."""
     status = pod.get("status") or {}
     words = {"reason": reason, "message": f"Pod was rejected: {message}"}
     return _observed(pod, {**status, "phase": "Failed", "startTime": now, **words})
@@ -222,9 +224,3 @@ def _described(pod: Obj, container: Obj) -> Obj:
         "restartCount": 0,
         "lastState": {},
     }
-
-
-def _duration(seconds: float) -> str:
-    """As Go writes it: 40s, 1m20s, 5m0s."""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}m{rest}s" if minutes else f"{rest}s"

@@ -20,12 +20,11 @@ from kuberth.local.hollow.controllers.deployment import DeploymentController
 from kuberth.local.hollow.controllers.device_taint_eviction import DeviceTaintEvictionController
 from kuberth.local.hollow.controllers.disruption import DisruptionController
 from kuberth.local.hollow.controllers.endpoints import EndpointsController
-from kuberth.local.hollow.controllers.expired_events import ExpiredEventsController
 from kuberth.local.hollow.controllers.garbage import GarbageController
 from kuberth.local.hollow.controllers.job import JobController
+from kuberth.local.hollow.controllers.leftovers import ExpiredEventsController, OrphanedPodsController
 from kuberth.local.hollow.controllers.namespaces import NamespaceController
 from kuberth.local.hollow.controllers.node_lifecycle import NodeLifecycleController
-from kuberth.local.hollow.controllers.orphaned_pods import OrphanedPodsController
 from kuberth.local.hollow.controllers.quotas import QuotaController
 from kuberth.local.hollow.controllers.replica_set import (
     ReplicaSetController,

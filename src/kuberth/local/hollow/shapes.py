@@ -14,8 +14,7 @@ from typing import Any, Final
 from kuberth.api import quantity
 from kuberth.errors import ConfigError, QuantityError
 from kuberth.local.apiserver.objects import Obj
-from kuberth.text.documents import read_tree
-from kuberth.text.field_errors import InvalidConfiguration
+from kuberth.text.documents import read_file
 
 HOLLOW: Final = "kuberth.dev/hollow"
 """The annotation of a node that is played here; put it on any Node, and that one is played too."""
@@ -169,19 +168,6 @@ def node_status(
 
 def default_capacity() -> dict[str, str]:
     return dict(_CAPACITY)
-
-
-def read_file(path: Path, what: str) -> Any:
-    """The tree of a YAML file; ConfigError if it cannot be read or is not valid."""
-    try:
-        tree, errors = read_tree(path.read_bytes())
-    except OSError as error:
-        raise ConfigError(f"cannot read {what}: {error}") from error
-    except InvalidConfiguration as error:
-        raise ConfigError(f"{path}: {error}") from error
-    if errors:
-        raise ConfigError(f"{path}: " + "; ".join(map(str, errors)))
-    return tree
 
 
 def _shape(entry: Any, where: str) -> Shape:

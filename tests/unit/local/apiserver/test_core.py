@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -342,6 +344,19 @@ def test_lists_in_chunks_show_one_moment() -> None:
             harness.core.list("pods", continue_token=first["metadata"]["continue"], limit=10), 410
         )
         assert expired.reason == "Expired"
+
+    run(main)
+
+
+def test_a_list_of_the_past_has_the_versions_of_the_past() -> None:
+    async def main(harness: CoreHarness) -> None:
+        core, bodies = harness.core, [{"metadata": {"name": name}} for name in "abc"]
+        present = [await core.create("configmaps", body, namespace="default") for body in bodies]
+        first = await core.list("configmaps", limit=1)
+        await core.delete("configmaps", "b", namespace="default")
+        await core.update("configmaps", "c", {**present[2], "data": {"x": "y"}}, namespace="default")
+        rest = await core.list("configmaps", continue_token=first["metadata"]["continue"], limit=10)
+        assert [*first["items"], *rest["items"]] == present
 
     run(main)
 
@@ -810,5 +825,40 @@ def test_an_answer_comes_only_after_the_commit() -> None:
         pod = await harness.pod()
         assert harness.store.revision >= int(pod["metadata"]["resourceVersion"])
         assert harness.store.get("pods", "default/p") == pod
+
+    run(main)
+
+
+REFUSALS: dict[str, Callable[[CoreHarness], Awaitable[Any]]] = {
+    "create": lambda harness: harness.pod(),
+    "delete": lambda harness: harness.core.delete(
+        "pods", "p", namespace="default", options={"preconditions": {"uid": "other"}}
+    ),
+    "update": lambda harness: harness.core.update(
+        "pods", "p", {"metadata": {"name": "p", "resourceVersion": "1"}}, namespace="default"
+    ),
+    "dry run": lambda harness: harness.core.patch(
+        "pods",
+        "p",
+        {"metadata": {"labels": {"a": "b"}}},
+        content_type=MERGE,
+        namespace="default",
+        dry_run=True,
+    ),
+}
+
+
+@pytest.mark.parametrize("attempt", REFUSALS.values(), ids=REFUSALS)
+def test_an_answer_that_rests_on_another_write_waits_for_its_commit(
+    attempt: Callable[[CoreHarness], Awaitable[Any]],
+) -> None:
+    async def main(harness: CoreHarness) -> None:
+        first = asyncio.ensure_future(harness.pod())
+        await asyncio.sleep(0)
+        assert harness.store.get("pods", "default/p") is None
+        with suppress(StatusError):
+            await attempt(harness)
+        assert harness.store.get("pods", "default/p") is not None
+        await first
 
     run(main)

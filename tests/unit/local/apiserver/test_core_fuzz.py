@@ -19,7 +19,7 @@ from kuberth.local.apiserver.patching.patching import (
     MERGE_PATCH,
     STRATEGIC_MERGE_PATCH,
 )
-from kuberth.local.apiserver.printing.tables import to_table
+from kuberth.local.apiserver.printing.forms import to_table
 from kuberth.local.apiserver.schema.catalogue import ROWS
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.store.store import RevisionStore

@@ -9,7 +9,7 @@ import pytest
 
 from kuberth.clock import NANOSECONDS
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.printing.tables import to_table
+from kuberth.local.apiserver.printing.forms import to_table
 from tests.manifests import pod_manifest
 from tests.unit.local.apiserver.harness import CoreHarness, refused, run
 

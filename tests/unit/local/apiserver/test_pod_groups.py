@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.printing.tables import to_table
+from kuberth.local.apiserver.printing.forms import to_table
 from tests.unit.local.apiserver.harness import CoreHarness, refused, run
 
 GROUPS, WORKLOADS = "podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io"

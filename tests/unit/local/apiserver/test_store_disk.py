@@ -493,3 +493,19 @@ def test_a_store_that_cannot_write_says_so_until_it_can(path: Path) -> None:
 def test_opening_on_a_full_disk_fails(path: Path) -> None:
     with no_room_on_disk(), pytest.raises(StorageError):
         asyncio.run(RevisionStore.open(path))
+
+
+def test_a_refusal_that_rests_on_a_lost_write_is_an_error_of_the_server(path: Path) -> None:
+    async def main() -> None:
+        store = await RevisionStore.open(path)
+        core = Core(store, clock=SystemClock())
+        await store.settled()
+        body = {"metadata": {"name": "x"}}
+        with no_room_on_disk():
+            both = [asyncio.ensure_future(core.create("configmaps", body, namespace="default")) for _ in "ab"]
+            outcomes = await asyncio.gather(*both, return_exceptions=True)
+        assert [getattr(each, "code", None) for each in outcomes] == [500, 500]
+        assert store.get("configmaps", "default/x") is None
+        await store.close()
+
+    asyncio.run(main())

@@ -113,7 +113,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.last_staged += 1
         metadata = {**old["metadata"], "resourceVersion": str(self.last_staged)}
         assert gone == {**old, "metadata": metadata}
-        self.staged.append(Change(self.last_staged, resource_, key, gone, None))
+        self.staged.append(Change(self.last_staged, resource_, key, old, None))
 
     @rule()
     def commit(self) -> None:
@@ -225,7 +225,8 @@ class StoreMachine(RuleBasedStateMachine):
                 )
             assert store.changes_since(resource_, self.compacted) == self.since(resource_, self.compacted)
             for change in store.changes_since(resource_, self.compacted):
-                assert revision_of(change.new or change.old or {}) == change.revision
+                if change.new is not None:
+                    assert revision_of(change.new) == change.revision
         for watch in self.watches:
             assert watch.subscription.lag == len(watch.unread)
         for revision in self.lost:

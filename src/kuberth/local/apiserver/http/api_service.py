@@ -25,14 +25,13 @@ from kuberth.local.apiserver.http.openapi import (
     V2_PROTOBUF_ANSWER,
     OpenApi,
 )
-from kuberth.local.apiserver.http.resource_requests import ResourceRequests
+from kuberth.local.apiserver.http.resource_requests import ResourceRequests, WatchLimits
 from kuberth.local.apiserver.http.reviews import REVIEWS, answer_review
 from kuberth.local.apiserver.http.routing import find_target, split_path, verb_of
 from kuberth.local.apiserver.http.usage import GROUP as USAGE_GROUP
 from kuberth.local.apiserver.http.usage import USAGES, VERBS, Usages
-from kuberth.local.apiserver.http.watch_limits import WatchLimits
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.refusals import bad_request, unknown_resource
+from kuberth.local.apiserver.refusals import bad_request, too_large, unknown_resource
 from kuberth.local.apiserver.resources import ResourceTable, ServedResource
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
@@ -252,7 +251,6 @@ class ApiService:
         )
 
     async def _read_custom_schemas(self) -> None:
-        """Read the schemas of CustomResourceDefinitions."""
         crds = await self._core.list("customresourcedefinitions.apiextensions.k8s.io")
         self._custom_schemas = {
             (crd["metadata"]["name"], version["name"]): version.get("schema", {}).get("openAPIV3Schema")
@@ -283,7 +281,7 @@ def _status_error(error: Exception, request: Request) -> StatusError:
         return error
     if isinstance(error, BodyTooLarge):
         message = f"Request entity too large: limit is {request.max_body_bytes}"
-        return StatusError(413, "RequestEntityTooLarge", message)
+        return too_large(message)
     if isinstance(error, TimeoutError):
         return StatusError(408, "Timeout", "the request did not complete in time")
     return bad_request("the request is nested too deeply")

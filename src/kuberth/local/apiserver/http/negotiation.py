@@ -14,7 +14,7 @@ import msgspec
 
 from kuberth.https.messages import JSON
 from kuberth.local.apiserver.objects import is_larger
-from kuberth.local.apiserver.refusals import bad_request, unsupported_media_type
+from kuberth.local.apiserver.refusals import bad_request, too_large, unsupported_media_type
 from kuberth.local.apiserver.schema.protobuf import MEDIA_TYPE as PROTOBUF
 from kuberth.local.apiserver.schema.protobuf import decode_object
 from kuberth.local.apiserver.status_errors import StatusError
@@ -161,7 +161,7 @@ def read_body(body: bytes, content_type: str | None, *, supported: tuple[str, ..
         raise bad_request("the body of the request is nested too deeply")
     if body.count(b",") >= _MAX_VALUES and is_larger(tree, _MAX_VALUES):
         why = f"the body of the request holds more than {_MAX_VALUES} values"
-        raise StatusError(413, "RequestEntityTooLarge", why)
+        raise too_large(why)
     return read
 
 
@@ -201,7 +201,7 @@ def _decode_yaml(body: bytes) -> Body:
         tree, problems = read_tree(body, max_values=_MAX_YAML_VALUES)
     except TooLarge as error:
         why = f"the YAML body is too large, send JSON: {error}"
-        raise StatusError(413, "RequestEntityTooLarge", why) from None
+        raise too_large(why) from None
     except InvalidConfiguration as error:
         raise bad_request(f"the body of the request is not YAML: {error}") from None
     duplicates = tuple(each for each in problems if isinstance(each, DuplicateKey))

@@ -1,14 +1,15 @@
 """The schemas of what is served, for kubectl's explain and validation.
 
-In: the table of resources and the table of their fields. Out: OpenAPI v3 documents, one a group version,
-and one OpenAPI v2 document with the definitions of all. Operations do not offer strategic merge: kubectl then
-computes its patches from the Go types it has built in, which know every merge key.
+In: the tables of resources, of their fields and of descriptions. Out: OpenAPI v3 documents, one a group
+version, and one OpenAPI v2 document with the definitions of all. Operations do not offer strategic merge:
+kubectl then computes its patches from the Go types it has built in, which know every merge key.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, Final
 
 from kuberth.local.apiserver.http.discovery import Discovery, Groups
@@ -16,8 +17,8 @@ from kuberth.local.apiserver.http.negotiation import PATCH_TYPES, encode
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.refusals import unknown_resource
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.schema.descriptions import field_description, type_description
 from kuberth.local.apiserver.schema.fields import Field, fields_of
+from kuberth.local.apiserver.schema.tables import read_table
 
 V2_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 """As clients request it; in a response Go's media type parser refuses it."""
@@ -50,6 +51,11 @@ _QUERY: Final = [
     {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
     for name in ("dryRun", "fieldManager", "fieldValidation", "force")
 ]
+
+
+_ANY: Final = "any"
+_TYPE_FIELD: Final = "type_"
+"""The key of a field that is called `type`, which stands for the type itself."""
 
 
 class OpenApi:
@@ -288,3 +294,24 @@ def _operations(row: ServedResource, schema: str) -> Obj:
             "delete": operation("delete"),
         },
     }
+
+
+def type_description(type_name: str) -> str:
+    return str(_of(type_name).get("type", ""))
+
+
+def field_description(type_name: str, field: str) -> str:
+    """The text of the type for this field, or else the one that the field has in every type."""
+    own = _of(type_name).get(_TYPE_FIELD if field == "type" else field)
+    return str(own or _descriptions()[_ANY].get(field, ""))
+
+
+@cache
+def _descriptions() -> dict[str, dict[str, str]]:
+    return dict(read_table("descriptions.yaml"))
+
+
+@cache
+def _of(type_name: str) -> dict[str, str]:
+    found = _descriptions().get(type_name, {})
+    return {**_of(found["like"]), **found} if "like" in found else found

@@ -9,8 +9,9 @@ import json
 import logging
 import random
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -31,12 +32,10 @@ from kuberth.local.apiserver.http.negotiation import (
     parse_media_type,
     read_body,
 )
-from kuberth.local.apiserver.http.pod_connections import CONNECTIONS, PodConnections
 from kuberth.local.apiserver.http.routing import Target
-from kuberth.local.apiserver.http.watch_limits import WatchLimits
-from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.apiserver.printing.forms import Printer, parse_include
-from kuberth.local.apiserver.refusals import bad_request, invalid
+from kuberth.local.apiserver.refusals import bad_request, invalid, too_many_requests
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.rules.metadata_validation import (
     forbidden_field,
@@ -50,19 +49,63 @@ from kuberth.local.apiserver.verbs.core import Core
 
 logger = logging.getLogger(__name__)
 
-Verb = Callable[[Request, Target], Awaitable["_Result"]]
 
+Verb = Callable[[Request, Target], Awaitable["_Result"]]
 # As upstream: a watch without a timeout ends after half an hour to an hour, so that not all clients
 # reconnect at once.
 _WATCH_SECONDS: Final = 1800.0
 _LONGEST_WARNING: Final = 200
 _LONGEST_MANAGER: Final = 128
 _VALIDATIONS: Final = ("", "Ignore", "Strict", "Warn")
+_UNPRINTABLE: Final = re.compile(r"[^\x20-\x7e]")
+CONNECTIONS: Final = {
+    "log": "has nothing to log",
+    "exec": "has no place for a command",
+    "attach": "has nothing to attach to",
+    "portforward": "listens on no port",
+    "proxy": "listens on no port",
+    "ephemeralcontainers": "has no place for a debug container",
+}
+"""Subresource → why it is refused."""
+
+
+class WatchLimits:
+    """Counts the open watches. A client is a user at an address."""
+
+    def __init__(self, total: int, *, per_client: int) -> None:
+        self._total = total
+        self._per_client = per_client
+        self._open: Counter[tuple[str, str]] = Counter()
+
+    @property
+    def watchers(self) -> int:
+        return self._open.total()
+
+    def check(self, request: Request) -> None:
+        """StatusError 429 if there may be no further watch."""
+        if self.watchers >= self._total or self._open[_client(request)] >= self._per_client:
+            raise too_many_requests("too many watches; try again later", seconds=1)
+
+    @contextmanager
+    def counted(self, request: Request) -> Iterator[None]:
+        client = _client(request)
+        self._open[client] += 1
+        try:
+            yield
+        finally:
+            self._open[client] -= 1
+            if not self._open[client]:
+                del self._open[client]
+
+
+def _client(request: Request) -> tuple[str, str]:
+    return request.address, request.user.name
+
+
 _CREATE_OPTIONS, _UPDATE_OPTIONS, _PATCH_OPTIONS = (
     ServedResource("meta.k8s.io", "v1", kind, kind.lower())
     for kind in ("CreateOptions", "UpdateOptions", "PatchOptions")
 )
-_UNPRINTABLE: Final = re.compile(r"[^\x20-\x7e]")
 
 
 class _Result(NamedTuple):
@@ -87,7 +130,6 @@ class ResourceRequests:
             "delete": self._delete,
             "deletecollection": self._delete_collection,
         }
-        self._connections = PodConnections(core)
 
     async def answer(self, request: Request, target: Target, verb: str) -> Response:
         if request.method == "GET" and request.query.flag("watch") and not target.subresource:
@@ -95,7 +137,7 @@ class ResourceRequests:
             self._watch_limits.check(request)
             return self._watch(request, target)
         if target.subresource in CONNECTIONS and (target.subresource, verb) != ("ephemeralcontainers", "get"):
-            return await self._connections.answer(request, target)
+            return await self._connect(request, target)
         printer, form = self._printer(request, target)
         result = await self._verbs[verb](request, target)
         return _answer(request, result._replace(obj=printer.convert(result.obj)), form)
@@ -110,9 +152,7 @@ class ResourceRequests:
         query = request.query
         found = await self._core.list(
             target.row,
-            namespace=target.namespace,
-            label_selector=query.text("labelSelector"),
-            field_selector=query.text("fieldSelector"),
+            **_selection(request, target),
             limit=_integer(query, "limit") or 0,
             continue_token=query.text("continue"),
             resource_version=query.text("resourceVersion"),
@@ -161,12 +201,7 @@ class ResourceRequests:
     async def _delete_collection(self, request: Request, target: Target) -> _Result:
         options, dry_run = await _delete_options(request)
         gone = await self._core.delete_collection(
-            target.row,
-            namespace=target.namespace,
-            label_selector=request.query.text("labelSelector"),
-            field_selector=request.query.text("fieldSelector"),
-            options=options,
-            dry_run=dry_run,
+            target.row, **_selection(request, target), options=options, dry_run=dry_run
         )
         return _Result(gone)
 
@@ -179,10 +214,8 @@ class ResourceRequests:
         timeout = float(seconds) if seconds else _WATCH_SECONDS * random.uniform(1.0, 2.0)
         events = self._core.watch(
             target.row,
-            namespace=target.namespace,
+            **_selection(request, target),
             name=target.name,
-            label_selector=query.text("labelSelector"),
-            field_selector=query.text("fieldSelector"),
             resource_version=query.text("resourceVersion"),
             allow_bookmarks=query.flag("allowWatchBookmarks"),
             send_initial_events=query.flag("sendInitialEvents"),
@@ -207,10 +240,26 @@ class ResourceRequests:
             logger.exception("a watch failed")
             yield _frame("ERROR", StatusError(500, "InternalError", "Internal error occurred").to_object())
 
+    async def _connect(self, request: Request, target: Target) -> Response:
+        pod = await self._core.get(target.row, target.name, namespace=target.namespace)
+        why = f"pod {target.name} is hollow: no container runs in it, so it {CONNECTIONS[target.subresource]}"
+        if target.subresource != "log":
+            raise bad_request(why)
+        # A log line lets scripts and tutorials continue, where a failure would end them.
+        _expect_container(pod, request.query.text("container"))
+        return Response.text(f"{why}\n")
+
     def _printer(self, request: Request, target: Target) -> tuple[Printer, Form]:
         form = negotiate(request.headers.get("accept"), kinds=object_form)
         include = parse_include(request.query.text("includeObject"))
         return Printer(target.row, form, include=include, now_ns=self._clock.now_ns()), form
+
+
+def _selection(request: Request, target: Target) -> dict[str, Any]:
+    """What the core's verbs on a collection have in common."""
+    query = request.query
+    selectors = {"label_selector": query.text("labelSelector"), "field_selector": query.text("fieldSelector")}
+    return {"namespace": target.namespace, **selectors}
 
 
 def _frame(event: str, obj: Obj) -> bytes:
@@ -308,3 +357,17 @@ async def _delete_options(request: Request) -> tuple[Obj | None, bool]:
             options["orphanDependents"] = query.flag("orphanDependents")
     dry_run = _is_dry_run(options.get("dryRun")) or _is_dry_run(request.query.get("dryRun"))
     return options or None, dry_run
+
+
+def _expect_container(pod: Obj, asked: str) -> None:
+    """400, in upstream's words, unless the request names a container or the pod has only one."""
+    spec = pod["spec"]
+    names = [each["name"] for each in spec["containers"]]
+    others = [
+        each["name"] for kind in ("initContainers", "ephemeralContainers") for each in spec.get(kind, ())
+    ]
+    if asked and asked not in (*names, *others):
+        raise bad_request(f"container {asked} is not valid for pod {name_of(pod)}")
+    if not asked and len(names) > 1:
+        chosen = f"choose one of: [{' '.join(names)}]"
+        raise bad_request(f"a container name must be specified for pod {name_of(pod)}, {chosen}")

@@ -58,22 +58,17 @@ def _review_access(spec: Obj, _user: User, _authenticator: Authenticator) -> Obj
     return {"allowed": False, "reason": "anonymous users see only health and version"}
 
 
-_ANSWERS: Final[dict[tuple[str, str], tuple[str, bool, Answer]]] = {
-    ("authentication.k8s.io", "TokenReview"): ("tokenreviews", False, _review_token),
-    ("authentication.k8s.io", "SelfSubjectReview"): ("selfsubjectreviews", False, _review_self),
-    ("authorization.k8s.io", "LocalSubjectAccessReview"): ("localsubjectaccessreviews", True, _review_access),
-    ("authorization.k8s.io", "SelfSubjectAccessReview"): (
-        "selfsubjectaccessreviews",
-        False,
-        _review_own_access,
-    ),
-    ("authorization.k8s.io", "SelfSubjectRulesReview"): ("selfsubjectrulesreviews", False, _review_rules),
-    ("authorization.k8s.io", "SubjectAccessReview"): ("subjectaccessreviews", False, _review_access),
+_ANSWERS: Final[dict[tuple[str, str], Answer]] = {
+    ("authentication.k8s.io", "TokenReview"): _review_token,
+    ("authentication.k8s.io", "SelfSubjectReview"): _review_self,
+    ("authorization.k8s.io", "LocalSubjectAccessReview"): _review_access,
+    ("authorization.k8s.io", "SelfSubjectAccessReview"): _review_own_access,
+    ("authorization.k8s.io", "SelfSubjectRulesReview"): _review_rules,
+    ("authorization.k8s.io", "SubjectAccessReview"): _review_access,
 }
-
 REVIEWS: Final = tuple(
-    ServedResource(group, "v1", kind, plural, namespaced=namespaced)
-    for (group, kind), (plural, namespaced, _) in _ANSWERS.items()
+    ServedResource(group, "v1", kind, f"{kind.lower()}s", namespaced=kind.startswith("Local"))
+    for group, kind in _ANSWERS
 )
 
 
@@ -83,11 +78,10 @@ def answer_review(row: ServedResource, body: Any, *, user: User, authenticator: 
     spec = body.get("spec") or {}
     if not isinstance(spec, dict):
         raise bad_request("spec must be an object")
-    _, _, answer = _ANSWERS[row.group, row.kind]
     return {
         "kind": row.kind,
         "apiVersion": row.api_version,
         "metadata": {},
         "spec": spec,
-        "status": answer(spec, user, authenticator),
+        "status": _ANSWERS[row.group, row.kind](spec, user, authenticator),
     }

@@ -24,7 +24,7 @@ from kuberth.local.apiserver.patching.typed_trees import (
     type_problems,
     without,
 )
-from kuberth.local.apiserver.refusals import bad_request
+from kuberth.local.apiserver.refusals import bad_request, too_large
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.schema.fields import ShapeError, copy_tree
 from kuberth.local.apiserver.status_errors import Cause, StatusError
@@ -71,7 +71,7 @@ def check(wanted: Obj, *, name: str, namespace: str) -> None:
     if metadata.get("managedFields"):
         raise bad_request("metadata.managedFields must be nil")
     if is_larger(wanted, MAX_VALUES):
-        raise _too_large(
+        raise too_large(
             f"more than {MAX_VALUES} values are too many to apply at once; create or replace the object"
         )
 
@@ -87,7 +87,7 @@ def merged(
 ) -> Obj:
     """The present object with what the manager applies, and without what it applied before but no longer."""
     if is_larger(live, MAX_VALUES + MAX_MANAGED):
-        raise _too_large(f"the object has more than {MAX_VALUES} values: too many to apply; replace it")
+        raise too_large(f"the object has more than {MAX_VALUES} values: too many to apply; replace it")
     root = root_field(row)
     applied = _applied_part(row, wanted, subresource)
     fields = field_set(applied, root)
@@ -109,7 +109,7 @@ def merged(
         own = before
     listed = managers.written([*managers.lose(others, taken, change.removed or {}), own])
     if is_larger(listed, MAX_MANAGED):
-        raise _too_large(f"the managers of the object own more than {MAX_MANAGED} fields; remove some")
+        raise too_large(f"the managers of the object own more than {MAX_MANAGED} fields; remove some")
     asked = wanted.get("metadata", {})
     metadata = {
         **{name: value for name, value in live["metadata"].items() if name not in owned["metadata"]},
@@ -198,7 +198,3 @@ def _as_last_applied(wanted: Obj) -> str:
     }
     shown = {**wanted, "metadata": {**metadata, "annotations": annotations}}
     return msgspec.json.encode(shown, order="sorted").decode() + "\n"
-
-
-def _too_large(why: str) -> StatusError:
-    return StatusError(413, "RequestEntityTooLarge", why)

@@ -12,7 +12,7 @@ import msgspec
 
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.patching import strategic
-from kuberth.local.apiserver.refusals import bad_request, unsupported_media_type
+from kuberth.local.apiserver.refusals import bad_request, too_large, unsupported_media_type
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.schema import fields
 from kuberth.local.apiserver.status_errors import StatusError
@@ -71,7 +71,7 @@ def json_patch(obj: Obj, patch: Any) -> Any:
     if not isinstance(patch, list):
         raise bad_request("error decoding patch: a JSON patch is a list of operations")
     if len(patch) > MAX_OPERATIONS:
-        raise _too_large(
+        raise too_large(
             f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(patch)}"
         )
     patcher = _Patcher(fields.copy_tree(obj))
@@ -123,7 +123,7 @@ class _Patcher:
         """Count work, during which the event loop is blocked; StatusError beyond the limit."""
         self._work += work
         if self._work > MAX_WORK:
-            raise _too_large("the JSON patch takes too long to apply; make it smaller, or split it")
+            raise too_large("the JSON patch takes too long to apply; make it smaller, or split it")
 
     def _get(self, path: list[str]) -> Any:
         self._spend(1 + len(path))
@@ -171,7 +171,7 @@ class _Patcher:
         self._copied += len(text)
         if self._copied > MAX_COPIED_BYTES:
             why = f"the accumulated size increase of copy operations is {self._copied}, exceeding the limit "
-            raise _too_large(f"unable to copy, {why}{MAX_COPIED_BYTES}")
+            raise too_large(f"unable to copy, {why}{MAX_COPIED_BYTES}")
         self._spend(len(text) // _BYTES_AT_ONCE)
         return msgspec.json.decode(text)
 
@@ -236,7 +236,3 @@ def _unfit(why: str) -> StatusError:
     return StatusError(
         422, "Invalid", f"the server rejected our request due to an error in our request: {why}"
     )
-
-
-def _too_large(message: str) -> StatusError:
-    return StatusError(413, "RequestEntityTooLarge", message)

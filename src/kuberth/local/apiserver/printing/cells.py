@@ -6,9 +6,11 @@ Out: a string or a number.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
-from kuberth.local.apiserver.objects import Obj, name_of
+from kuberth.clock import NANOSECONDS
+from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.printing.ages import human_duration, since
 from kuberth.local.selecting import selector_text
 from kuberth.text.timestamps import parse_timestamp
@@ -25,6 +27,11 @@ _ROLE_PREFIX: Final = "node-role.kubernetes.io/"
 _BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 
 
+_MOST_LISTED: Final = 3
+_MOST_METRICS: Final = 2
+_BALANCER_WIDTH: Final = 16
+
+
 def age(obj: Obj, now: int) -> str:
     return since(obj["metadata"].get("creationTimestamp"), now)
 
@@ -33,14 +40,6 @@ def selector_cell(selector: Obj | None) -> str:
     """A label selector, or plain labels, as `kubectl get` takes them."""
     text = selector_text(selector)
     return "<invalid>" if text is None else text or NONE
-
-
-def since_or_none(time: str | None, now: int) -> str:
-    return NONE if time is None else since(time, now)
-
-
-def since_or_empty(time: str | None, now: int) -> str:
-    return since(time, now) if time else ""
 
 
 def node_status(node: Obj) -> str:
@@ -140,13 +139,6 @@ def claim_modes(claim: Obj) -> str:
     return modes(claim.get("status", {}).get("accessModes"))
 
 
-def class_name(obj: Obj) -> str:
-    marks = obj["metadata"].get("annotations", {})
-    keys = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
-    default = any(marks.get(key) == "true" for key in keys)
-    return name_of(obj) + (" (default)" if default else "")
-
-
 # An event is printed in either of its two forms.
 
 
@@ -205,18 +197,83 @@ def claim_state(claim: Obj) -> str:
     return ",".join(states)
 
 
-def group_status(group: Obj) -> str:
-    conditions = {each["type"]: each for each in group.get("status", {}).get("conditions", ())}
-    if "DisruptionTarget" in conditions:
-        return str(conditions["DisruptionTarget"].get("reason", ""))
-    scheduled = conditions.get("PodGroupScheduled")
-    if scheduled is None:
-        return "Pending"
-    return "Scheduled" if scheduled.get("status") == "True" else "Unschedulable"
+def _listed(items: Sequence[str], *, most: int = _MOST_LISTED, empty: str = UNSET, comma: str = ",") -> str:
+    """The first few, and how many more there are."""
+    if not items:
+        return empty
+    shown_items = comma.join(items[:most])
+    return f"{shown_items} + {len(items) - most} more..." if len(items) > most else shown_items
 
 
-def kernel_version(node: Obj) -> str:
-    info = node.get("status", {}).get("nodeInfo", {})
-    architecture = info.get("architecture")
-    suffix = f" ({architecture})" if architecture else ""
-    return (info.get("kernelVersion") or "<unknown>") + suffix
+def hosts(ingress: Obj) -> str:
+    hosts = [rule["host"] for rule in ingress.get("spec", {}).get("rules", ()) if rule.get("host")]
+    return _listed(hosts, empty="*")
+
+
+def load_balancers(ingress: Obj) -> str:
+    entries = ingress.get("status", {}).get("loadBalancer", {}).get("ingress", ())
+    listed = ",".join(sorted({each.get("ip") or each.get("hostname", "") for each in entries} - {""}))
+    return listed if len(listed) <= _BALANCER_WIDTH else listed[: _BALANCER_WIDTH - 3] + "..."
+
+
+def _bracketed(ip: str) -> str:
+    return f"[{ip}]" if ":" in ip else ip
+
+
+def metrics(autoscaler: Obj) -> str:
+    statuses = autoscaler.get("status", {}).get("currentMetrics") or []
+    wanted = autoscaler.get("spec", {}).get("metrics", [])
+    listed = [
+        _metric(metric, statuses[index] if index < len(statuses) else {})
+        for index, metric in enumerate(wanted)
+    ]
+    return _listed(listed, most=_MOST_METRICS, empty=NONE, comma=", ")
+
+
+def _metric(metric: Obj, status: Obj) -> str:
+    kind = metric.get("type", "")
+    field = kind[:1].lower() + kind[1:]
+    source = metric.get(field)
+    if not isinstance(source, dict):
+        return "<unknown type>"
+    target, current = source.get("target", {}), (status.get(field) or {}).get("current", {})
+    averaged = "averageValue" in target
+    if kind in ("Resource", "ContainerResource"):
+        if averaged:
+            wanted, now = target["averageValue"], current.get("averageValue", "<unknown>")
+        else:
+            wanted, now = (side.get("averageUtilization") for side in (target, current))
+            wanted = "<auto>" if wanted is None else f"{wanted}%"
+            now = "<unknown>" if now is None else f"{now}%"
+        return f"{source.get('name', '')}: {now}/{wanted}"
+    name = "averageValue" if averaged else "value"
+    suffix = " (avg)" if averaged and kind != "Pods" else ""
+    return f"{current.get(name, '<unknown>')}/{target.get(name, '0')}{suffix}"
+
+
+def shown_seconds(seconds: int) -> str:
+    return human_duration(seconds * NANOSECONDS)
+
+
+def param_ref(reference: Obj | None) -> str:
+    reference = reference or {}
+    if name := reference.get("name"):
+        return f"{reference.get('namespace') or '*'}/{name}"
+    return selector_cell(reference["selector"]) if "selector" in reference else UNSET
+
+
+def endpoint_addresses(subsets: Sequence[Obj] | None) -> str:
+    found: list[str] = []
+    for subset in subsets or ():
+        ips = [_bracketed(address.get("ip", "")) for address in subset.get("addresses", ())]
+        ports = subset.get("ports", ())
+        found += [f"{ip}:{port.get('port', 0)}" for port in ports for ip in ips] if ports else ips
+    return _listed(found, empty=NONE)
+
+
+def slice_ports(ports: Sequence[Obj] | None) -> str:
+    return _listed([str(port.get("port", port.get("name") or "*")) for port in ports or ()])
+
+
+def slice_addresses(endpoints: Sequence[Obj] | None) -> str:
+    return _listed([address for each in endpoints or () for address in each.get("addresses", ())])

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kuberth.cel.validation_rules import compile_rule
 from kuberth.local.apiserver.objects import Obj, name_of
-from kuberth.local.apiserver.printing import cells, platform_cells, pod_summary
+from kuberth.local.apiserver.printing import cells, pod_summary
 from kuberth.local.apiserver.printing.ages import since
 from kuberth.local.apiserver.printing.json_paths import compile_path
 from kuberth.local.apiserver.resources import Column
@@ -70,31 +70,36 @@ def _column(definition: Obj, cell: Cell, *, type_name: str) -> Column:
 
 def _built_in_column(definition: Obj) -> Column:
     shared = _SHARED.get(definition.get("like", ""))
-    cell = _built_in_cell(definition) if "cell" in definition or shared is None else shared.cell
+    cell = _built_in_cell(definition) if shared is None or "jsonPath" in definition else shared.cell
     if shared is not None:
         definition = {**definition, "format": shared.format, "description": shared.description}
     return _column(definition, cell, type_name=_type(definition))
 
 
 def _built_in_cell(definition: Obj) -> Cell:
-    find = compile_path(definition.get("jsonPath", ""))
-    if "cell" not in definition:
-        default, expression = definition.get("default", ""), definition.get("expression")
+    find, default = compile_path(definition.get("jsonPath", "")), definition.get("default", "")
+    show = _shown_by(definition)
 
-        def show_field(obj: Obj, now: int) -> Any:
-            found = find(obj)
-            if expression is not None and found is not None:
-                found = compile_rule(expression).evaluate(found)
-            return default if found in (None, "") else found
+    def cell(obj: Obj, now: int) -> Any:
+        found = find(obj)
+        # A cell's own function decides what stands for an absent value, unless the column does.
+        if found is not None or ("cell" in definition and "default" not in definition):
+            found = show(found, now)
+        return default if found in (None, "") else found
 
-        return show_field
-    name = definition["cell"]
-    function = next(
-        getattr(each, name) for each in (cells, platform_cells, pod_summary) if hasattr(each, name)
-    )
-    if len(signature(function).parameters) > 1:
-        return lambda obj, now: function(find(obj), now)
-    return lambda obj, now: function(find(obj))
+    return cell
+
+
+def _shown_by(definition: Obj) -> Callable[[Any, int], Any]:
+    if "cell" in definition:
+        name = definition["cell"]
+        function = next(getattr(each, name) for each in (cells, pod_summary) if hasattr(each, name))
+        if len(signature(function).parameters) > 1:
+            return function  # type: ignore[no-any-return]  # it was found by its name
+        return lambda value, now: function(value)
+    if "expression" in definition:
+        return lambda value, now: compile_rule(definition["expression"]).evaluate(value)
+    return lambda value, now: value
 
 
 def _custom_cell(definition: Obj) -> Cell:

@@ -1,4 +1,4 @@
-"""Admission: what the server sets or refuses in a write: namespaces, priorities, initial status.
+"""Admission: what the server sets or refuses in a write: namespaces, priorities, node ports, initial status.
 
 In: the object about to be written, the stored one for an update, the state around it. Out: the object,
 completed in place, or a 403, 404 or 422 in upstream's words.
@@ -10,18 +10,16 @@ import hashlib
 import ipaddress
 from typing import Final
 
-from kuberth.local.apiserver.objects import Obj, name_of
+from kuberth.local.apiserver.conditions import condition, with_condition
+from kuberth.local.apiserver.objects import Obj, key_of, make_key, name_of, namespace_of
 from kuberth.local.apiserver.refusals import forbidden, invalid, not_found
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.rules import limit_ranges
 from kuberth.local.apiserver.rules.defaulting import own_job_pods
-from kuberth.local.apiserver.rules.metadata_validation import forbidden_field
-from kuberth.local.apiserver.rules.node_ports import set_node_ports
-from kuberth.local.apiserver.rules.pod_admission import set_account, set_runtime_class
+from kuberth.local.apiserver.rules.metadata_validation import forbidden_field, invalid_value
 from kuberth.local.apiserver.rules.pod_defaults import default_tolerations, qos_class
 from kuberth.local.apiserver.rules.write_context import WriteContext
 from kuberth.local.apiserver.status_errors import Cause
-from kuberth.local.apiserver.verbs.pod_binding import with_condition
 
 GATE: Final = "PodSchedulingReadiness"
 GROUPS_GATE: Final = "GenericWorkload"
@@ -44,6 +42,16 @@ _STATUS_COUNTS: Final = {
 }
 """Numbers that a status always has."""
 _SERVICE_NETWORK: Final = ipaddress.ip_network("10.96.0.0/12")
+
+
+_SERVICES: Final = ServedResource("", "v1", "Service", "services")
+_RANGE: Final = range(30000, 32768)
+
+
+ACCOUNTS: Final = "serviceaccounts"
+DEFAULT_ACCOUNT: Final = "default"
+RUNTIME_CLASSES: Final = "runtimeclasses.node.k8s.io"
+MIRROR: Final = "kubernetes.io/config.mirror"
 
 
 def expect_namespace(row: ServedResource, name: str, namespace: str, context: WriteContext) -> None:
@@ -80,13 +88,9 @@ def prepare_pod(new: Obj, old: Obj | None, context: WriteContext) -> None:
     set_runtime_class(new, context)
     new["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
     if spec.get("schedulingGates"):
-        condition = {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": "SchedulingGated",
-            "message": "Scheduling is blocked due to non-empty scheduling gates",
-        }
-        new["status"] = with_condition(new["status"], condition, now=context.now)
+        why = "Scheduling is blocked due to non-empty scheduling gates"
+        gated = condition("PodScheduled", False, "SchedulingGated", why)
+        new["status"] = with_condition(new["status"], gated, now=context.now)
 
 
 def _without_new_gates(new: Obj, old: Obj | None) -> None:
@@ -234,9 +238,9 @@ def prepare_pod_status(new: Obj, old: Obj, context: WriteContext) -> None:
     if not context.gates.get("DRANodeAllocatableResources", False) and not before.get(_NODE_RESOURCES):
         status.pop(_NODE_RESOURCES, None)
     seen = {one.get("type"): one.get("observedGeneration") for one in before.get("conditions") or ()}
-    for condition in status.get("conditions") or ():
-        if not condition.get("observedGeneration") and seen.get(condition.get("type")):
-            condition["observedGeneration"] = seen[condition["type"]]
+    for each in status.get("conditions") or ():
+        if not each.get("observedGeneration") and seen.get(each.get("type")):
+            each["observedGeneration"] = seen[each["type"]]
 
 
 def prepare_deployment_status(new: Obj, old: Obj, _context: WriteContext) -> None:
@@ -261,16 +265,117 @@ def prepare_api_service(new: Obj, old: Obj | None, context: WriteContext) -> Non
     if old is None:
         new["status"] = {}
         if "service" not in new.get("spec", {}):
-            condition = {
-                "type": "Available",
-                "status": "True",
-                "reason": "Local",
-                "message": "Local APIServices are always available",
-            }
-            new["status"] = with_condition({}, condition, now=context.now)
+            available = condition("Available", True, "Local", "Local APIServices are always available")
+            new["status"] = with_condition({}, available, now=context.now)
 
 
 def prepare_stateless(new: Obj, old: Obj | None, context: WriteContext) -> None:
     """Give a new object the empty status of its kind; its controller writes the rest."""
     if old is None:
         new["status"] = dict.fromkeys(_STATUS_COUNTS.get(new["kind"], ()), 0)
+
+
+def set_node_ports(service: Obj, old: Obj | None, context: WriteContext) -> None:
+    """Assign a free node port to each port that needs one; existing numbers are kept."""
+    spec = service["spec"]
+    ports = spec.get("ports", ())
+    if not _wants(spec):
+        if old is not None and _wants(old["spec"]):
+            for port in ports:
+                port.pop("nodePort", None)
+        return
+    before = (
+        {}
+        if old is None
+        else {_identity(port): port.get("nodePort") for port in old["spec"].get("ports", ())}
+    )
+    taken = {
+        (port["nodePort"], port.get("protocol"))
+        for other in context.store.latest_list("services")
+        if key_of(other) != key_of(service)
+        for port in other.get("spec", {}).get("ports", ())
+        if port.get("nodePort")
+    }
+    for index, port in enumerate(ports):
+        number = port.get("nodePort") or before.get(_identity(port)) or 0
+        if number:
+            _check(service, number, index, taken=(number, port.get("protocol")) in taken)
+        else:
+            number = next((each for each in _RANGE if (each, port.get("protocol")) not in taken), 0)
+        if number:
+            port["nodePort"] = number
+            taken.add((number, port.get("protocol")))
+
+
+def _wants(spec: Obj) -> bool:
+    kind = spec.get("type")
+    return kind == "NodePort" or (
+        kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not False
+    )
+
+
+def _identity(port: Obj) -> tuple[object, object]:
+    return port.get("port"), port.get("protocol")
+
+
+def _check(service: Obj, number: int, index: int, *, taken: bool) -> None:
+    why = ""
+    if number not in _RANGE:
+        ends = f"{_RANGE.start}-{_RANGE.stop - 1}"
+        why = f"provided port is not in the valid range. The range of valid ports is {ends}"
+    elif taken:
+        why = "provided port is already allocated"
+    if why:
+        cause = invalid_value(f"spec.ports[{index}].nodePort", number, why)
+        raise invalid(_SERVICES, name_of(service), [cause])
+
+
+def set_account(pod: Obj, context: WriteContext) -> None:
+    """Set the pod's service account and the pull secrets of that account."""
+    if MIRROR in pod["metadata"].get("annotations", {}):
+        return
+    spec, namespace = pod["spec"], namespace_of(pod)
+    name = spec.get("serviceAccountName") or DEFAULT_ACCOUNT
+    spec["serviceAccountName"] = spec["serviceAccount"] = name
+    account = context.store.latest(ACCOUNTS, make_key(namespace, name))
+    if account is None:
+        why = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
+        raise forbidden(_PODS, name_of(pod), why)
+    if account.get("imagePullSecrets") and not spec.get("imagePullSecrets"):
+        spec["imagePullSecrets"] = [dict(each) for each in account["imagePullSecrets"]]
+
+
+def set_runtime_class(pod: Obj, context: WriteContext) -> None:
+    """Set the overhead, node selector and tolerations of the pod's runtime class."""
+    spec = pod["spec"]
+    name = spec.get("runtimeClassName", "")
+    found = context.store.latest(RUNTIME_CLASSES, name) if name else {}
+    if found is None:
+        raise forbidden(_PODS, name_of(pod), f'pod rejected: RuntimeClass "{name}" not found')
+    overhead = (found.get("overhead") or {}).get("podFixed", {})
+    if spec.get("overhead") and not overhead:
+        why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+        raise forbidden(_PODS, name_of(pod), why)
+    if overhead:
+        if spec.get("overhead", overhead) != overhead:
+            why = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+            raise forbidden(_PODS, name_of(pod), why)
+        spec["overhead"] = dict(overhead)
+    _narrow(pod, found.get("scheduling") or {})
+
+
+def _narrow(pod: Obj, scheduling: Obj) -> None:
+    spec = pod["spec"]
+    selector = dict(spec.get("nodeSelector", {}))
+    for key, value in scheduling.get("nodeSelector", {}).items():
+        if selector.get(key, value) != value:
+            why = f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; "
+            why += f"pod.spec.nodeSelector[{key}] = {selector[key]}"
+            raise forbidden(_PODS, name_of(pod), why)
+        selector[key] = value
+    if selector:
+        spec["nodeSelector"] = selector
+    present = spec.get("tolerations", [])
+    more = [dict(each) for each in scheduling.get("tolerations", ()) if each not in present]
+    if more:
+        spec["tolerations"] = [*present, *more]

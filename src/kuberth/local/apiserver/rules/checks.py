@@ -1,4 +1,4 @@
-"""Checks of single values that the rules of a kind name (`check` in schema/rules.yaml).
+"""Checks of single values, which the rules of a kind name without `check_` (`check` in schema/rules.yaml).
 
 In: a value and its path. Out: causes, in upstream's words.
 """
@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from kuberth.api.quantity import parse
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.rules.device_checks import DEVICE_CHECKS
 from kuberth.local.apiserver.rules.metadata_validation import (
     duplicate,
     forbidden_field,
@@ -25,7 +24,6 @@ from kuberth.local.apiserver.rules.metadata_validation import (
 )
 from kuberth.local.apiserver.rules.pod_validation import validate_quantity
 from kuberth.local.apiserver.rules.scheduling_validation import validate_tolerations
-from kuberth.local.apiserver.schema.crds import DEFINITION_CHECKS
 from kuberth.local.apiserver.status_errors import Cause
 from kuberth.text import names
 
@@ -51,7 +49,7 @@ def _name_check(problems: Callable[[str], list[str]]) -> Check:
     return lambda value, path: invalid_values(path, value, problems(value))
 
 
-def _check_ip(address: str, path: str) -> list[Cause]:
+def check_ip(address: str, path: str) -> list[Cause]:
     try:
         ipaddress.ip_address(address)
     except ValueError:
@@ -60,7 +58,7 @@ def _check_ip(address: str, path: str) -> list[Cause]:
     return []
 
 
-def _check_cidr(cidr: str, path: str) -> list[Cause]:
+def check_cidr(cidr: str, path: str) -> list[Cause]:
     try:
         ipaddress.ip_network(cidr, strict=False)
     except ValueError:
@@ -69,32 +67,32 @@ def _check_cidr(cidr: str, path: str) -> list[Cause]:
     return []
 
 
-def _check_slice_addresses(endpoint_slice: Obj, path: str) -> list[Cause]:
+def check_slice_addresses(endpoint_slice: Obj, path: str) -> list[Cause]:
     if endpoint_slice.get("addressType") not in ("IPv4", "IPv6"):
         return []
     return [
         cause
         for index, endpoint in enumerate(endpoint_slice.get("endpoints") or ())
         for number, address in enumerate(endpoint.get("addresses") or ())
-        for cause in _check_ip(address, f"endpoints[{index}].addresses[{number}]")
+        for cause in check_ip(address, f"endpoints[{index}].addresses[{number}]")
     ]
 
 
-def _check_domain_prefixed_path(value: str, path: str) -> list[Cause]:
+def check_domain_prefixed_path(value: str, path: str) -> list[Cause]:
     domain, slash, rest = value.partition("/")
     if slash and rest and not names.subdomain_problems(domain):
         return []
     return [invalid_value(path, value, 'must be a domain-prefixed path (such as "acme.io/foo")')]
 
 
-def _check_webhook_name(name: str, path: str) -> list[Cause]:
+def check_webhook_name(name: str, path: str) -> list[Cause]:
     if name.count(".") >= 2 and not names.subdomain_problems(name):
         return []
     why = "should be a domain with at least three segments separated by dots"
     return [invalid_value(path, name, why)]
 
 
-def _check_quantities(quantities: Mapping[str, str], path: str) -> list[Cause]:
+def check_quantities(quantities: Mapping[str, str], path: str) -> list[Cause]:
     return [
         cause
         for name, quantity in quantities.items()
@@ -102,20 +100,20 @@ def _check_quantities(quantities: Mapping[str, str], path: str) -> list[Cause]:
     ]
 
 
-def _check_access_modes(modes: Sequence[str], path: str) -> list[Cause]:
+def check_access_modes(modes: Sequence[str], path: str) -> list[Cause]:
     causes = [not_supported(path, mode, _ACCESS_MODES) for mode in modes if mode not in _ACCESS_MODES]
     if "ReadWriteOncePod" in modes and len(modes) > 1:
         causes.append(forbidden_field(path, "may not use ReadWriteOncePod with other access modes"))
     return causes
 
 
-def _check_volume_capacity(capacity: Mapping[str, str], path: str) -> list[Cause]:
+def check_volume_capacity(capacity: Mapping[str, str], path: str) -> list[Cause]:
     if set(capacity) != {"storage"}:
         return [not_supported(path, sorted(capacity), ("storage",))]
     return _check_positive(capacity["storage"], f"{path}[storage]")
 
 
-def _check_claim_storage(spec: Obj, path: str) -> list[Cause]:
+def check_claim_storage(spec: Obj, path: str) -> list[Cause]:
     storage = spec.get("resources", {}).get("requests", {}).get("storage")
     where = f"{path}.resources[storage]"
     return [required(where)] if storage is None else _check_positive(storage, where)
@@ -127,13 +125,13 @@ def _check_positive(quantity: str, path: str) -> list[Cause]:
     return [invalid_value(path, quantity, "must be greater than zero")]
 
 
-def _check_volume_source(spec: Obj, path: str) -> list[Cause]:
+def check_volume_source(spec: Obj, path: str) -> list[Cause]:
     if any(field not in _VOLUME_FIELDS for field in spec):
         return []
     return [required(path, "must specify a volume type")]
 
 
-def _check_count_or_percent(value: int | str, path: str) -> list[Cause]:
+def check_count_or_percent(value: int | str, path: str) -> list[Cause]:
     if isinstance(value, int):
         return [] if value >= 0 else [invalid_value(path, value, "must be greater than or equal to 0")]
     number = value.removesuffix("%")
@@ -145,7 +143,7 @@ def _check_count_or_percent(value: int | str, path: str) -> list[Cause]:
     return []
 
 
-def _check_unique_templates(templates: Sequence[Obj], path: str) -> list[Cause]:
+def check_unique_templates(templates: Sequence[Obj], path: str) -> list[Cause]:
     causes, seen = [], set()
     for index, template in enumerate(templates):
         if template.get("name") in seen:
@@ -157,7 +155,7 @@ def _check_unique_templates(templates: Sequence[Obj], path: str) -> list[Cause]:
     return causes
 
 
-def _check_namespaces(namespaces: Sequence[str], path: str) -> list[Cause]:
+def check_namespace_names(namespaces: Sequence[str], path: str) -> list[Cause]:
     # Upstream names the field in the singular, and not the item.
     where = path.removesuffix("s")
     return [cause for name in namespaces for cause in invalid_values(where, name, names.label_problems(name))]
@@ -182,7 +180,7 @@ def _requirement_check(*, numeric: bool) -> Check:
     return check
 
 
-def _check_field_requirement(requirement: Obj, path: str) -> list[Cause]:
+def check_field_requirement(requirement: Obj, path: str) -> list[Cause]:
     operator, key, causes = requirement.get("operator", ""), requirement.get("key", ""), []
     if operator not in ("In", "NotIn"):
         causes.append(invalid_value(f"{path}.operator", operator, _NO_OPERATOR))
@@ -194,12 +192,12 @@ def _check_field_requirement(requirement: Obj, path: str) -> list[Cause]:
     return causes
 
 
-def _check_gate(gate: Obj, path: str) -> list[Cause]:
+def check_gate(gate: Obj, path: str) -> list[Cause]:
     name = gate.get("name", "")
     return invalid_values(path, name, names.qualified_name_problems(name))
 
 
-def _check_unique_constraints(constraints: Sequence[Obj], path: str) -> list[Cause]:
+def check_unique_constraints(constraints: Sequence[Obj], path: str) -> list[Cause]:
     causes, seen = [], set()
     for index, constraint in enumerate(constraints):
         both = (constraint.get("topologyKey", ""), constraint.get("whenUnsatisfiable", ""))
@@ -210,7 +208,7 @@ def _check_unique_constraints(constraints: Sequence[Obj], path: str) -> list[Cau
     return causes
 
 
-def _check_group_status(group: Obj, _path: str) -> list[Cause]:
+def check_group_status(group: Obj, _path: str) -> list[Cause]:
     known = [each.get("name") for each in group["spec"].get("resourceClaims") or ()]
     path, why = "status.resourceClaimStatuses", "must match the name of an entry in `spec.resourceClaims`"
     return [
@@ -220,37 +218,16 @@ def _check_group_status(group: Obj, _path: str) -> list[Cause]:
     ]
 
 
-CHECKS: Final[Mapping[str, Check]] = {
-    **DEVICE_CHECKS,
-    **DEFINITION_CHECKS,
-    "access-modes": _check_access_modes,
-    "annotation-keys": validate_annotation_keys,
-    "cidr": _check_cidr,
-    "claim-storage": _check_claim_storage,
-    "count-or-percent": _check_count_or_percent,
-    "domain-prefixed-path": _check_domain_prefixed_path,
-    "field-requirement": _check_field_requirement,
-    "gate": _check_gate,
-    "group-status": _check_group_status,
-    "ip": _check_ip,
-    "label": _name_check(names.label_problems),
-    "label-1035": _name_check(names.label_1035_problems),
-    "label-key": _name_check(names.label_key_problems),
-    "label-requirement": _requirement_check(numeric=False),
-    "label-value": _name_check(names.label_value_problems),
-    "labels": validate_labels,
-    "namespace-names": _check_namespaces,
-    "node-requirement": _requirement_check(numeric=True),
-    "path-segment": _name_check(names.path_segment_problems),
-    "qualified-name": _name_check(lambda name: names.qualified_name_problems(name.lower())),
-    "quantities": _check_quantities,
-    "slice-addresses": _check_slice_addresses,
-    "subdomain": _name_check(names.subdomain_problems),
-    "tolerations": validate_tolerations,
-    "unique-constraints": _check_unique_constraints,
-    "unique-templates": _check_unique_templates,
-    "volume-capacity": _check_volume_capacity,
-    "volume-source": _check_volume_source,
-    "webhook-name": _check_webhook_name,
-    "wildcard-subdomain": _name_check(lambda host: names.subdomain_problems(host.removeprefix("*."))),
-}
+check_annotation_keys: Final = validate_annotation_keys
+check_label: Final = _name_check(names.label_problems)
+check_label_1035: Final = _name_check(names.label_1035_problems)
+check_label_key: Final = _name_check(names.label_key_problems)
+check_label_requirement: Final = _requirement_check(numeric=False)
+check_label_value: Final = _name_check(names.label_value_problems)
+check_labels: Final = validate_labels
+check_node_requirement: Final = _requirement_check(numeric=True)
+check_path_segment: Final = _name_check(names.path_segment_problems)
+check_qualified_name: Final = _name_check(lambda name: names.qualified_name_problems(name.lower()))
+check_subdomain: Final = _name_check(names.subdomain_problems)
+check_tolerations: Final = validate_tolerations
+check_wildcard_subdomain: Final = _name_check(lambda host: names.subdomain_problems(host.removeprefix("*.")))

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from kuberth.cel.validation_rules import compile_rule
 from kuberth.errors import CelRuntimeError
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.printing.json_paths import compile_path
-from kuberth.local.apiserver.rules.checks import CHECKS
+from kuberth.local.apiserver.rules import checks, device_checks
+from kuberth.local.apiserver.rules.checks import Check
 from kuberth.local.apiserver.rules.metadata_validation import (
     duplicate,
     forbidden_field,
@@ -25,6 +26,7 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     too_many,
 )
 from kuberth.local.apiserver.rules.pod_defaults import default_pod_spec
+from kuberth.local.apiserver.schema import crds
 from kuberth.local.apiserver.schema.fields import copy_tree
 from kuberth.local.apiserver.schema.tables import read_table
 from kuberth.local.apiserver.status_errors import Cause
@@ -57,8 +59,6 @@ def declared_rules() -> Mapping[str, DeclaredRules]:
 
 
 class DeclaredRules:
-    """What one kind declares."""
-
     def __init__(self, schema: Obj) -> None:
         self.schema = schema
         self._root = _Node(schema)
@@ -86,7 +86,7 @@ class _Node:
         self._longest, self._most_items = schema.get("maxLength"), schema.get("maxItems")
         self._map_keys, self._unique = schema.get("x-kubernetes-list-map-keys"), schema.get("unique")
         self._union: Sequence[str] | None = schema.get("union")
-        self._check = CHECKS[schema["check"]] if "check" in schema else None
+        self._check = check_named(schema["check"]) if "check" in schema else None
         self._rules: Sequence[Obj] = schema.get("x-kubernetes-validations", ())
         inner = [node for _, node in (*self._properties, ("", self._items), ("", self._values)) if node]
         self._fills: bool = bool({"default", "defaultExpression", "fill"} & schema.keys())
@@ -210,6 +210,13 @@ class _Node:
             if identity in seen:
                 found.append(duplicate(f"{path}[{index}]", item if keys else identity))
             seen.add(identity)
+
+
+def check_named(name: str) -> Check:
+    """The check that rules.yaml calls `name`; StopIteration if there is none."""
+    attribute = f"check_{name.replace('-', '_')}"
+    modules = (checks, device_checks, crds)
+    return cast(Check, next(getattr(each, attribute) for each in modules if hasattr(each, attribute)))
 
 
 def _is_missing(value: Any, node: _Node | None) -> bool:

@@ -6,7 +6,7 @@ In: a value and its path. Out: causes, in upstream's words.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any, Final
 
@@ -66,21 +66,21 @@ def native_resource_causes(resource: str, path: str) -> list[Cause]:
     return [invalid_value(path, resource, "must be a node allocatable resource name")]
 
 
-def _driver_causes(name: str, path: str) -> list[Cause]:
+def check_driver(name: str, path: str) -> list[Cause]:
     if not name:
         return [required(path)]
     causes = [too_long(path, _LONGEST_DOMAIN)] if len(name.encode()) > _LONGEST_DOMAIN else []
     return causes + invalid_values(path, name, names.subdomain_problems(name.lower()))
 
 
-def _pool_causes(name: str, path: str) -> Iterator[Cause]:
+def check_pool(name: str, path: str) -> Iterator[Cause]:
     if not name:
         yield required(path)
     for part in name.split("/") if name else ():
         yield from invalid_values(path, part, names.subdomain_problems(part))
 
 
-def _qualified_key_causes(properties: Mapping[str, Any], path: str) -> Iterator[Cause]:
+def check_qualified_keys(properties: Mapping[str, Any], path: str) -> Iterator[Cause]:
     """The names of attributes or capacities: C identifiers, perhaps in a driver's domain."""
     for name in properties:
         yield from _qualified_causes(name, path)
@@ -93,7 +93,7 @@ def _qualified_causes(name: str, path: str) -> list[Cause]:
     if len(parts) > 2:
         return []  # as upstream
     domain, own = parts
-    causes = _driver_causes(domain, path) if domain else [_empty(path, "domain")]
+    causes = check_driver(domain, path) if domain else [_empty(path, "domain")]
     return causes + (_identifier_causes(own, path) if own else [_empty(path, "name")])
 
 
@@ -116,7 +116,7 @@ def _identifier_causes(name: str, path: str) -> list[Cause]:
     return causes
 
 
-def _extended_resource_causes(name: str, path: str) -> list[Cause]:
+def check_extended_resource(name: str, path: str) -> list[Cause]:
     native = "/" not in name or "kubernetes.io/" in name or name.startswith("requests.")
     if not native and not names.qualified_name_problems(f"requests.{name}"):
         return []
@@ -126,7 +126,7 @@ def _extended_resource_causes(name: str, path: str) -> list[Cause]:
 # Claims and classes
 
 
-def _expression_causes(expression: str, path: str) -> list[Cause]:
+def check_device_expression(expression: str, path: str) -> list[Cause]:
     if len(expression.encode()) > _LARGEST:
         return [too_long(path, _LARGEST)]
     try:
@@ -136,7 +136,7 @@ def _expression_causes(expression: str, path: str) -> list[Cause]:
     return []
 
 
-def _parameters_causes(parameters: Any, path: str) -> list[Cause]:
+def check_device_parameters(parameters: Any, path: str) -> list[Cause]:
     """Parameters that only the driver can read."""
     if len(msgspec.json.encode(parameters)) > _LARGEST:
         return [too_long(path, _LARGEST)]
@@ -145,7 +145,7 @@ def _parameters_causes(parameters: Any, path: str) -> list[Cause]:
     return []
 
 
-def _counters_causes(counters: Mapping[str, Any], path: str) -> list[Cause]:
+def check_counters(counters: Mapping[str, Any], path: str) -> list[Cause]:
     if not counters:
         return [required(path)]
     if len(counters) > _MOST_COUNTERS:
@@ -153,7 +153,7 @@ def _counters_causes(counters: Mapping[str, Any], path: str) -> list[Cause]:
     return [cause for name in counters for cause in invalid_values(path, name, names.label_problems(name))]
 
 
-def _constraint_causes(constraint: Obj, path: str) -> list[Cause]:
+def check_claim_constraint(constraint: Obj, path: str) -> list[Cause]:
     for field in ("matchAttribute", "distinctAttribute"):
         if constraint.get(field) is not None:
             return _fully_qualified_causes(constraint[field], f"{path}.{field}")
@@ -161,7 +161,7 @@ def _constraint_causes(constraint: Obj, path: str) -> list[Cause]:
     return [required(path, why)]
 
 
-def _claim_causes(devices: Obj, path: str) -> Iterator[Cause]:
+def check_claim_devices(devices: Obj, path: str) -> Iterator[Cause]:
     """The requests that constraints and configurations name."""
     known = _request_names(devices)
     for field in ("constraints", "config"):
@@ -170,7 +170,7 @@ def _claim_causes(devices: Obj, path: str) -> Iterator[Cause]:
                 yield from _reference_causes(name, f"{path}.{field}[{index}].requests[{number}]", known)
 
 
-def _claim_status_causes(claim: Obj, _path: str) -> Iterator[Cause]:
+def check_claim_status(claim: Obj, _path: str) -> Iterator[Cause]:
     """The requests of an allocation, and the devices that drivers report."""
     status, known = claim.get("status") or {}, _request_names(claim.get("spec", {}).get("devices") or {})
     results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
@@ -205,7 +205,7 @@ def _reference_causes(name: str, path: str, known: dict[str, set[str]]) -> list[
     return causes
 
 
-def _binding_causes(device: Obj, path: str) -> list[Cause]:
+def check_binding_conditions(device: Obj, path: str) -> list[Cause]:
     """The conditions that have to be met before pods with a device are bound."""
     wanted, failed = device.get("bindingConditions") or [], device.get("bindingFailureConditions") or []
     wanted_path, failed_path = f"{path}.bindingConditions", f"{path}.bindingFailureConditions"
@@ -227,7 +227,7 @@ def _binding_causes(device: Obj, path: str) -> list[Cause]:
 # Slices
 
 
-def _slice_causes(spec: Obj, path: str) -> list[Cause]:
+def check_slice(spec: Obj, path: str) -> list[Cause]:
     causes, devices = _place_causes(spec), spec.get("devices") or ()
     if "sharedCounters" in spec and "devices" in spec:
         causes.append(invalid_value(path, "", "only one of `sharedCounters` or `devices` is allowed"))
@@ -271,8 +271,8 @@ def _place_causes(spec: Obj) -> list[Cause]:
     return causes
 
 
-def _device_causes(device: Obj, path: str) -> list[Cause]:
-    causes = _binding_causes(device, path)
+def check_device(device: Obj, path: str) -> list[Cause]:
+    causes = check_binding_conditions(device, path)
     attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
     values = sum(
         sum(len(attribute.get(field) or ()) for field in LISTS) or 1 for attribute in attributes.values()
@@ -341,7 +341,7 @@ def _device_place_causes(device: Obj, path: str, *, apart: bool) -> list[Cause]:
     return causes
 
 
-def _attribute_causes(attribute: Obj, path: str) -> list[Cause]:
+def check_device_attribute(attribute: Obj, path: str) -> list[Cause]:
     given = [field for field in _VALUES if field in attribute]
     causes = [
         invalid_value(f"{path}.{field}", attribute[field], "must not be empty if specified")
@@ -353,7 +353,7 @@ def _attribute_causes(attribute: Obj, path: str) -> list[Cause]:
     return causes
 
 
-def _version_causes(value: str, path: str) -> list[Cause]:
+def check_version(value: str, path: str) -> list[Cause]:
     if _VERSION.fullmatch(value):
         return []
     return [invalid_value(path, value, "must be a string compatible with semver.org spec 2.0.0")]
@@ -420,22 +420,3 @@ def _range_causes(span: Obj, default: str, capacity: str, path: str) -> list[Cau
             why = f"value is not a multiple of a given step ({step}) from ({least})"
             judged.append(("step", value, why, off))
     return [invalid_value(f"{path}.{field}", value, why) for field, value, why, wrong in judged if wrong]
-
-
-DEVICE_CHECKS: Final[Mapping[str, Callable[[Any, str], Iterable[Cause]]]] = {
-    "binding-conditions": _binding_causes,
-    "claim-constraint": _constraint_causes,
-    "claim-devices": _claim_causes,
-    "claim-status": _claim_status_causes,
-    "counters": _counters_causes,
-    "device": _device_causes,
-    "device-attribute": _attribute_causes,
-    "device-expression": _expression_causes,
-    "device-parameters": _parameters_causes,
-    "driver": _driver_causes,
-    "extended-resource": _extended_resource_causes,
-    "pool": _pool_causes,
-    "qualified-keys": _qualified_key_causes,
-    "slice": _slice_causes,
-    "version": _version_causes,
-}

@@ -19,7 +19,6 @@ from kuberth.local.apiserver.rules import (
     defaulting,
     device_rules,
     group_rules,
-    platform_validation,
     pod_validation,
     quotas,
     workload_validation,
@@ -89,18 +88,18 @@ RULES: Final[Mapping[str, KindRules]] = {
     ),
     "events": KindRules(validate=workload_validation.validate_event),
     "configmaps": KindRules(validate=workload_validation.validate_config_map),
-    "secrets": KindRules(defaulting.default_secret, validate=platform_validation.validate_secret),
-    "resourcequotas": KindRules(prepare=quotas.prepare_quota, validate=platform_validation.validate_quota),
+    "secrets": KindRules(defaulting.default_secret, validate=workload_validation.validate_secret),
+    "resourcequotas": KindRules(prepare=quotas.prepare_quota, validate=workload_validation.validate_quota),
     "limitranges": KindRules(
-        defaulting.default_limit_range, validate=platform_validation.validate_limit_range
+        defaulting.default_limit_range, validate=workload_validation.validate_limit_range
     ),
-    "podtemplates": KindRules(validate=platform_validation.validate_pod_template),
+    "podtemplates": KindRules(validate=workload_validation.validate_pod_template),
     "deployments.apps": replace(_SELECTED_TEMPLATE, prepare_status=admission.prepare_deployment_status),
     "replicasets.apps": _SELECTED_TEMPLATE,
     "statefulsets.apps": replace(_SELECTED_TEMPLATE, default=defaulting.default_stateful_set),
     "daemonsets.apps": _SELECTED_TEMPLATE,
     "jobs.batch": KindRules(defaulting.default_job, admission.prepare_job, workload_validation.validate_job),
-    "cronjobs.batch": replace(_STATELESS, validate=platform_validation.validate_cron_job),
+    "cronjobs.batch": replace(_STATELESS, validate=workload_validation.validate_cron_job),
     "horizontalpodautoscalers.autoscaling": _STATELESS,
     "poddisruptionbudgets.policy": _STATELESS,
     "priorityclasses.scheduling.k8s.io": KindRules(prepare=admission.prepare_priority_class),
@@ -147,7 +146,6 @@ def _built_in_rules(resource: str) -> KindRules:
 
 
 def _custom_rules(row: ServedResource) -> KindRules:
-    """The rules of a custom kind, from its schema."""
     default = _nothing if row.structure is None else row.structure.default
 
     def prepare(new: Obj, old: Obj | None, context: WriteContext) -> None:

@@ -5,10 +5,11 @@ In: stored definitions. Out: rows to serve, and the definition's status (accepte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
 
+from kuberth.local.apiserver.conditions import condition, with_condition
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.apiserver.printing.columns import NAME_AND_AGE, custom_columns
 from kuberth.local.apiserver.resources import ServedResource
@@ -92,35 +93,18 @@ def terminating(crd: Obj, now: str) -> Obj:
         **crd["metadata"],
         "finalizers": [*crd["metadata"].get("finalizers", ()), CLEANUP],
     }
-    condition = {
-        "type": "Terminating",
-        "status": "True",
-        "reason": "InstanceDeletionInProgress",
-        "message": "CustomResource deletion is in progress",
-        "lastTransitionTime": now,
-    }
-    others = [each for each in crd["status"].get("conditions", ()) if each.get("type") != "Terminating"]
-    status = {**crd["status"], "conditions": [*others, condition]}
-    return {**crd, "metadata": metadata, "status": status}
+    why = "CustomResource deletion is in progress"
+    ending = condition("Terminating", True, "InstanceDeletionInProgress", why)
+    return {**crd, "metadata": metadata, "status": with_condition(crd["status"], ending, now=now)}
 
 
 def _established(now: str) -> list[Obj]:
-    return [
-        {
-            "type": kind,
-            "status": "True",
-            "reason": reason,
-            "message": message,
-            "lastTransitionTime": now,
-        }
-        for kind, reason, message in (
-            ("NamesAccepted", "NoConflicts", "no conflicts found"),
-            ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
-        )
-    ]
+    established = ("Established", True, "InitialNamesAccepted", "the initial names have been accepted")
+    both = (("NamesAccepted", True, "NoConflicts", "no conflicts found"), established)
+    return [{**condition(*each), "lastTransitionTime": now} for each in both]
 
 
-def _definition_causes(crd: Obj, _path: str) -> Iterator[Cause]:
+def check_definition(crd: Obj, _path: str) -> Iterator[Cause]:
     spec, annotations = crd.get("spec", {}), crd["metadata"].get("annotations", {})
     group = spec.get("group", "")
     if name_of(crd) != f"{spec.get('names', {}).get('plural', '')}.{group}":
@@ -131,17 +115,17 @@ def _definition_causes(crd: Obj, _path: str) -> Iterator[Cause]:
         yield required(f"metadata.annotations[{_APPROVED}]", why)
 
 
-def _group_causes(group: str, path: str) -> Iterator[Cause]:
+def check_definition_group(group: str, path: str) -> Iterator[Cause]:
     yield from invalid_values(path, group, names.subdomain_problems(group))
     if "." not in group:
         yield invalid_value(path, group, "should be a domain with at least one dot")
 
 
-def _name_causes(name: str, path: str) -> list[Cause]:
+def check_definition_name(name: str, path: str) -> list[Cause]:
     return invalid_values(path, name, names.label_1035_problems(name.lower()))
 
 
-def _version_causes(version: Obj, path: str) -> Iterator[Cause]:
+def check_definition_version(version: Obj, path: str) -> Iterator[Cause]:
     schema = (version.get("schema") or {}).get("openAPIV3Schema")
     if schema is None:
         yield required(f"{path}.schema.openAPIV3Schema", "schemas are required")
@@ -154,22 +138,13 @@ def _version_causes(version: Obj, path: str) -> Iterator[Cause]:
             yield invalid_value(f"{path}.subresources.scale.{field}", scale.get(field, ""), why)
 
 
-def _versions_causes(versions: list[Obj], path: str) -> Iterator[Cause]:
+def check_definition_versions(versions: list[Obj], path: str) -> Iterator[Cause]:
     storage = [version.get("name") for version in versions if version.get("storage")]
     if len(storage) != 1:
         yield invalid_value(path, storage, "must have exactly one version marked as storage version")
     listed = [version.get("name") for version in versions]
     if len(set(listed)) != len(listed):
         yield invalid_value(path, listed, "must contain unique version names")
-
-
-DEFINITION_CHECKS: Final[Mapping[str, Callable[[Any, str], Iterable[Cause]]]] = {
-    "definition": _definition_causes,
-    "definition-group": _group_causes,
-    "definition-name": _name_causes,
-    "definition-version": _version_causes,
-    "definition-versions": _versions_causes,
-}
 
 
 def _plain_path(json_path: Any) -> str:

@@ -53,8 +53,6 @@ class ShapeError(KuberthError):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a type."""
-
     type: str
     merge_key: str | None = None
     """How a strategic merge treats a list: by this key, as a set (""), or replaced as a whole (None)."""

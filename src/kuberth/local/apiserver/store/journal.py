@@ -132,6 +132,7 @@ class Journal:
         for statement in _CREATE if schema is None else _UPGRADE.get(schema, ()):
             connection.execute(statement)
         connection.execute("COMMIT")
+        self._sync_log()
         ((found,),) = connection.execute("PRAGMA quick_check(1)")
         if found != "ok":
             raise self.damaged(found)
@@ -159,6 +160,15 @@ class Journal:
                 raise self.damaged(f"revision {revision} is not as it was written")
             rows.append(row)
         return rows
+
+    def _sync_log(self) -> None:
+        """Bring to disk what is read next: a killed process may have written it and not synced it."""
+        with suppress(FileNotFoundError):
+            descriptor = os.open(f"{self._path}-wal", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
     def _create_file(self) -> None:
         """Objects may be confidential: the file, and the log that SQLite makes alike, are the user's only.

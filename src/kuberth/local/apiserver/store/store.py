@@ -14,6 +14,7 @@ from bisect import bisect_left, insort
 from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -183,7 +184,7 @@ class RevisionStore:
         if new is not None:
             stored = _stamped(new, revision)
         elif old is not None:
-            old = stored = _stamped(old, revision)
+            stored = _stamped(old, revision)
         else:
             raise KeyError(f"{resource} {key} is not there to be deleted")
         # Encoded here, so that an object that is no JSON fails alone and not with other writes.
@@ -213,6 +214,11 @@ class RevisionStore:
         for lost in reversed(self._lost):
             if lost.first <= revision <= lost.last:
                 raise _failure(lost.error)
+
+    async def settled(self) -> None:
+        """Return when all that is staged now is committed; StorageError if it was lost."""
+        if self._groups:
+            await self.durable(self._groups[-1].changes[-1].revision)
 
     def compact(self, revision: int) -> None:
         """Forget the changes up to this revision; what they led to stays."""
@@ -350,8 +356,6 @@ class RevisionStore:
         for row in rows:
             old = self.get(row.resource, row.key)
             new = None if row.body is None else _decode(row.body)
-            if new is None and old is not None:
-                old = _stamped(old, row.revision)
             size = len(row.body or _encode(old))
             self._apply(Change(row.revision, row.resource, row.key, old, new), size)
         # The newest row may have been a tombstone that is pruned.
@@ -402,16 +406,16 @@ class _Table:
         return [self.objects[key] for key in self.keys_in(namespace)]
 
 
+@dataclass(slots=True, eq=False)
 class _Group:
     """The changes of one transaction, and the writers that wait for it."""
 
-    def __init__(self) -> None:
-        self.changes: list[Change] = []
-        self.rows: list[Row] = []
-        self.sizes: list[int] = []
-        self.waiters: list[asyncio.Future[None]] = []
-        self.sealed = False
-        """Its commit has begun: no change is added any more."""
+    changes: list[Change] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    waiters: list[asyncio.Future[None]] = field(default_factory=list)
+    sealed: bool = False
+    """Its commit has begun: no change is added any more."""
 
     def add(self, change: Change, body: bytes | None, *, size: int) -> None:
         self.changes.append(change)

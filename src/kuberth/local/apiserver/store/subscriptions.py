@@ -30,8 +30,7 @@ class SlowWatcherError(KuberthError):
 class Change(NamedTuple):
     """A change of an object from `old` to `new`; `new` is None for a deletion.
 
-    Both carry their own revision as metadata.resourceVersion; the `old` of a deletion is the last version,
-    stamped with the deletion's revision, as watches report it.
+    Both carry their own revision as metadata.resourceVersion.
     """
 
     revision: int
@@ -115,7 +114,6 @@ class Subscription:
                 raise StopAsyncIteration
 
     def read_nowait(self) -> Change | None:
-        """The next change, if it is there."""
         if self._closed or self._position >= (end := self._log.end):
             return None
         self._keep_up(end)

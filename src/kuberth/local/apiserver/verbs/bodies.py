@@ -81,7 +81,6 @@ class FieldValidation:
                 raise bad_request(f"{start}: strict decoding error: {problem}")
 
     def check_patched(self, row: ServedResource, patch: Any, patched: Any) -> None:
-        """Check a patched object."""
         if self.mode == "Ignore":
             return
         start = "json patch " if isinstance(patch, list) else ""

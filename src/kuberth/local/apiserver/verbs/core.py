@@ -1,15 +1,16 @@
 """The verbs of the API, independent of any transport.
 
 In: a resource, a name, a body, options. Out: objects, lists and watch events, or a `StatusError`. Reading,
-checking and staging a write happen without an await, so writers never see each other half done; an answer
-is given only after the write is durable.
+checking and staging a write happen without an await, so writers never see each other half done; an answer,
+and a refusal too, is given only after the writes that it rests on are durable.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from functools import wraps
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, key_of, make_key, name_of, namespace_of, revision_of
@@ -26,8 +27,8 @@ from kuberth.local.apiserver.refusals import (
 )
 from kuberth.local.apiserver.resources import ResourceTable, ServedResource
 from kuberth.local.apiserver.rules import admission, bootstrap
+from kuberth.local.apiserver.rules.admission import ACCOUNTS, DEFAULT_ACCOUNT
 from kuberth.local.apiserver.rules.metadata_validation import required
-from kuberth.local.apiserver.rules.pod_admission import ACCOUNTS, DEFAULT_ACCOUNT
 from kuberth.local.apiserver.rules.prepared_specs import PreparedSpecs
 from kuberth.local.apiserver.schema import crds, fields
 from kuberth.local.apiserver.schema.catalogue import rows_with
@@ -47,6 +48,28 @@ _WRITTEN_AS: Final = {"scale": "", "approval": "status"}
 _SUCCESS: Final[Obj] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 _PATCH_OPTIONS: Final = ServedResource("meta.k8s.io", "v1", "PatchOptions", "patchoptions")
 _TOO_OLD: Final = "too old resource version"
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _writes(
+    verb: Callable[Concatenate[Core, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Core, P], Coroutine[Any, Any, T]]:
+    """A verb that reads what is staged: a refusal waits for the writes that it may rest on.
+
+    Otherwise a client that is refused because an object exists would not find it, or never.
+    """
+
+    @wraps(verb)
+    async def wrapped(core: Core, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return await verb(core, *args, **kwargs)
+        except StatusError:
+            await core._settled()
+            raise
+
+    return wrapped
 
 
 class Core:
@@ -173,6 +196,7 @@ class Core:
             raise expired(f"{_TOO_OLD}: {since} ({self._store.compacted_revision})") from None
         return watcher.events()
 
+    @_writes
     async def create(
         self,
         resource: str | ServedResource,
@@ -209,6 +233,7 @@ class Core:
             self._prepared.keep(key, stored)
         return await self._settle(row, stored, dry_run=dry_run)
 
+    @_writes
     async def update(
         self,
         resource: str | ServedResource,
@@ -232,6 +257,7 @@ class Core:
         new = decode_status(row, body, old) if subresource == "status" else decode(row, body)
         return await self._replace(row, old, new, dry_run=dry_run, signature=signature)
 
+    @_writes
     async def patch(
         self,
         resource: str | ServedResource,
@@ -274,6 +300,7 @@ class Core:
         expect_same_uid(row, old, new)
         return await self._replace(row, old, new, dry_run=dry_run, signature=signature), False
 
+    @_writes
     async def delete(
         self,
         resource: str | ServedResource,
@@ -296,6 +323,7 @@ class Core:
             return {**_SUCCESS, "details": details}
         return answer
 
+    @_writes
     async def delete_collection(
         self,
         resource: str | ServedResource,
@@ -486,11 +514,20 @@ class Core:
             gone = self._store.latest(row.stored_as, key_of(stored)) is None
             self._after_write(row, stored, gone=gone)
             await self._durable(revision_of(stored))
+        else:
+            await self._settled()
         return to_view(row, stored)
 
     async def _durable(self, revision: int) -> None:
         try:
             await self._store.durable(revision)
+        except StorageError as error:
+            raise storage_failed(error) from error
+
+    async def _settled(self) -> None:
+        """Wait until all that is staged is durable."""
+        try:
+            await self._store.settled()
         except StorageError as error:
             raise storage_failed(error) from error
 

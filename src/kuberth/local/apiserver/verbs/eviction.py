@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from kuberth.local.apiserver.conditions import condition, find_condition, is_true, with_condition
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.apiserver.refusals import forbidden, too_many_requests
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.status_errors import Cause, StatusError
 from kuberth.local.apiserver.verbs.bodies import decode
-from kuberth.local.apiserver.verbs.pod_binding import with_condition
 from kuberth.local.selecting import labels_of, selector_of
 
 EVICTION: Final = ServedResource("policy", "v1", "Eviction", "evictions", schema="policy.v1.Eviction")
@@ -49,30 +49,19 @@ def judge(pod: Obj, budgets: list[Obj], *, now: str) -> Allowed:
         )
         raise StatusError(422, "Invalid", message)
     budget = matching[0]
-    if not _is_ready(status) and _lets_unhealthy_go(budget):
+    if not is_true(pod, "Ready") and _lets_unhealthy_go(budget):
         return Allowed(None)
     return Allowed(_decremented(budget, pod, now))
 
 
 def marked_pod(pod: Obj, *, now: str) -> Obj:
     """The pod with the condition that says why it is evicted."""
-    condition = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "reason": "EvictionByEvictionAPI",
-        "message": "Eviction API: evicting",
-    }
-    return {**pod, "status": with_condition(pod.get("status", {}), condition, now=now)}
+    target = condition("DisruptionTarget", True, "EvictionByEvictionAPI", "Eviction API: evicting")
+    return {**pod, "status": with_condition(pod.get("status", {}), target, now=now)}
 
 
 def _selects(budget: Obj, pod: Obj) -> bool:
     return selector_of(budget.get("spec", {}).get("selector")).matches(labels_of(pod))
-
-
-def _is_ready(status: Obj) -> bool:
-    return any(
-        each.get("type") == "Ready" and each.get("status") == "True" for each in status.get("conditions", ())
-    )
 
 
 def _lets_unhealthy_go(budget: Obj) -> bool:
@@ -106,17 +95,15 @@ def _decremented(budget: Obj, pod: Obj, now: str) -> Obj:
 
 
 def _why(name: str, status: Obj) -> str:
-    condition: Obj = next(
-        (each for each in status.get("conditions", ()) if each.get("type") == "DisruptionAllowed"), {}
-    )
-    message = condition.get("message", "") if condition.get("status") == "False" else ""
-    if message and condition.get("reason") == "SyncFailed":
+    allowed = find_condition({"status": status}, "DisruptionAllowed") or {}
+    message = allowed.get("message", "") if allowed.get("status") == "False" else ""
+    if message and allowed.get("reason") == "SyncFailed":
         refused = f"The disruption budget {name} does not allow evicting pods currently"
         return f"{refused} because it failed sync: {message}"
     desired, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
     if healthy <= desired:
         return f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"
     if message:
-        reason = condition.get("reason")
+        reason = allowed.get("reason")
         return f"The disruption budget {name} does not allow evicting pods currently ({reason}): {message}"
     return f"The disruption budget {name} does not allow evicting pods currently"

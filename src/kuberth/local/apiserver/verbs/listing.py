@@ -26,8 +26,6 @@ EXPIRED_TOKEN: Final = (
 
 
 class ListRequest(NamedTuple):
-    """What to list."""
-
     namespace: str = ""
     limit: int = 0
     continue_token: str = ""

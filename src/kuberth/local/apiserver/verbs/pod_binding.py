@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kuberth.local.apiserver.conditions import with_condition
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.apiserver.refusals import conflict, invalid
 from kuberth.local.apiserver.resources import ServedResource
@@ -59,18 +60,3 @@ def bound_pod(pod: Obj, binding: Obj, *, now: str, gates_hold: bool = True) -> O
         "spec": {**spec, "nodeName": binding["target"]["name"]},
         "status": status,
     }
-
-
-def with_condition(status: Obj, condition: Obj, *, now: str) -> Obj:
-    """A pod's status with this condition; the time of its last change stays while its status does."""
-    condition = {**condition, "lastTransitionTime": now}
-    conditions = list(status.get("conditions", ()))
-    for index, present in enumerate(conditions):
-        if present.get("type") == condition["type"]:
-            if present.get("status") == condition["status"] and present.get("lastTransitionTime"):
-                condition["lastTransitionTime"] = present["lastTransitionTime"]
-            conditions[index] = condition
-            break
-    else:
-        conditions.append(condition)
-    return {**status, "conditions": conditions}

@@ -97,9 +97,8 @@ class Watcher:
             return ("MODIFIED" if old_matches else "ADDED"), to_view(self._row, new)
         if old is None or not old_matches:
             return None
-        if new is not None:
-            # Upstream shows what the object was while it was selected, at the version that took it out.
-            old = {**old, "metadata": {**old["metadata"], "resourceVersion": str(change.revision)}}
+        # As upstream: what the object was while it was selected, at the version that took it out.
+        old = {**old, "metadata": {**old["metadata"], "resourceVersion": str(change.revision)}}
         return "DELETED", to_view(self._row, old)
 
     def _bookmark(self, revision: int, *, annotations: dict[str, str] | None = None) -> Event:

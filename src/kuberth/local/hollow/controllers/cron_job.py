@@ -12,10 +12,11 @@ from datetime import tzinfo
 from typing import Final
 
 from kuberth.clock import NANOSECONDS, Clock
+from kuberth.local.apiserver.conditions import is_true
 from kuberth.local.apiserver.objects import Obj, name_of, namespace_of, reference_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.cron import Schedule, ScheduleError, parse_schedule, zone_of
-from kuberth.local.hollow.conditions import is_true
+from kuberth.local.hollow.controllers.job_rules import is_over
 from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import OWNER_INDEX, reference_to
@@ -45,7 +46,7 @@ class CronJobController:
             return None
         jobs = self._jobs.by(OWNER_INDEX, cron_job["metadata"]["uid"])
         await self._forget_old(cron_job, jobs)
-        active = [job for job in jobs if not _is_over(job) and not self._jobs.is_leaving(job)]
+        active = [job for job in jobs if not is_over(job) and not self._jobs.is_leaving(job)]
         made, wait = await self._schedule(cron_job, active)
         await self._write_status(cron_job, jobs, active, made)
         return wait
@@ -141,10 +142,6 @@ def latest(schedule: Schedule, zone: tzinfo, earliest: float, now: float) -> flo
     while (following := schedule.after(found, zone)) is not None and following <= now:
         found = following
     return found
-
-
-def _is_over(job: Obj) -> bool:
-    return is_true(job, "Complete") or is_true(job, "Failed")
 
 
 def _seconds(text: str | None) -> float | None:

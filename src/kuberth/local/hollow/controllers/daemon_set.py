@@ -19,12 +19,11 @@ from kuberth.api.wire import convert
 from kuberth.clock import Clock
 from kuberth.errors import KuberthError
 from kuberth.local.apiserver.objects import Obj, key_of, name_of
-from kuberth.local.hollow.amounts import scaled
-from kuberth.local.hollow.controllers.replica_set import pod_from_template
 from kuberth.local.hollow.controllers.revisions import REVISION_LABEL, RevisionHistory
+from kuberth.local.hollow.controllers.rollout import scaled
 from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informers
-from kuberth.local.hollow.ownership import OWNER_INDEX, claim
+from kuberth.local.hollow.ownership import OWNER_INDEX, claim, pod_from_template
 from kuberth.local.hollow.pod_states import is_finished, is_ready, node_of, seconds_to_available
 from kuberth.local.hollow.recording import Recorder
 from kuberth.local.hollow.working import coalesce_seconds, wait_all
@@ -209,8 +208,7 @@ class DaemonSetController:
         return [pod for pod in pods if not self._pods.is_leaving(pod) and not is_finished(pod)]
 
     def _wait(self, owner: Obj, pod: Obj) -> float | None:
-        seconds = owner["spec"].get("minReadySeconds", 0)
-        return seconds_to_available(pod, min_ready_seconds=seconds, clock=self._clock)
+        return seconds_to_available(pod, owner, clock=self._clock)
 
     async def _write_status(
         self,

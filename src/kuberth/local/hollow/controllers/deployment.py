@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from kuberth.clock import Clock
-from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
+from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of, with_metadata
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.controllers import rollout
 from kuberth.local.hollow.controllers.deployment_status import (
@@ -124,13 +124,8 @@ class DeploymentController:
         marked = annotations | rollout.marks(deployment)
         if size == before and marked == annotations:
             return replica_set
-        written = await self._sets.update(
-            {
-                **replica_set,
-                "metadata": {**replica_set["metadata"], "annotations": marked},
-                "spec": {**replica_set["spec"], "replicas": size},
-            }
-        )
+        resized = {**replica_set, "spec": {**replica_set["spec"], "replicas": size}}
+        written = await self._sets.update(with_metadata(resized, annotations=marked))
         if size != before:
             self._record_scaled(deployment, name, before, size)
         return written
@@ -198,13 +193,8 @@ class DeploymentController:
         annotations = _annotations(deployment, present, revision=_next_revision(old))
         min_ready = deployment["spec"].get("minReadySeconds", 0)
         if annotations != present or new["spec"].get("minReadySeconds", 0) != min_ready:
-            new = await self._sets.update(
-                {
-                    **new,
-                    "metadata": {**new["metadata"], "annotations": annotations},
-                    "spec": {**new["spec"], "minReadySeconds": min_ready},
-                }
-            )
+            new = {**new, "spec": {**new["spec"], "minReadySeconds": min_ready}}
+            new = await self._sets.update(with_metadata(new, annotations=annotations))
         return await self._copy_revision(deployment, new), new
 
     async def _copy_revision(self, deployment: Obj, new: Obj) -> Obj:
@@ -212,8 +202,8 @@ class DeploymentController:
         annotations = deployment["metadata"].get("annotations") or {}
         if annotations.get(REVISION) == revision:
             return deployment
-        metadata = {**deployment["metadata"], "annotations": {**annotations, REVISION: revision}}
-        return await self._deployments.update({**deployment, "metadata": metadata})
+        annotations = {**annotations, REVISION: revision}
+        return await self._deployments.update(with_metadata(deployment, annotations=annotations))
 
     async def _clean_up(self, deployment: Obj, old: Sequence[Obj]) -> None:
         """Keep the last `revisionHistoryLimit` versions for a rollback."""

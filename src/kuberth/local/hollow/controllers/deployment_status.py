@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kuberth.clock import Clock
+from kuberth.local.apiserver.conditions import condition, find_condition, without_condition
 from kuberth.local.apiserver.objects import Obj, name_of
-from kuberth.local.hollow.conditions import find_condition, without_condition
 from kuberth.local.hollow.controllers.rollout import available_of, fenceposts, replicas_of
 from kuberth.text.timestamps import seconds_since, stamp
 
@@ -18,7 +18,7 @@ _NO_DEADLINE = 2**31 - 1
 
 
 def progressing(reason: str, message: str) -> Obj:
-    return {"type": "Progressing", "status": "True", "reason": reason, "message": message}
+    return condition("Progressing", True, reason, message)
 
 
 def deployment_status(
@@ -128,9 +128,9 @@ def _availability(deployment: Obj, available: int) -> Obj:
     _, unavailable = fenceposts(deployment)
     if available >= replicas_of(deployment) - unavailable:
         reason, message = "MinimumReplicasAvailable", "Deployment has minimum availability."
-        return {"type": "Available", "status": "True", "reason": reason, "message": message}
+        return condition("Available", True, reason, message)
     reason, message = "MinimumReplicasUnavailable", "Deployment does not have minimum availability."
-    return {"type": "Available", "status": "False", "reason": reason, "message": message}
+    return condition("Available", False, reason, message)
 
 
 def _paused(deployment: Obj) -> Obj | None:

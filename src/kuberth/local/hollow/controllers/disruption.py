@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kuberth.clock import Clock
+from kuberth.local.apiserver.conditions import condition, set_condition
 from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
-from kuberth.local.hollow.amounts import scaled
-from kuberth.local.hollow.conditions import set_condition
+from kuberth.local.hollow.controllers.rollout import scaled
 from kuberth.local.hollow.controlling import Controller, by_namespace
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import controller_of
@@ -86,13 +86,7 @@ class DisruptionController:
         allowed = max(0, healthy - desired) if expected > 0 else 0
         reason = "SufficientPods" if allowed else "InsufficientPods"
         generation = budget["metadata"].get("generation", 0)
-        condition = {
-            "type": "DisruptionAllowed",
-            "status": "True" if allowed else "False",
-            "reason": reason,
-            "message": "",
-            "observedGeneration": generation,
-        }
+        found = {**condition("DisruptionAllowed", allowed > 0, reason, ""), "observedGeneration": generation}
         before = budget.get("status", {}).get("conditions") or []
         status: Obj = {
             "observedGeneration": generation,
@@ -100,7 +94,7 @@ class DisruptionController:
             "currentHealthy": healthy,
             "desiredHealthy": desired,
             "expectedPods": expected,
-            "conditions": set_condition(before, condition, now=stamp(self._clock)),
+            "conditions": set_condition(before, found, now=stamp(self._clock)),
         }
         if disrupted:
             status["disruptedPods"] = disrupted

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from kuberth.clock import Clock
-from kuberth.local.apiserver.objects import Obj, key_of, namespace_of
+from kuberth.local.apiserver.objects import Obj, key_of, namespace_of, with_metadata
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.informing import Informer, Informers
 from kuberth.local.hollow.working import Worker
@@ -139,7 +139,7 @@ class GarbageController:
         if len(kept) == len(references):
             return
         if kept:
-            await informer.update(_with_references(obj, kept))
+            await informer.update(with_metadata(obj, ownerReferences=kept))
         elif _Owner.WAITING in states and self._dependents.get(uid):
             # Its owner waits for it, so it waits for its own dependents.
             await informer.delete(obj, propagation="Foreground")
@@ -177,7 +177,7 @@ class GarbageController:
             if (found := self._object(dependent)) is not None:
                 holder, obj = found
                 rest = [each for each in _references(obj) if each["uid"] != uid]
-                await holder.update(_with_references(obj, rest))
+                await holder.update(with_metadata(obj, ownerReferences=rest))
         await self._remove_finalizer(informer, owner, ORPHAN)
 
     async def _finish_foreground(self, informer: Informer, owner: Obj) -> None:
@@ -213,7 +213,7 @@ class GarbageController:
 
     async def _remove_finalizer(self, informer: Informer, obj: Obj, finalizer: str) -> None:
         rest = [each for each in obj["metadata"]["finalizers"] if each != finalizer]
-        await informer.update({**obj, "metadata": {**obj["metadata"], "finalizers": rest}})
+        await informer.update(with_metadata(obj, finalizers=rest))
 
 
 def _is_same(old: Obj, new: Obj) -> bool:
@@ -226,7 +226,3 @@ def _is_same(old: Obj, new: Obj) -> bool:
 def _references(obj: Obj) -> list[Obj]:
     references: Iterable[Obj] = obj["metadata"].get("ownerReferences") or ()
     return [reference for reference in references if reference.get("uid")]
-
-
-def _with_references(obj: Obj, references: list[Obj]) -> Obj:
-    return {**obj, "metadata": {**obj["metadata"], "ownerReferences": references}}

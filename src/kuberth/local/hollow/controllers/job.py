@@ -13,10 +13,23 @@ from dataclasses import dataclass
 from typing import Final
 
 from kuberth.clock import NANOSECONDS, Clock
-from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
-from kuberth.local.hollow.conditions import find_condition, is_true, set_condition, without_condition
+from kuberth.local.apiserver.conditions import (
+    condition,
+    find_condition,
+    is_true,
+    set_condition,
+    without_condition,
+)
+from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of, with_metadata
 from kuberth.local.hollow.controllers import job_rules
-from kuberth.local.hollow.controllers.job_rules import INDEX, INDEX_FAILURES, JobEnd, index_of, is_indexed
+from kuberth.local.hollow.controllers.job_rules import (
+    INDEX,
+    INDEX_FAILURES,
+    JobEnd,
+    index_of,
+    is_indexed,
+    is_over,
+)
 from kuberth.local.hollow.controlling import Controller, by_namespace
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import (
@@ -24,7 +37,7 @@ from kuberth.local.hollow.ownership import (
     claim,
     controller_of,
     owner_key,
-    reference_to,
+    pod_from_template,
 )
 from kuberth.local.hollow.pod_states import deletion_order, is_finished, is_ready, phase
 from kuberth.local.hollow.recording import Recorder
@@ -115,7 +128,7 @@ class JobController:
         job = self._jobs.get(key)
         if job is None or job["spec"].get("managedBy", _CONTROLLER) != _CONTROLLER:
             return None
-        if _is_over(job):
+        if is_over(job):
             left = self._pods.by(OWNER_INDEX, job["metadata"]["uid"])
             await wait_all(self._untrack(pod) for pod in left if _is_tracked(pod))
             return None if self._jobs.is_leaving(job) else await self._expire(job)
@@ -299,14 +312,12 @@ class JobController:
         await self._pods.delete(await self._untrack(pod) if _is_tracked(pod) else pod)
 
     async def _track(self, pod: Obj) -> Obj:
-        metadata = pod["metadata"]
-        finalizers = [*(metadata.get("finalizers") or ()), TRACKING]
-        return await self._pods.update({**pod, "metadata": {**metadata, "finalizers": finalizers}})
+        finalizers = [*(pod["metadata"].get("finalizers") or ()), TRACKING]
+        return await self._pods.update(with_metadata(pod, finalizers=finalizers))
 
     async def _untrack(self, pod: Obj) -> Obj:
-        metadata = pod["metadata"]
-        rest = [each for each in metadata.get("finalizers") or () if each != TRACKING]
-        return await self._pods.update({**pod, "metadata": {**metadata, "finalizers": rest}})
+        rest = [each for each in pod["metadata"].get("finalizers") or () if each != TRACKING]
+        return await self._pods.update(with_metadata(pod, finalizers=rest))
 
     def _backoff_seconds(self, ended: Iterable[Obj]) -> float:
         """How long to wait after failures since the last success: ten seconds, twice that, and so on."""
@@ -380,8 +391,8 @@ class JobController:
 
         def add(type_: str, status: str, reason: str, message: str) -> None:
             nonlocal conditions
-            condition = {"type": type_, "status": status, "reason": reason, "message": message}
-            conditions = set_condition(conditions, {**condition, "lastProbeTime": now}, now=now)
+            added = {**condition(type_, status, reason, message), "lastProbeTime": now}
+            conditions = set_condition(conditions, added, now=now)
 
         if end is not None:
             if not is_true(job, end.target):
@@ -405,10 +416,6 @@ class JobController:
             record(job, "Suspended", "Job suspended")
         elif is_true(before, "Suspended") and not is_true(job, "Suspended"):
             record(job, "Resumed", "Job resumed")
-
-
-def _is_over(job: Obj) -> bool:
-    return is_true(job, "Complete") or is_true(job, "Failed")
 
 
 def _is_tracked(pod: Obj) -> bool:
@@ -449,16 +456,11 @@ def _new_pod(job: Obj, *, index: int | None = None, failures: int | None = None)
         spec = {**spec, "hostname": spec.get("hostname", f"{name}-{index}"[:63])}
     if failures is not None:
         annotations[INDEX_FAILURES] = str(failures)
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "generateName": prefix,
-            "namespace": namespace_of(job),
-            "labels": labels,
-            "finalizers": [*(metadata.get("finalizers") or ()), TRACKING],
-            **({"annotations": annotations} if annotations else {}),
-            "ownerReferences": [reference_to(job)],
-        },
-        "spec": spec,
+    finalizers = [*(metadata.get("finalizers") or ()), TRACKING]
+    changes: Obj = {
+        "generateName": prefix,
+        "labels": labels,
+        "annotations": annotations,
+        "finalizers": finalizers,
     }
+    return {**pod_from_template(job, **changes), "spec": spec}

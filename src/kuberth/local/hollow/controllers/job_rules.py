@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
+from kuberth.local.apiserver.conditions import find_condition, is_true
 from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
-from kuberth.local.hollow.conditions import find_condition
 from kuberth.local.hollow.pod_states import phase
 
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
@@ -52,6 +52,10 @@ def earlier_end(job: Obj) -> JobEnd | None:
         if found is not None and found.get("status") == "True":
             return JobEnd(succeeded, found.get("reason", ""), found.get("message", ""))
     return None
+
+
+def is_over(job: Obj) -> bool:
+    return is_true(job, "Complete") or is_true(job, "Failed")
 
 
 def is_indexed(job: Obj) -> bool:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kuberth.clock import Clock
+from kuberth.local.apiserver.conditions import condition, set_condition
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.status_errors import StatusError
-from kuberth.local.hollow.conditions import set_condition
 from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informers
 from kuberth.text.timestamps import stamp
@@ -140,13 +140,8 @@ class NamespaceController:
         for type_, fine in _FINE.items():
             trouble = left.troubles.get(type_)
             reason, message = trouble or fine
-            condition = {
-                "type": type_,
-                "status": "True" if trouble else "False",
-                "reason": reason,
-                "message": message,
-            }
-            conditions = set_condition(conditions, condition, now=now)
+            found = condition(type_, trouble is not None, reason, message)
+            conditions = set_condition(conditions, found, now=now)
         if conditions == status.get("conditions"):
             return namespace
         status = {**status, "conditions": conditions}

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from kuberth.clock import NANOSECONDS, Clock
+from kuberth.local.apiserver.conditions import find_condition, is_true, set_condition
 from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
-from kuberth.local.hollow.conditions import find_condition, is_true, set_condition
 from kuberth.local.hollow.controlling import Controller, by_node
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.nodes import LEASE_NAMESPACE

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kuberth.clock import Clock
-from kuberth.local.apiserver.objects import Obj, key_of, make_key, name_of, namespace_of
+from kuberth.local.apiserver.objects import Obj, key_of, make_key, name_of, namespace_of, with_metadata
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.hollow import pod_claims
@@ -234,7 +234,7 @@ class ResourceClaimController:
 
     async def _unprotect(self, claim: Obj) -> Obj:
         rest = [each for each in claim["metadata"].get("finalizers") or () if each != FINALIZER]
-        return await self._claims.update({**claim, "metadata": {**claim["metadata"], "finalizers": rest}})
+        return await self._claims.update(with_metadata(claim, finalizers=rest))
 
     def _is_left_over(self, claim: Obj) -> bool:
         """Whether its pod has ended but still exists; of a deleted pod the garbage collector deletes it."""

@@ -97,7 +97,6 @@ class RevisionHistory:
 
 
 def template_of(revision: Obj) -> Obj:
-    """The template that a revision keeps."""
     template: Obj = revision["data"]["spec"]["template"]
     return {name: value for name, value in template.items() if name != "$patch"}
 

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kuberth.local.apiserver.objects import Obj, name_of
-from kuberth.local.hollow.amounts import scaled
 
 HASH_LABEL: Final = "pod-template-hash"
 REVISION: Final = "deployment.kubernetes.io/revision"
@@ -173,3 +172,13 @@ def _age(obj: Obj) -> tuple[Any, ...]:
 def _number(obj: Obj, annotation: str) -> int | None:
     text = (obj["metadata"].get("annotations") or {}).get(annotation, "")
     return int(text) if text.isdecimal() else None
+
+
+def scaled(value: Any, total: int, *, up: bool) -> int:
+    """`value` as a number of `total`: integers unchanged, "25%" rounded up or down, anything else 0."""
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str) and value.endswith("%") and value[:-1].isdecimal():
+        percent = int(value[:-1])
+        return -(-percent * total // 100) if up else percent * total // 100
+    return 0

@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import Final
 
 from kuberth.clock import Clock
-from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
+from kuberth.local.apiserver.objects import Obj, name_of, namespace_of, with_metadata
 from kuberth.local.hollow.controllers.revisions import REVISION_LABEL, RevisionHistory, Versions, template_of
 from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informers
-from kuberth.local.hollow.ownership import claim, reference_to
+from kuberth.local.hollow.ownership import claim, pod_from_template, reference_to
 from kuberth.local.hollow.pod_states import is_finished, is_ready, seconds_to_available
 from kuberth.local.hollow.recording import Recorder
 from kuberth.local.selecting import labels_of
@@ -118,12 +118,10 @@ class StatefulSetController:
             uid = pod["metadata"]["uid"]
             wanted.append({"apiVersion": "v1", "kind": "Pod", "name": name_of(pod), "uid": uid})
         if wanted != present:
-            metadata = {**claim_["metadata"], "ownerReferences": wanted}
-            await self._claims.update({**claim_, "metadata": metadata})
+            await self._claims.update(with_metadata(claim_, ownerReferences=wanted))
 
     def _wait(self, owner: Obj, pod: Obj) -> float | None:
-        seconds = owner["spec"].get("minReadySeconds", 0)
-        return seconds_to_available(pod, min_ready_seconds=seconds, clock=self._clock)
+        return seconds_to_available(pod, owner, clock=self._clock)
 
     async def _create(self, owner: Obj, number: int, revision: Obj) -> Obj:
         pod = _new_pod(owner, number, revision)
@@ -215,21 +213,10 @@ def _new_pod(owner: Obj, number: int, revision: Obj) -> Obj:
     pod_spec = template.get("spec", {})
     others = [volume for volume in pod_spec.get("volumes") or () if volume["name"] not in claims]
     mounted = [{"name": each, "persistentVolumeClaim": {"claimName": of}} for each, of in claims.items()]
-    annotations = metadata.get("annotations")
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": namespace_of(owner),
-            "labels": labels,
-            **({"annotations": annotations} if annotations else {}),
-            "ownerReferences": [reference_to(owner)],
-        },
-        "spec": {
-            **pod_spec,
-            "hostname": name,
-            **({"subdomain": spec["serviceName"]} if spec.get("serviceName") else {}),
-            **({"volumes": [*mounted, *others]} if mounted or others else {}),
-        },
+    own = {
+        "hostname": name,
+        **({"subdomain": spec["serviceName"]} if spec.get("serviceName") else {}),
+        **({"volumes": [*mounted, *others]} if mounted or others else {}),
     }
+    pod = pod_from_template(owner, template, name=name, labels=labels, finalizers=None)
+    return {**pod, "spec": {**pod_spec, **own}}

@@ -16,7 +16,7 @@ from typing import Any, Final
 from kuberth.api import quantity
 from kuberth.clock import Clock
 from kuberth.errors import QuantityError
-from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of, reference_of
+from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of, reference_of, with_metadata
 from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.selecting import labels_of, selector_of
@@ -167,9 +167,7 @@ class VolumeController:
                 # The node is gone: the scheduler chooses again.
                 annotations = {**claim["metadata"]["annotations"]}
                 del annotations[SELECTED_NODE]
-                await self._claims.update(
-                    {**claim, "metadata": {**claim["metadata"], "annotations": annotations}}
-                )
+                await self._claims.update(with_metadata(claim, annotations=annotations))
                 return
         name = f"pvc-{claim['metadata']['uid']}"
         volume = await self._volumes.fetch(name)

@@ -22,12 +22,22 @@ def is_true(obj: Obj, type_: str) -> bool:
     return condition is not None and condition.get("status") == "True"
 
 
+def condition(type_: str, status: str | bool, reason: str, message: str) -> Obj:
+    """A condition without times; `status` True or False is written as text."""
+    return {"type": type_, "status": str(status), "reason": reason, "message": message}
+
+
+def with_condition(status: Obj, condition: Obj, *, now: str) -> Obj:
+    """An object's status with `condition` in it."""
+    return {**status, "conditions": set_condition(status.get("conditions") or (), condition, now=now)}
+
+
 def set_condition(conditions: Sequence[Obj], condition: Obj, *, now: str) -> list[Obj]:
     """The list with `condition` in it; lastTransitionTime changes only with the status."""
     old = next((entry for entry in conditions if entry.get("type") == condition["type"]), None)
-    moved = old is None or old.get("status") != condition["status"]
-    since = now if moved or old is None else old.get("lastTransitionTime", now)
-    new = {**condition, "lastTransitionTime": since}
+    stays = old is not None and old.get("status") == condition["status"]
+    since = old.get("lastTransitionTime") if old is not None and stays else None
+    new = {**condition, "lastTransitionTime": since or now}
     if old is None:
         return [*conditions, new]
     return [new if entry is old else entry for entry in conditions]

@@ -1,20 +1,28 @@
-"""Pods of deleted nodes, which no kubelet can end any more, are deleted.
+"""Deletes what is left over: pods of deleted nodes, which no kubelet can end any more, and expired events.
 
-In: nodes and pods. Out: deletions without grace, after a node was seen to be missing for a while.
+In: nodes, pods and events. Out: deletions; of pods without grace, after their node was missing for a while.
 """
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import Final
 
-from kuberth.clock import Clock
-from kuberth.local.apiserver.objects import Obj, name_of
+from kuberth.clock import NANOSECONDS, Clock
+from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
+from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.controlling import Controller, by_node
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.pod_states import disrupted, is_finished, node_of
+from kuberth.text.timestamps import parse_timestamp
 
 _QUARANTINE_SECONDS: Final = 5.0
 """A node may come back under its name (upstream waits 40 seconds, and its node may be anywhere)."""
+
+
+_KEPT_SECONDS: Final = 3600
+_LOOK_SECONDS: Final = 60.0
 
 
 class OrphanedPodsController:
@@ -55,3 +63,28 @@ class OrphanedPodsController:
             failed = {**pod, "status": {**status, "phase": "Failed"}}
             pod = await self._pods.update(failed, subresource="status")
         await self._pods.delete(pod, grace_seconds=0)
+
+
+class ExpiredEventsController:
+    name = "event-ttl"
+
+    def __init__(self, informers: Informers, *, clock: Clock) -> None:
+        # Listed once a minute: watching every event would cost more.
+        self._core = informers.core
+        self._clock = clock
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            oldest = self._clock.now_ns() - _KEPT_SECONDS * NANOSECONDS
+            for event in (await self._core.list("events"))["items"]:
+                if _last_seen(event) < oldest:
+                    with suppress(StatusError):  # gone already
+                        await self._core.delete("events", name_of(event), namespace=namespace_of(event))
+
+
+def _last_seen(event: Obj) -> int:
+    """Nanoseconds since the epoch; an event that does not say when it happened is from the beginning."""
+    series = event.get("series") or {}
+    moment = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
+    return parse_timestamp(moment or event["metadata"].get("creationTimestamp")) or 0
