@@ -165,6 +165,13 @@ def described(exc: BaseException) -> str:
     return text if isinstance(exc, KuberthError) else f"{name}: {text}"
 
 
+def first_error(error: BaseException) -> BaseException:
+    """The error itself, or the first one of the groups in which tasks fail."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
 def reraise_interrupt(exc: BaseException) -> None:
     """Ctrl-C that Python itself turned into an exception is the user's, wherever it happens to strike."""
     if isinstance(exc, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:

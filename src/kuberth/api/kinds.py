@@ -89,59 +89,40 @@ class KindInfo:
         return f'apiGroups: ["{self.group}"], resources: ["{name}"], verbs: [{allowed}]'
 
 
-def _row(type_: type[Any], group: str, plural: str, *, namespaced: bool, version: str = "v1") -> KindInfo:
-    return KindInfo(type_.__name__, group, version, plural, namespaced, type_)
+def _rows(group: str, *types: type[Any], namespaced: bool = True, version: str = "v1") -> Iterator[KindInfo]:
+    for type_ in types:
+        singular = type_.__name__.lower()
+        plural = re.sub("ys$", "ies", re.sub("sss$", "sses", f"{singular}s"))
+        yield KindInfo(type_.__name__, group, version, plural, namespaced, type_)
 
 
+_STORAGE: Final = "storage.k8s.io"
+_SCHEDULING: Final = "scheduling.k8s.io"
+_RESOURCE: Final = "resource.k8s.io"
 # Keyed by kind. Two kinds share the name Event: the key "Event" is the one the scheduler writes.
 KINDS: dict[str, KindInfo] = {
-    "Pod": _row(core.Pod, "", "pods", namespaced=True),
-    "Binding": _row(core.Binding, "", "bindings", namespaced=True),
-    "Node": _row(core.Node, "", "nodes", namespaced=False),
-    "Namespace": _row(core.Namespace, "", "namespaces", namespaced=False),
-    "Service": _row(core.Service, "", "services", namespaced=True),
-    "ReplicationController": _row(core.ReplicationController, "", "replicationcontrollers", namespaced=True),
-    "PersistentVolume": _row(core.PersistentVolume, "", "persistentvolumes", namespaced=False),
-    "PersistentVolumeClaim": _row(core.PersistentVolumeClaim, "", "persistentvolumeclaims", namespaced=True),
-    "CoreEvent": _row(core.Event, "", "events", namespaced=True),
-    "Event": _row(events.Event, "events.k8s.io", "events", namespaced=True),
-    "ReplicaSet": _row(apps.ReplicaSet, "apps", "replicasets", namespaced=True),
-    "StatefulSet": _row(apps.StatefulSet, "apps", "statefulsets", namespaced=True),
-    "StorageClass": _row(storage.StorageClass, "storage.k8s.io", "storageclasses", namespaced=False),
-    "CSINode": _row(storage.CSINode, "storage.k8s.io", "csinodes", namespaced=False),
-    "CSIDriver": _row(storage.CSIDriver, "storage.k8s.io", "csidrivers", namespaced=False),
-    "CSIStorageCapacity": _row(
-        storage.CSIStorageCapacity, "storage.k8s.io", "csistoragecapacities", namespaced=True
-    ),
-    "VolumeAttachment": _row(
-        storage.VolumeAttachment, "storage.k8s.io", "volumeattachments", namespaced=False
-    ),
-    "PodDisruptionBudget": _row(
-        policy.PodDisruptionBudget, "policy", "poddisruptionbudgets", namespaced=True
-    ),
-    "PriorityClass": _row(scheduling.PriorityClass, "scheduling.k8s.io", "priorityclasses", namespaced=False),
-    "PodGroup": _row(
-        scheduling.PodGroup, "scheduling.k8s.io", "podgroups", namespaced=True, version="v1alpha2"
-    ),
-    "Workload": _row(
-        scheduling.Workload, "scheduling.k8s.io", "workloads", namespaced=True, version="v1alpha2"
-    ),
-    "TokenReview": _row(
-        authentication.TokenReview, "authentication.k8s.io", "tokenreviews", namespaced=False
-    ),
-    "SubjectAccessReview": _row(
-        authorization.SubjectAccessReview, "authorization.k8s.io", "subjectaccessreviews", namespaced=False
-    ),
-    "Lease": _row(coordination.Lease, "coordination.k8s.io", "leases", namespaced=True),
-    "ResourceClaim": _row(resource.ResourceClaim, "resource.k8s.io", "resourceclaims", namespaced=True),
-    "ResourceClaimTemplate": _row(
-        resource.ResourceClaimTemplate, "resource.k8s.io", "resourceclaimtemplates", namespaced=True
-    ),
-    "ResourceSlice": _row(resource.ResourceSlice, "resource.k8s.io", "resourceslices", namespaced=False),
-    "DeviceClass": _row(resource.DeviceClass, "resource.k8s.io", "deviceclasses", namespaced=False),
-    "DeviceTaintRule": _row(
-        resource.DeviceTaintRule, "resource.k8s.io", "devicetaintrules", namespaced=False, version="v1beta2"
-    ),
+    "CoreEvent" if row.type is core.Event else row.kind: row
+    for row in (
+        *_rows("", core.Pod, core.Binding),
+        *_rows("", core.Node, core.Namespace, namespaced=False),
+        *_rows("", core.Service, core.ReplicationController),
+        *_rows("", core.PersistentVolume, namespaced=False),
+        *_rows("", core.PersistentVolumeClaim, core.Event),
+        *_rows("events.k8s.io", events.Event),
+        *_rows("apps", apps.ReplicaSet, apps.StatefulSet),
+        *_rows(_STORAGE, storage.StorageClass, storage.CSINode, storage.CSIDriver, namespaced=False),
+        *_rows(_STORAGE, storage.CSIStorageCapacity),
+        *_rows(_STORAGE, storage.VolumeAttachment, namespaced=False),
+        *_rows("policy", policy.PodDisruptionBudget),
+        *_rows(_SCHEDULING, scheduling.PriorityClass, namespaced=False),
+        *_rows(_SCHEDULING, scheduling.PodGroup, scheduling.Workload, version="v1alpha2"),
+        *_rows("authentication.k8s.io", authentication.TokenReview, namespaced=False),
+        *_rows("authorization.k8s.io", authorization.SubjectAccessReview, namespaced=False),
+        *_rows("coordination.k8s.io", coordination.Lease),
+        *_rows(_RESOURCE, resource.ResourceClaim, resource.ResourceClaimTemplate),
+        *_rows(_RESOURCE, resource.ResourceSlice, resource.DeviceClass, namespaced=False),
+        *_rows(_RESOURCE, resource.DeviceTaintRule, namespaced=False, version="v1beta2"),
+    )
 }
 
 

@@ -6,7 +6,7 @@ columns add up (`compute_pod_request`). The keyword flags are upstream's feature
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -21,6 +21,8 @@ CPU = "cpu"
 MEMORY = "memory"
 EPHEMERAL_STORAGE = "ephemeral-storage"
 PODS = "pods"
+SIDECAR = "Always"
+"""The restart policy of an init container that stays beside those that follow."""
 
 # What a container that asks for no CPU or memory counts as when nodes are scored.
 DEFAULT_MILLI_CPU = 100
@@ -143,10 +145,10 @@ def pod_requests(
     requests = _container_requests(pod, use_status=use_status, defaults=container_defaults)
     if with_devices:
         for claim in pod.status.node_allocatable_resource_claim_statuses:
-            _add(requests, _parsed(claim.resources))
+            add_amounts(requests, parse_amounts(claim.resources))
     if pod_level_resources and has_pod_level_requests(pod):
         assert pod.spec.resources is not None
-        asked: Mapping[str, Quantity] = _parsed(pod.spec.resources.requests)
+        asked: Mapping[str, Quantity] = parse_amounts(pod.spec.resources.requests)
         effective = asked
         if in_place_pod_level_resize and use_status and pod.status.resources is not None:
             effective = _effective(pod, asked, pod.status.resources.requests, pod.status.allocated_resources)
@@ -154,40 +156,51 @@ def pod_requests(
             if is_pod_level_resource(name):
                 requests[name] = effective.get(name, _ZERO)
     if not exclude_overhead and pod.spec.overhead:
-        _add(requests, _parsed(pod.spec.overhead))
+        add_amounts(requests, parse_amounts(pod.spec.overhead))
     return requests
 
 
 def _container_requests(pod: Pod, *, use_status: bool, defaults: Mapping[str, Quantity]) -> Requests:
-    """Containers run together; init containers one by one, beside the sidecars started before them."""
     statuses: dict[str, ContainerStatus] = {}
     if use_status:
         for status in (*pod.status.container_statuses, *pod.status.init_container_statuses):
             statuses[status.name] = status
 
     def asked_by(name: str, requests: ResourceList, *, resizable: bool) -> Mapping[str, Quantity]:
-        asked: Mapping[str, Quantity] = _parsed(requests)
+        asked: Mapping[str, Quantity] = parse_amounts(requests)
         status = statuses.get(name) if resizable else None
         if status is not None and status.resources is not None:
             asked = _effective(pod, asked, status.resources.requests, status.allocated_resources)
         return {**defaults, **asked} if defaults else asked
 
-    total: Requests = {}
-    for container in pod.spec.containers:
-        _add(total, asked_by(container.name, container.resources.requests, resizable=True))
+    together = (asked_by(each.name, each.resources.requests, resizable=True) for each in pod.spec.containers)
+    initial = []
+    for each in pod.spec.init_containers:
+        is_sidecar = each.restart_policy == SIDECAR
+        initial.append((is_sidecar, asked_by(each.name, each.resources.requests, resizable=is_sidecar)))
+    return sum_containers(together, initial)
 
+
+def sum_containers(
+    together: Iterable[Mapping[str, Quantity]], initial: Iterable[tuple[bool, Mapping[str, Quantity]]]
+) -> Requests:
+    """What the containers of a pod ask for, those of `initial` with whether they are sidecars.
+
+    Containers run together; init containers one by one, beside the sidecars started before them.
+    """
+    total: Requests = {}
+    for asked in together:
+        add_amounts(total, asked)
     sidecars: Requests = {}
     peak: Requests = {}
-    for container in pod.spec.init_containers:
-        is_sidecar = container.restart_policy == "Always"
-        asked = asked_by(container.name, container.resources.requests, resizable=is_sidecar)
+    for is_sidecar, asked in initial:
         if is_sidecar:
-            _add(total, asked)
-            _add(sidecars, asked)
+            add_amounts(total, asked)
+            add_amounts(sidecars, asked)
             _raise_to(peak, sidecars)
         else:
             during = dict(asked)
-            _add(during, sidecars)
+            add_amounts(during, sidecars)
             _raise_to(peak, during)
     _raise_to(total, peak)
     return total
@@ -198,16 +211,16 @@ def _effective(
 ) -> Requests:
     """While a resize is under way the larger of wish and reality counts; an infeasible wish does not."""
     effective: Requests = {} if is_resize_infeasible(pod) else dict(asked)
-    _raise_to(effective, _parsed(actuated))
-    _raise_to(effective, _parsed(allocated))
+    _raise_to(effective, parse_amounts(actuated))
+    _raise_to(effective, parse_amounts(allocated))
     return effective
 
 
-def _parsed(resources: ResourceList) -> Requests:
+def parse_amounts(resources: ResourceList) -> Requests:
     return {name: parse(amount) for name, amount in resources.items()}
 
 
-def _add(total: Requests, amounts: Mapping[str, Quantity]) -> None:
+def add_amounts(total: Requests, amounts: Mapping[str, Quantity]) -> None:
     for name, amount in amounts.items():
         had = total.get(name)
         total[name] = amount if had is None else had + amount

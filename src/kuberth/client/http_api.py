@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -520,15 +521,13 @@ class _PostMetrics:
             self._response_size.observe(size)
 
 
+@dataclass(slots=True)
 class _Tries:
     """The number of retries of one request, and their deadline."""
 
-    __slots__ = ("deadline", "renewed", "retries")
-
-    def __init__(self, deadline: float) -> None:
-        self.deadline = deadline
-        self.retries = 0
-        self.renewed = False
+    deadline: float
+    retries: int = 0
+    renewed: bool = False
 
 
 def _host_label(config: ClientConfig) -> str:

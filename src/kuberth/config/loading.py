@@ -1,15 +1,15 @@
 """A configuration file → a complete, valid configuration.
 
 In: a path, text, or a plain tree. Out: `KubeSchedulerConfiguration`, defaulted and validated, or one
-`InvalidConfiguration` with everything that is wrong. The steps: `documents` reads, `legacy` translates,
-`decoding` types, `defaults` completes, `validation` judges.
+`InvalidConfiguration` with everything that is wrong. The steps: `documents` reads, the
+forms of older versions are translated, `decoding` types, `defaults` completes, `validation` judges.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -18,8 +18,14 @@ from kuberth.config.decoding import BROKEN, Decoder
 from kuberth.config.defaults import apply_defaults
 from kuberth.config.feature_gates import FeatureGates, gate_problems
 from kuberth.config.in_tree import IN_TREE_ARGS
-from kuberth.config.legacy import Translation, is_legacy, translate
-from kuberth.config.types import API_VERSION, GROUP, KIND, KubeSchedulerConfiguration, PluginConfig
+from kuberth.config.types import (
+    API_VERSION,
+    EXTENSION_POINTS,
+    GROUP,
+    KIND,
+    KubeSchedulerConfiguration,
+    PluginConfig,
+)
 from kuberth.config.validation import validate
 from kuberth.text.documents import clean_tree, read_tree
 from kuberth.text.field_errors import FieldError, InvalidConfiguration, child, item, show
@@ -28,6 +34,9 @@ Source = Path | str | bytes | Mapping[str, Any]
 """A file to read, the text of one, or a tree that was read already."""
 
 _TYPE_META = ("apiVersion", "kind")
+
+
+_PROFILE_FIELDS = ("plugins", "pluginConfig")
 
 
 def load(
@@ -183,3 +192,55 @@ def _without_args_type_meta(
     if not isinstance(profiles, list):
         return tree
     return {**tree, "profiles": [profile(each, item("profiles", i)) for i, each in enumerate(profiles)]}
+
+
+class Translation(NamedTuple):
+    tree: dict[str, Any]
+    aliases: tuple[tuple[str, str], ...]
+    errors: tuple[FieldError, ...]
+
+    def original(self, error: FieldError) -> FieldError:
+        """The same error, at the path where the file has it."""
+        path = error.path
+        for translated, written in self.aliases:
+            rest = path.removeprefix(translated)
+            if path.startswith(translated) and rest[:1] in ("", ".", "["):
+                path = written + rest if written else rest.removeprefix(".")
+        return error._replace(path=path)
+
+
+def is_legacy(tree: dict[str, Any]) -> bool:
+    return any(tree.get(name) is not None for name in _PROFILE_FIELDS)
+
+
+def translate(tree: dict[str, Any]) -> Translation:
+    errors: list[FieldError] = []
+    aliases: list[tuple[str, str]] = []
+    outside = {name: tree[name] for name in _PROFILE_FIELDS if tree.get(name) is not None}
+    tree = {key: value for key, value in tree.items() if key not in _PROFILE_FIELDS}
+    if outside and tree.get("profiles"):
+        for name in outside:
+            message = "cannot stand beside profiles; move it into the profile it is meant for"
+            errors.append(FieldError(name, message))
+    elif outside:
+        tree["profiles"] = [outside]
+        aliases.append(("profiles[0]", ""))
+    profiles = tree.get("profiles")
+    if isinstance(profiles, list):
+        translated = [_profile(profile, item("profiles", i), aliases) for i, profile in enumerate(profiles)]
+        tree["profiles"] = translated
+    return Translation(tree, tuple(aliases), tuple(errors))
+
+
+def _profile(profile: Any, path: str, aliases: list[tuple[str, str]]) -> Any:
+    if not isinstance(profile, dict) or not isinstance(profile.get("plugins"), dict):
+        return profile
+    plugins = dict(profile["plugins"])
+    for point in (*EXTENSION_POINTS, "multiPoint"):
+        names = plugins.get(point)
+        if isinstance(names, list):
+            plugins[point] = {"enabled": names, "disabled": [{"name": "*"}]}
+            where = child(child(path, "plugins"), point)
+            # In front: the longer paths must be rewritten before the profile they are in.
+            aliases.insert(0, (child(where, "enabled"), where))
+    return {**profile, "plugins": plugins}

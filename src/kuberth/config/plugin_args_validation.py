@@ -11,16 +11,18 @@ from datetime import timedelta
 from typing import Any
 
 from kuberth.api.core import NodeAffinity, NodeSelector, TopologySpreadConstraint
-from kuberth.api.selectors import CompiledNodeSelector, compile_node_selector
+from kuberth.api.selectors import CompiledNodeSelector, compile_node_selector, is_label_key
 from kuberth.config import plugin_args
 from kuberth.config.feature_gates import FeatureGates
-from kuberth.config.qualified_names import qualified_name_problem
 from kuberth.text.durations import format_duration
 from kuberth.text.field_errors import FieldError, child, item, show
 
 SCORING_STRATEGIES = ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")
 DEFAULTING_TYPES = ("List", "System")
 UNSATISFIABLE_ACTIONS = ("DoNotSchedule", "ScheduleAnyway")
+
+
+_QUOTA_PREFIX = "requests."
 
 
 def validate_args(args: Any, path: str, gates: FeatureGates) -> Iterator[FieldError]:
@@ -86,7 +88,7 @@ def _balanced_allocation(
         seen.add(resource.name)
         if resource.weight != 1:
             # Balance is the spread between resources: a weight has no meaning in it.
-            yield _invalid(child(where, "weight"), resource.weight, "must be 1")
+            yield invalid(child(where, "weight"), resource.weight, "must be 1")
 
 
 def _node_resources_fit(args: plugin_args.NodeResourcesFitArgs, path: str) -> Iterator[FieldError]:
@@ -95,7 +97,7 @@ def _node_resources_fit(args: plugin_args.NodeResourcesFitArgs, path: str) -> It
     for index, group in enumerate(args.ignored_resource_groups):
         where = item(child(path, "ignoredResourceGroups"), index)
         if "/" in group:
-            yield _invalid(where, group, "must be a group such as \"example.com\", without '/'")
+            yield invalid(where, group, "must be a group such as \"example.com\", without '/'")
         else:
             yield from _qualified(where, group)
     yield from _scoring_strategy(args.scoring_strategy, child(path, "scoringStrategy"))
@@ -121,7 +123,7 @@ def _pod_topology_spread(args: plugin_args.PodTopologySpreadArgs, path: str) -> 
     where = child(path, "defaultingType")
     yield from _one_of(where, args.defaulting_type, DEFAULTING_TYPES)
     if args.defaulting_type == "System" and args.default_constraints:
-        yield _invalid(where, args.defaulting_type, "must be List when there are defaultConstraints")
+        yield invalid(where, args.defaulting_type, "must be List when there are defaultConstraints")
     seen: set[tuple[str, str]] = set()
     for index, constraint in enumerate(args.default_constraints):
         where = item(child(path, "defaultConstraints"), index)
@@ -136,7 +138,7 @@ def _pod_topology_spread(args: plugin_args.PodTopologySpreadArgs, path: str) -> 
 
 def _constraint(constraint: TopologySpreadConstraint, path: str) -> Iterator[FieldError]:
     if constraint.max_skew <= 0:
-        yield _invalid(child(path, "maxSkew"), constraint.max_skew, "must be greater than 0")
+        yield invalid(child(path, "maxSkew"), constraint.max_skew, "must be greater than 0")
     where = child(path, "topologyKey")
     if not constraint.topology_key:
         yield FieldError(where, "required, but missing")
@@ -176,7 +178,7 @@ def _dynamic_resources(
                 where, "the feature gate DRASchedulerFilterTimeout is off; turn it on or remove this"
             )
         elif args.filter_timeout < timedelta(0):
-            yield _invalid(where, format_duration(args.filter_timeout), "must be zero or positive")
+            yield invalid(where, format_duration(args.filter_timeout), "must be zero or positive")
     where = child(path, "bindingTimeout")
     if args.binding_timeout is not None:
         off = [
@@ -187,7 +189,7 @@ def _dynamic_resources(
         if off:
             yield FieldError(where, f"feature gate off: {', '.join(off)}; turn it on or remove this")
         elif args.binding_timeout < timedelta(seconds=1):
-            yield _invalid(where, format_duration(args.binding_timeout), "must be at least 1s")
+            yield invalid(where, format_duration(args.binding_timeout), "must be at least 1s")
 
 
 def _shape(path: str, shape: tuple[plugin_args.UtilizationShapePoint, ...]) -> Iterator[FieldError]:
@@ -196,7 +198,7 @@ def _shape(path: str, shape: tuple[plugin_args.UtilizationShapePoint, ...]) -> I
     for index, (before, point) in enumerate(itertools.pairwise(shape), start=1):
         if before.utilization >= point.utilization:
             where = child(item(path, index), "utilization")
-            yield _invalid(where, point.utilization, "must be greater than the point before it")
+            yield invalid(where, point.utilization, "must be greater than the point before it")
             break
     for index, point in enumerate(shape):
         yield from _range(child(item(path, index), "utilization"), point.utilization, 0, 100)
@@ -206,23 +208,45 @@ def _shape(path: str, shape: tuple[plugin_args.UtilizationShapePoint, ...]) -> I
 def _qualified(path: str, name: str) -> Iterator[FieldError]:
     problem = qualified_name_problem(name)
     if problem:
-        yield _invalid(path, name, problem)
+        yield invalid(path, name, problem)
 
 
 def _one_of(path: str, value: str, allowed: tuple[str, ...]) -> Iterator[FieldError]:
     if value not in allowed:
-        yield _invalid(path, value, f"must be one of {', '.join(allowed)}")
+        yield invalid(path, value, f"must be one of {', '.join(allowed)}")
 
 
 def _range(path: str, value: int, low: int, high: int) -> Iterator[FieldError]:
     if not low <= value <= high:
-        yield _invalid(path, value, f"must be from {low} to {high}")
+        yield invalid(path, value, f"must be from {low} to {high}")
 
 
 def _not_negative(path: str, value: int) -> Iterator[FieldError]:
     if value < 0:
-        yield _invalid(path, value, "must not be negative")
+        yield invalid(path, value, "must not be negative")
 
 
-def _invalid(path: str, value: Any, rule: str) -> FieldError:
+def invalid(path: str, value: Any, rule: str) -> FieldError:
     return FieldError(path, f"{rule}, got {show(value)}", value)
+
+
+def qualified_name_problem(name: str) -> str | None:
+    """Label keys, topology keys and resources follow one rule: `name` or `dns.prefix/name`."""
+    if is_label_key(name):
+        return None
+    return (
+        "must be at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends,"
+        " and may have a lower-case DNS name and a slash in front"
+    )
+
+
+def extended_resource_problem(name: str) -> str | None:
+    """An extended resource is a qualified name with a prefix that is not Kubernetes' own."""
+    problem = qualified_name_problem(name)
+    if problem:
+        return problem
+    # Quotas count an extended resource under `requests.NAME`, which must be a valid name too.
+    is_native = "/" not in name or "kubernetes.io/" in name
+    if is_native or name.startswith(_QUOTA_PREFIX) or qualified_name_problem(_QUOTA_PREFIX + name):
+        return 'must be an extended resource such as "example.com/gpu", outside kubernetes.io'
+    return None

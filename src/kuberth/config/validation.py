@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from datetime import timedelta
-from typing import Any
 
 import msgspec
 
 from kuberth.config.feature_gates import FeatureGates, gate_problems
 from kuberth.config.in_tree import IN_TREE_ARGS, IN_TREE_POINTS
 from kuberth.config.plugin_args import NodeResourcesFitArgs
-from kuberth.config.plugin_args_validation import validate_args
-from kuberth.config.qualified_names import extended_resource_problem
+from kuberth.config.plugin_args_validation import extended_resource_problem, invalid, validate_args
 from kuberth.config.resolve import (
     ResolvedProfile,
     ignored_resources,
@@ -81,16 +79,16 @@ def validate(
 
 def _settings(config: KubeSchedulerConfiguration) -> Iterator[FieldError]:
     if config.parallelism <= 0:
-        yield _invalid("parallelism", config.parallelism, "must be greater than 0")
+        yield invalid("parallelism", config.parallelism, "must be greater than 0")
     if config.client_connection.burst < 0:
-        yield _invalid("clientConnection.burst", config.client_connection.burst, "must not be negative")
+        yield invalid("clientConnection.burst", config.client_connection.burst, "must not be negative")
     yield from _percentage("percentageOfNodesToScore", config.percentage_of_nodes_to_score)
     initial, longest = config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds
     if initial <= 0:
-        yield _invalid("podInitialBackoffSeconds", initial, "must be greater than 0")
+        yield invalid("podInitialBackoffSeconds", initial, "must be greater than 0")
     if longest < initial:
         rule = f"must be at least podInitialBackoffSeconds, which is {initial}"
-        yield _invalid("podMaxBackoffSeconds", longest, rule)
+        yield invalid("podMaxBackoffSeconds", longest, rule)
     if not config.profiles:
         yield FieldError("profiles", "at least one profile is required")
 
@@ -98,15 +96,19 @@ def _settings(config: KubeSchedulerConfiguration) -> Iterator[FieldError]:
 def _leader_election(election: LeaderElectionConfiguration) -> Iterator[FieldError]:
     if not election.leader_elect:
         return
-    for name in ("leaseDuration", "renewDeadline", "retryPeriod"):
-        if _duration(election, name) <= timedelta(0):
-            yield FieldError(f"leaderElection.{name}", "must be greater than 0s", _duration(election, name))
+    for name, duration in (
+        ("leaseDuration", election.lease_duration),
+        ("renewDeadline", election.renew_deadline),
+        ("retryPeriod", election.retry_period),
+    ):
+        if duration <= timedelta(0):
+            yield FieldError(f"leaderElection.{name}", "must be greater than 0s", duration)
     if election.lease_duration <= election.renew_deadline:
         yield FieldError("leaderElection.leaseDuration", "must be greater than renewDeadline")
     if election.renew_deadline <= election.retry_period * RETRY_JITTER:
         yield FieldError("leaderElection.renewDeadline", f"must be greater than {RETRY_JITTER} x retryPeriod")
     if election.resource_lock != "leases":
-        yield _invalid("leaderElection.resourceLock", election.resource_lock, 'must be "leases"')
+        yield invalid("leaderElection.resourceLock", election.resource_lock, 'must be "leases"')
     for name, value in (
         ("resourceName", election.resource_name),
         ("resourceNamespace", election.resource_namespace),
@@ -115,18 +117,9 @@ def _leader_election(election: LeaderElectionConfiguration) -> Iterator[FieldErr
             yield FieldError(f"leaderElection.{name}", "must not be empty")
 
 
-def _duration(election: LeaderElectionConfiguration, name: str) -> timedelta:
-    durations = {
-        "leaseDuration": election.lease_duration,
-        "renewDeadline": election.renew_deadline,
-        "retryPeriod": election.retry_period,
-    }
-    return durations[name]
-
-
 def _percentage(path: str, value: int | None) -> Iterator[FieldError]:
     if value is not None and not 0 <= value <= 100:
-        yield _invalid(path, value, "must be from 0 to 100")
+        yield invalid(path, value, "must be from 0 to 100")
 
 
 def _profile(profile: KubeSchedulerProfile, path: str) -> Iterator[FieldError]:
@@ -172,7 +165,7 @@ def _plugin_point(
         message = f"plugin {show(ref.name)} does not implement {point}, only {offers}"
         yield FieldError(child(path, "name"), message, ref.name)
     if ref.weight < 0:
-        yield _invalid(child(path, "weight"), ref.weight, "must not be negative")
+        yield invalid(child(path, "weight"), ref.weight, "must not be negative")
     if ref.weight == 0:
         return
     if point not in (*SCORING_POINTS, "multiPoint"):
@@ -271,14 +264,14 @@ def _extenders(extenders: tuple[Extender, ...]) -> Iterator[FieldError]:
         path = item("extenders", index)
         if extender.prioritize_verb and extender.weight <= 0:
             rule = "must be greater than 0 when there is a prioritizeVerb"
-            yield _invalid(child(path, "weight"), extender.weight, rule)
+            yield invalid(child(path, "weight"), extender.weight, rule)
         if extender.http_timeout < timedelta(0):
             yield FieldError(child(path, "httpTimeout"), "must not be negative", extender.http_timeout)
         for number, resource in enumerate(extender.managed_resources):
             where = child(item(child(path, "managedResources"), number), "name")
             problem = extended_resource_problem(resource.name)
             if problem:
-                yield _invalid(where, resource.name, problem)
+                yield invalid(where, resource.name, problem)
             if resource.name in seen:
                 yield FieldError(
                     where, f"{show(resource.name)} is managed by an extender already", resource.name
@@ -300,7 +293,3 @@ def _ignored_resources(config: KubeSchedulerConfiguration) -> Iterator[FieldErro
                 "enable it, or remove ignoredByScheduler"
             )
             yield FieldError(child(item("profiles", index), "plugins"), message)
-
-
-def _invalid(path: str, value: Any, rule: str) -> FieldError:
-    return FieldError(path, f"{rule}, got {show(value)}", value)

@@ -2,7 +2,7 @@
 
 In: a service, certificates, an address. Out: a listening server while the `async with` block lasts. It
 installs no signal handlers and reads no environment. Without certificates it serves plain HTTP, which only
-`kuberth.https.loopback` does.
+`LoopbackListener` does.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ import dataclasses
 import errno
 import logging
 import socket
-from types import TracebackType
+import threading
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
 from typing import Final, NamedTuple, Self
 
 import uvicorn
@@ -24,11 +27,14 @@ from kuberth.https.certificates import Certificates
 from kuberth.https.connection import HttpConnection
 from kuberth.https.connection_limit import ConnectionLimit
 from kuberth.https.limits import Limits, affordable_connections
+from kuberth.https.messages import Request, Response
 
 logger = logging.getLogger(__name__)
 
 _BACKLOG: Final = 512
 _ACCEPT_AGAIN_SECONDS: Final = 1.0
+LOOPBACK: Final = "127.0.0.1"
+_OWN_NAMES: Final = (LOOPBACK, "localhost", "[::1]")
 
 
 class AddressFlags(NamedTuple):
@@ -87,12 +93,7 @@ class Listener:
         self._accepting = asyncio.create_task(self._accept(), name="accept connections")
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_exc: object) -> None:
         """Stop accepting, end streams, wait for running requests, then close the rest."""
         try:
             self._accepting.cancel()
@@ -191,3 +192,80 @@ class Listener:
             raise ServingError(f"{what}: {problem}") from error
         listening.setblocking(False)
         return listening
+
+
+@asynccontextmanager
+async def in_thread(listener: Listener) -> AsyncIterator[None]:
+    """Serve in a thread of its own, whose event loop nothing in the caller's delays.
+
+    The service is called in the thread. Raises what the listener raises.
+    """
+    entered: Future[None] = Future()
+    stop: Future[None] = Future()
+
+    async def serve() -> None:
+        async with listener:
+            entered.set_result(None)
+            await asyncio.wrap_future(stop)
+
+    def run() -> None:
+        try:
+            asyncio.run(serve())
+        except BaseException as error:
+            if entered.done():
+                logger.exception("serving on port %d ended", listener.port)
+            else:
+                entered.set_exception(error)
+
+    thread = threading.Thread(target=run, name="serving", daemon=True)
+    thread.start()
+    try:
+        await asyncio.shield(asyncio.wrap_future(entered))
+        yield
+    finally:
+        stop.set_result(None)
+        await asyncio.to_thread(thread.join)
+
+
+class LoopbackListener(Listener):
+    """Plain HTTP on the loopback address, for browsers, which trust no self-signed certificate.
+
+    It answers only requests whose Host is a name of this machine, so that a foreign site whose name resolves
+    to the loopback address reads nothing (DNS rebinding). `port` and `url` are the actual ones once entered.
+    """
+
+    def __init__(self, service: HttpService, *, port: int, flags: AddressFlags, limits: Limits) -> None:
+        super().__init__(
+            _ByOwnName(service, self._is_own),
+            certificates=None,
+            host=LOOPBACK,
+            port=port,
+            flags=flags,
+            limits=limits,
+        )
+
+    @property
+    def url(self) -> str:
+        return f"http://{LOOPBACK}:{self.port}"
+
+    def _is_own(self, host: str) -> bool:
+        return any(host.lower() == f"{name}:{self.port}" for name in _OWN_NAMES)
+
+
+class _ByOwnName:
+    """Implements `HttpService`."""
+
+    def __init__(self, service: HttpService, is_own: Callable[[str], bool]) -> None:
+        self._service = service
+        self._is_own = is_own
+
+    async def answer(self, request: Request) -> Response:
+        if not self._is_own(request.headers.get("host", "")):
+            return self.refuse(400, "this port answers only to names of its own machine, such as localhost")
+        return await self._service.answer(request)
+
+    def refuse(self, code: int, message: str) -> Response:
+        return self._service.refuse(code, message)
+
+    def is_open(self, request: Request) -> bool:
+        return self._service.is_open(request)

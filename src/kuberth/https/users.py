@@ -25,7 +25,6 @@ class User:
         uid: str = "",
         extra: Mapping[str, tuple[str, ...]] | None = None,
     ) -> User:
-        """A user in the group of authenticated users."""
         groups = groups if _AUTHENTICATED in groups else (*groups, _AUTHENTICATED)
         return cls(name, groups, uid, extra or {})
 

@@ -309,6 +309,10 @@ class SchedulerMetrics(MetricSet):
         "scheduler_cache_size",
         "Number of nodes, pods, and assumed (bound) pods in the scheduler cache.",
         ("type",), stability=ALPHA)
+    plans = ComputedGauge(
+        "kuberth_plans",
+        "Number of kinds of equal pods whose verdicts and scores are kept for the next of them.",
+        ("profile",), stability=ALPHA)
     async_api_calls = Counter(
         "scheduler_async_api_call_execution_total",
         "Total number of API calls executed by the async dispatcher.",

@@ -1,11 +1,12 @@
 """Figures of this process, under the names that Prometheus' client libraries give them.
 
-Out: memory, CPU time, open files, start time, and versions. Memory, files and start come from /proc; a system
-without it (macOS) shows CPU time and versions alone.
+Out: memory, CPU time, open files, tasks, start time, and versions. Memory, files and start come from /proc; a
+system without it (macOS) shows CPU time, tasks and versions alone.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import resource
@@ -62,6 +63,16 @@ def _proc_families() -> list[Family]:
         gauge.set((), value)
         found.append(gauge)
     return found
+
+
+def task_families() -> list[Family]:
+    """Tasks of the event loop that asks."""
+    tasks = Gauge("kuberth_asyncio_tasks", "Number of unfinished tasks of the event loop.", stability=ALPHA)
+    try:
+        tasks.set((), len(asyncio.all_tasks()))
+    except RuntimeError:  # no event loop runs here
+        tasks.set((), 0)
+    return [tasks]
 
 
 def build_families() -> list[Family]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -66,8 +67,6 @@ class Move(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """The result of one attempt."""
-
     at: float
     seconds: float
     result: str
@@ -89,17 +88,15 @@ class Attempt(NamedTuple):
         return tree
 
 
+@dataclass(slots=True, eq=False)
 class PodHistory:
     """The moves and attempts of one pod."""
 
-    __slots__ = ("attempts", "key", "moves", "uid")
-
-    def __init__(self, uid: str, key: str) -> None:
-        self.uid = uid
-        self.key = key
-        # Lists, because most histories are short: an empty deque takes as much memory as ten moves.
-        self.moves: list[Move] = []
-        self.attempts: list[Attempt] = []
+    uid: str
+    key: str
+    # Lists, because most histories are short: an empty deque takes as much memory as ten moves.
+    moves: list[Move] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
 
     @property
     def queue(self) -> str:

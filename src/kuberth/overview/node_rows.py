@@ -69,7 +69,6 @@ class NodeRows:
         return self._take(range(cluster.slots) if rows is None else sorted(rows))
 
     def line(self, row: int) -> NodeLine:
-        """The current row of one node."""
         return next(iter(self._lines([row])))
 
     def _take(self, rows: Iterable[int]) -> NodeChanges:

@@ -90,7 +90,6 @@ class Overview:
 
     @property
     def subscribers(self) -> int:
-        """Number of subscribers."""
         return len(self._subscribers)
 
     @property

@@ -7,10 +7,10 @@ Out: one row a second; the last ten minutes are kept.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from typing import Final
 
 from kuberth.assembly.scheduler import Scheduler
+from kuberth.text.figures import percentile
 
 PaceLine = tuple[int, int, int, int, float | None, float | None, int]
 """Unix second, scheduled, unschedulable, error, p50 and p99 in milliseconds, waiting pods."""
@@ -43,13 +43,16 @@ class PaceRows:
         )
         self._before = now
         durations, self._durations = sorted(self._durations), []
+        median, p99 = (
+            round(percentile(durations, percent) * 1000, 3) if durations else None for percent in (50, 99)
+        )
         row = (
             second,
             scheduled,
             unschedulable,
             error,
-            _percentile(durations, 50),
-            _percentile(durations, 99),
+            median,
+            p99,
             self._scheduler.queue.waiting_count(),
         )
         self.rows.append(row)
@@ -60,10 +63,3 @@ class PaceRows:
         return [
             sum(number for labels, number in values.items() if labels[0] == result) for result in _RESULTS
         ]
-
-
-def _percentile(ordered: Sequence[float], percent: int) -> float | None:
-    """By nearest rank, in milliseconds."""
-    if not ordered:
-        return None
-    return round(ordered[-(-len(ordered) * percent // 100) - 1] * 1000, 3)

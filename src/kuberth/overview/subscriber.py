@@ -49,7 +49,6 @@ class Subscriber:
         self.has_changes.set()
 
     def record(self, nodes: NodeChanges, pods: PodChanges, pace: Iterable[PaceLine]) -> None:
-        """Record which rows changed."""
         if nodes.columns:
             self._greet = self._all_nodes = True
         self._nodes.difference_update(nodes.gone)

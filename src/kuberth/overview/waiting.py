@@ -8,6 +8,7 @@ rows are those of the pods that have been there longest.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -42,18 +43,16 @@ class PodChanges(NamedTuple):
     """By UID: `placed:NODE`, `deleted`, or `cut:QUEUE` for one beyond the rows of its queue."""
 
 
+@dataclass(slots=True, eq=False)
 class _Followed:
     """A pod without a node, as the queue reported it last."""
 
-    __slots__ = ("done", "pod", "queue", "queued")
-
-    def __init__(self, pod: Pod, queued: QueuedPod | None, queue: str) -> None:
-        self.pod = pod
-        self.queued = queued
-        """None for a pod that was in flight before the first subscriber came."""
-        self.queue = queue
-        self.done = False
-        """The queue has released it."""
+    pod: Pod
+    queued: QueuedPod | None
+    """None for a pod that was in flight before the first subscriber came."""
+    queue: str
+    done: bool = False
+    """The queue has released it."""
 
 
 class QueueView:

@@ -18,6 +18,7 @@ from kuberth.config import KubeSchedulerConfiguration
 from kuberth.errors import KuberthError
 from kuberth.framework.handle import PodEvent
 from kuberth.framework.registry import Registry
+from kuberth.programs.collecting import look_at_everything
 from kuberth.queue.interface import QueueFactory
 
 logger = logging.getLogger(__name__)
@@ -125,6 +126,7 @@ class Reloading:
             self._record(REJECTED, f"The old configuration stays in force: {exc}", warning=True)
             return False
         metrics.configuration_reloads.inc(("success",))
+        look_at_everything()  # what was replaced refers to itself
         for part in _AT_START_ONLY:
             if getattr(before, part) != getattr(rules.config, part):
                 logger.warning("the new %s counts from the next start on", part.replace("_", " "))

@@ -5,14 +5,22 @@ In: the content of the pages, as values or as functions that are called for each
 
 from __future__ import annotations
 
+import datetime
+import json
+import platform
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
 
-from kuberth.clock import Clock, SystemClock
+import kuberth
+from kuberth.clock import NANOSECONDS, Clock, SystemClock
 from kuberth.config import KubeSchedulerConfiguration
+from kuberth.config.printing import to_tree
+from kuberth.https.messages import JSON, Request, Response
 from kuberth.observe.metrics import HealthMetrics
-from kuberth.observe.process import build_families, process_families
+from kuberth.observe.process import build_families, process_families, task_families
 from kuberth.serving.health import HealthCheck, health_routes
-from kuberth.serving.messages import Handler
+from kuberth.serving.messages import Handler, failure
 from kuberth.serving.metrics_pages import (
     Families,
     Pods,
@@ -20,7 +28,145 @@ from kuberth.serving.metrics_pages import (
     resources_page,
     start_time_families,
 )
-from kuberth.serving.pages import configz_page, flagz_page, statusz_page
+from kuberth.text.cbor import write_cbor
+from kuberth.text.documents import write_yaml
+
+COMPONENT: Final = "kube-scheduler"
+GROUP: Final = "config.k8s.io"
+PLAIN: Final = "text/plain"
+YAML: Final = "application/yaml"
+CBOR: Final = "application/cbor"
+VERSIONS: Final = ("v1beta1", "v1alpha1")
+
+_WARNING: Final = (
+    "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility "
+    "guarantees and is for debugging purposes only."
+)
+
+
+Writer = Callable[[Mapping[str, Any]], bytes]
+
+
+def configz_page(config: Callable[[], KubeSchedulerConfiguration]) -> Handler:
+    """The page of the current configuration, which may be replaced later."""
+    return lambda _request: Response.json({"componentconfig": to_tree(config())})
+
+
+def statusz_page(paths: Sequence[str], *, clock: Clock, cbor: bool = False) -> Handler:
+    """The page that lists `paths`; the start time is now."""
+    folders = sorted({f"/{path.split('/')[1]}" for path in paths})
+    make = partial(_status, folders, clock, clock.now_ns())
+    return partial(_negotiate, "Statusz", make, _status_text, _writers(cbor=cbor))
+
+
+def flagz_page(flags: Mapping[str, str], *, cbor: bool = False) -> Handler:
+    return partial(_negotiate, "Flagz", lambda: {"flags": dict(flags)}, _flags_text, _writers(cbor=cbor))
+
+
+def _status(paths: Sequence[str], clock: Clock, started_ns: int) -> dict[str, Any]:
+    started = datetime.datetime.fromtimestamp(started_ns // NANOSECONDS, datetime.UTC)
+    return {
+        "startTime": started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "uptimeSeconds": (clock.now_ns() - started_ns) // NANOSECONDS,
+        # The API's field name; the runtime is Python.
+        "goVersion": f"python{platform.python_version()}",
+        "binaryVersion": kuberth.__version__,
+        "emulationVersion": kuberth.KUBERNETES_VERSION,
+        "paths": list(paths),
+    }
+
+
+def _status_text(status: Mapping[str, Any]) -> str:
+    started = datetime.datetime.fromisoformat(status["startTime"])
+    seconds = status["uptimeSeconds"]
+    return (
+        f"\n{COMPONENT} statusz\n{_WARNING}\n\n"
+        f"Started: {started:%a %b %e %H:%M:%S UTC %Y}\n"
+        f"Up: {seconds // 3600} hr {seconds // 60 % 60:02d} min {seconds % 60:02d} sec\n"
+        f"Python version: {platform.python_version()}\n"
+        f"Binary version: {status['binaryVersion']}\n"
+        f"Emulation version: {status['emulationVersion']}\n"
+        f"Paths: {' '.join(status['paths'])}\n"
+    )
+
+
+def _flags_text(tree: Mapping[str, Any]) -> str:
+    lines = "".join(f"{name}={value}\n" for name, value in sorted(tree["flags"].items()))
+    return f"\n{COMPONENT} flagz\n{_WARNING}\n{lines}"
+
+
+def _negotiate(
+    kind: str,
+    make: Callable[[], dict[str, Any]],
+    text: Callable[[Mapping[str, Any]], str],
+    writers: Mapping[str, Writer],
+    request: Request,
+) -> Response:
+    """Answer in the first accepted type that is served: text, or another of the page's own kind."""
+    accepted = _accepted(request.headers.get("accept") or "*/*")
+    for media, wanted in accepted:
+        if media in (PLAIN, "text/*", "*/*"):
+            return Response.text(text(make()))
+        version = wanted.get("v", "")
+        if media not in writers or version not in VERSIONS:
+            continue
+        if wanted.get("g") == GROUP and wanted.get("as") == kind:
+            head = {"kind": kind, "apiVersion": f"{GROUP}/{version}", "metadata": {"name": COMPONENT}}
+            return Response(
+                writers[media](head | make()),
+                content_type=f"{media};g={GROUP};v={version};as={kind}",
+                headers=_deprecation(kind, version),
+            )
+    types = ", ".join((*_WRITERS, PLAIN, *(media for media in writers if media not in _WRITERS)))
+    message = f"only the following media types are accepted: {types}"
+    refused = failure(406, "NotAcceptable", message)
+    media = accepted[0][0] if accepted else JSON
+    if media == JSON or media not in writers:
+        return refused
+    assert isinstance(refused.body, bytes)
+    return Response(writers[media](json.loads(refused.body)), status=refused.status, content_type=media)
+
+
+def _accepted(header: str) -> list[tuple[str, dict[str, str]]]:
+    """Media types and their parameters, by quality, then in the header's order."""
+    offers = []
+    for offer in header.split(","):
+        media, *rest = (part.strip() for part in offer.split(";"))
+        parameters = {
+            name.strip(): value.strip() for name, _, value in (part.partition("=") for part in rest)
+        }
+        offers.append((media.lower(), parameters, _quality(parameters.pop("q", "1"))))
+    offers.sort(key=lambda offer: -offer[2])
+    return [(media, parameters) for media, parameters, quality in offers if quality > 0]
+
+
+def _quality(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 1.0
+
+
+def _json(tree: Mapping[str, Any]) -> bytes:
+    return json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def _yaml(tree: Mapping[str, Any]) -> bytes:
+    return write_yaml(tree, sort_keys=True).encode()
+
+
+_WRITERS: Final[Mapping[str, Writer]] = {JSON: _json, YAML: _yaml}
+
+
+def _writers(*, cbor: bool) -> Mapping[str, Writer]:
+    return {**_WRITERS, CBOR: write_cbor} if cbor else _WRITERS
+
+
+def _deprecation(kind: str, version: str) -> dict[str, str]:
+    if version == VERSIONS[0]:
+        return {}
+    text = f"This version of the {kind.lower()} endpoint is deprecated. Please use a newer version."
+    return {"warning": f'299 - "{text}"'}
 
 
 def scheduler_routes(
@@ -48,7 +194,9 @@ def scheduler_routes(
         **health_routes("/healthz", healthz, health),
         **health_routes("/livez", livez, health),
         **health_routes("/readyz", readyz, health),
-        "/metrics": families_page(lambda: [*metrics(), *build_families(), *process_families()]),
+        "/metrics": families_page(
+            lambda: [*metrics(), *build_families(), *process_families(), *task_families()]
+        ),
         "/metrics/resources": resources_page(pods),
         "/metrics/slis": families_page(lambda: [*health.families(), *start_time_families()]),
         "/configz": configz_page(config),

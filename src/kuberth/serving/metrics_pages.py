@@ -5,11 +5,18 @@ In: metric families, and the pods of the cluster. Out: Prometheus text, in piece
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kuberth.api.core import Pod
+from kuberth.api.pod_resources import (
+    SIDECAR,
+    is_pod_level_resource,
+    parse_amounts,
+    pod_requests,
+    sum_containers,
+)
+from kuberth.api.quantity import Quantity
 from kuberth.config import FeatureGates
 from kuberth.config.feature_gates import GATES, Stage
 from kuberth.https.messages import Request, Response
@@ -17,22 +24,90 @@ from kuberth.observe import exposition
 from kuberth.observe.metrics import BETA, STABLE, Family, Gauge
 from kuberth.observe.process import process_families
 from kuberth.serving.messages import Handler
-from kuberth.serving.resource_metrics import pod_resource_family
+
+REQUEST: Final = "request"
+LIMIT: Final = "limit"
+LABELS: Final = ("namespace", "pod", "node", "scheduler", "priority", "resource", "unit")
+_HELP: Final = {
+    REQUEST: "Resources requested by workloads on the cluster, broken down by pod. This shows the resource "
+    "usage the scheduler and kubelet expect per pod for resources along with the unit for the resource if "
+    "any.",
+    LIMIT: "Resources limit for workloads on the cluster, broken down by pod. This shows the resource usage "
+    "the scheduler and kubelet expect per pod for resources along with the unit for the resource if any.",
+}
+_UNITS: Final = {"cpu": "cores", "memory": "bytes", "storage": "bytes", "ephemeral-storage": "bytes"}
+_DONE: Final = ("Succeeded", "Failed")
+
 
 Families = Callable[[], Iterable[Family]]
 Pods = Callable[[], Iterable[Pod]]
-
 PODS_PER_PIECE: Final = 500
 _STAGES: Final = {Stage.ALPHA: "ALPHA", Stage.BETA: "BETA", Stage.GA: ""}
 
 
+def pod_resource_family(pods: Iterable[Pod], *, which: str) -> Gauge:
+    """The family of requests or of limits; `which` is REQUEST or LIMIT."""
+    family = Gauge(f"kube_pod_resource_{which}", _HELP[which], LABELS, stability=STABLE)
+    for pod in pods:
+        spec = pod.spec
+        if spec.node_name and pod.status.phase in _DONE:
+            continue
+        amounts = pod_requests(pod, use_status=False) if which == REQUEST else pod_limits(pod)
+        priority = "" if spec.priority is None else str(spec.priority)
+        for resource, amount in amounts.items():
+            if amount:
+                labels = (
+                    pod.metadata.namespace, pod.metadata.name, spec.node_name, spec.scheduler_name,
+                    priority, resource, _unit(resource),
+                )  # fmt: skip
+                family.set(labels, approximate(amount))
+    return family
+
+
+def pod_limits(pod: Pod) -> Mapping[str, Quantity]:
+    """Limits of all containers together; overhead is added only to limited resources."""
+    spec = pod.spec
+    total = sum_containers(
+        (parse_amounts(each.resources.limits) for each in spec.containers),
+        (
+            (each.restart_policy == SIDECAR, parse_amounts(each.resources.limits))
+            for each in spec.init_containers
+        ),
+    )
+    if pod.spec.resources is not None:
+        own = parse_amounts(pod.spec.resources.limits)
+        total |= {name: amount for name, amount in own.items() if is_pod_level_resource(name)}
+    for name, amount in parse_amounts(pod.spec.overhead).items():
+        if total.get(name):
+            total[name] += amount
+    return total
+
+
+def approximate(amount: Quantity) -> float:
+    """A quantity as a float, rounded as upstream: digits first, then the power of ten."""
+    return float(amount.mantissa) if not amount.exponent else amount.mantissa * float(f"1e{amount.exponent}")
+
+
+def _unit(resource: str) -> str:
+    if resource.startswith("hugepages-"):
+        return "bytes"
+    return "integer" if resource.startswith("attachable-volumes-") else _UNITS.get(resource, "")
+
+
 def families_page(families: Families) -> Handler:
-    return partial(_families_page, families)
+    def page(request: Request) -> Response:
+        open_metrics = wants_open_metrics(request.headers.get("accept", ""))
+        pieces = exposition.render(families(), open_metrics=open_metrics)
+        content_type = exposition.OPEN_METRICS if open_metrics else exposition.TEXT
+        return Response(_encoded(pieces), content_type=content_type)
+
+    return page
 
 
 def resources_page(pods: Pods) -> Handler:
     """Requests and limits of every pod; `pods` returns none in a replica that does not lead."""
-    return partial(_resources_page, pods)
+    # A copy of the pods, because the store changes while the page is sent.
+    return lambda _request: Response(_resources(list(pods())), content_type=exposition.TEXT)
 
 
 def feature_families(gates: FeatureGates) -> list[Family]:
@@ -65,19 +140,6 @@ def wants_open_metrics(accept: str) -> bool:
     """
     offers = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
     return "application/openmetrics-text" in offers and not {"text/plain", "text/*", "*/*"} & set(offers)
-
-
-def _families_page(families: Families, request: Request) -> Response:
-    open_metrics = wants_open_metrics(request.headers.get("accept", ""))
-    pieces = exposition.render(families(), open_metrics=open_metrics)
-    return Response(
-        _encoded(pieces), content_type=exposition.OPEN_METRICS if open_metrics else exposition.TEXT
-    )
-
-
-def _resources_page(pods: Pods, request: Request) -> Response:
-    # A copy, because the store changes while the page is sent.
-    return Response(_resources(list(pods())), content_type=exposition.TEXT)
 
 
 async def _resources(pods: Sequence[Pod]) -> AsyncIterator[bytes]:

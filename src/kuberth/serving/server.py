@@ -7,24 +7,75 @@ lasts.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
-from collections.abc import Mapping
-from types import TracebackType
-from typing import Final, Self
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from types import AsyncGeneratorType
+from typing import Any, Final, Self, TypeVar, cast
 
 from kuberth.https.certificates import Certificates
 from kuberth.https.limits import Limits
-from kuberth.https.listener import AddressFlags, Listener
-from kuberth.https.listener_thread import ListenerThread
-from kuberth.serving.access import Access
-from kuberth.serving.forwarding import ForwardingService
+from kuberth.https.listener import AddressFlags, Listener, in_thread
+from kuberth.https.messages import Request, Response
+from kuberth.serving.access import OPEN_PATHS, Access
 from kuberth.serving.messages import Handler
 from kuberth.serving.page_service import PageService
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
+
 LIMITS: Final = Limits(connections=100, reserved=10, per_address=50, unread_seconds=30.0, idle_seconds=90)
 _FLAGS: Final = AddressFlags("--bind-address", "--secure-port")
+
+
+class ForwardingService:
+    """Answers probes in the listener's thread, and lets the event loop of the pages answer everything else.
+
+    A probe has to be answered while a scheduling cycle keeps the event loop busy; pages read what cycles
+    change, so they are made between two of them.
+    """
+
+    def __init__(self, pages: PageService, loop: asyncio.AbstractEventLoop) -> None:
+        self._pages = pages
+        self._loop = loop
+
+    async def answer(self, request: Request) -> Response:
+        if request.path in OPEN_PATHS and self.is_open(request):
+            return await self._pages.answer(request)
+        response = await self._in_loop(self._pages.answer(request))
+        if isinstance(response.body, bytes):
+            return response
+        return dataclasses.replace(response, body=self._pieces(response.body))
+
+    def refuse(self, code: int, message: str) -> Response:
+        return self._pages.refuse(code, message)
+
+    def is_open(self, request: Request) -> bool:
+        return self._pages.is_open(request)
+
+    async def _pieces(self, body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        pieces = cast(AsyncGeneratorType[bytes, None], body)
+        try:
+            while (piece := await self._in_loop(_next(pieces))) is not None:
+                yield piece
+        finally:
+            await self._in_loop(_close(pieces))
+
+    async def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+
+async def _next(pieces: AsyncGeneratorType[bytes, None]) -> bytes | None:
+    return await anext(pieces, None)
+
+
+async def _close(pieces: AsyncGeneratorType[bytes, None]) -> None:
+    # The client may have gone away while it waited for a piece; its task is cancelled in the next turns.
+    while pieces.ag_running:  # noqa: ASYNC110 - a generator has no event for it
+        await asyncio.sleep(0)
+    await pieces.aclose()
 
 
 class Server:
@@ -61,15 +112,11 @@ class Server:
             flags=_FLAGS,
             limits=self._limits,
         )
-        self._thread = await ListenerThread(listener).__aenter__()
+        self._serving = in_thread(listener)
+        await self._serving.__aenter__()
         self.port = listener.port
         logger.info("serving on https://%s:%d", self.host, self.port)
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self._thread.__aexit__(exc_type, exc, traceback)
+    async def __aexit__(self, *_exc: object) -> None:
+        await self._serving.__aexit__(None, None, None)

@@ -14,10 +14,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import yaml
 
+from kuberth.errors import ConfigError
 from kuberth.text.field_errors import (
     DuplicateKey,
     FieldError,
@@ -59,6 +61,19 @@ def read_tree(text: str | bytes, *, max_values: int = MAX_VALUES) -> tuple[Any, 
         found = f"found {len(documents)}; remove from line {documents[1].line} on"
         errors.append(FieldError("", f"expected one YAML document, {found}"))
     return (documents[0].tree if documents else None), errors
+
+
+def read_file(path: Path, what: str) -> Any:
+    """The tree of a YAML file; ConfigError if it cannot be read or is not valid. `what` is for messages."""
+    try:
+        tree, errors = read_tree(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"cannot read {what}: {path}: {error.strerror or error}") from error
+    except InvalidConfiguration as error:
+        raise ConfigError(f"{path}: this is no YAML: {error}") from error
+    if errors:
+        raise ConfigError(f"{path}: " + "; ".join(map(str, errors)))
+    return tree
 
 
 def read_documents(

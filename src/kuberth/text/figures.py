@@ -5,6 +5,7 @@ In: seconds, fractions, bytes, numbers. Out: short texts, the same in every comm
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -51,3 +52,13 @@ def decimal(number: float) -> str:
 def count(number: int, noun: str) -> str:
     """`1 node`, `2 nodes`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def printable(text: object, *, keep: str = "", instead: str = "�") -> str:
+    """The text with control characters replaced, so that it neither moves the cursor nor changes colours."""
+    return "".join(each if each.isprintable() or each in keep else instead for each in str(text))
+
+
+def percentile(ordered: Sequence[float], percent: int) -> float:
+    """The percentile of sorted numbers by nearest rank."""
+    return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]

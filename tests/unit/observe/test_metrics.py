@@ -87,6 +87,7 @@ FACTS: Sequence[tuple[str, str, str, str, Sequence[float]]] = [
     ("kuberth_oldest_untried_pod_seconds", "gauge", "", "ALPHA", ()),
     ("kuberth_plan_differences_total", "counter", "plugin profile", "ALPHA", ()),
     ("scheduler_goroutines", "gauge", "operation", "BETA", ()),
+    ("kuberth_plans", "gauge", "profile", "ALPHA", ()),
     ("kuberth_write_limit", "gauge", "write", "ALPHA", ()),
     ("kuberth_writes_in_flight", "gauge", "write", "ALPHA", ()),
     ("scheduler_event_handling_duration_seconds", "histogram", "event", "ALPHA", TENTHS),

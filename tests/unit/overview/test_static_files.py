@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kuberth.https.messages import Request
-from kuberth.overview.static_files import static_pages
+from kuberth.overview.pages import static_pages
 
 
 def test_files_are_served_with_strict_headers_and_a_tag(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from kuberth.api.authorization import SubjectAccessReview, SubjectAccessReviewSp
 from kuberth.errors import ApiError
 from kuberth.https.messages import Request
 from kuberth.serving import CertificateFiles, Certificates, DelegatedAccess, SelfSigned, Server
-from kuberth.serving.expiring import ExpiringCache
+from kuberth.serving.access import ExpiringCache
 from kuberth.serving.messages import failure
 from tests.unit.serving.harness import Authority, FakeClock, Reviewer, fetch, page, run
 
@@ -214,7 +214,7 @@ def test_access_is_refused_while_the_api_fails(kind: str, caplog: pytest.LogCapt
 
 
 def test_an_api_that_does_not_answer_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kuberth.serving.authentication.REVIEW_SECONDS", 0.01)
+    monkeypatch.setattr("kuberth.serving.access.REVIEW_SECONDS", 0.01)
 
     async def main() -> None:
         api = Reviewer()

@@ -321,6 +321,6 @@ def test_what_dashboards_ask_of_any_kubernetes_process() -> None:
     }
     for name in (
         *("process_start_time_seconds", "process_cpu_seconds_total", "process_resident_memory_bytes"),
-        *("process_open_fds", "process_max_fds", "process_virtual_memory_bytes"),
+        *("kuberth_asyncio_tasks", "process_open_fds", "process_max_fds", "process_virtual_memory_bytes"),
     ):
         assert samples[name].value > 0, name

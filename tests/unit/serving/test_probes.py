@@ -21,9 +21,8 @@ from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.programs.run.watchdog import Patience, Watchdog
 from kuberth.serving import HealthCheck, SelfSigned, Server, scheduler_routes
 from kuberth.serving.access import OPEN_PATHS
-from kuberth.serving.forwarding import ForwardingService
 from kuberth.serving.page_service import PageService
-from kuberth.serving.server import LIMITS
+from kuberth.serving.server import LIMITS, ForwardingService
 from tests.unit.serving.harness import Open, fetch, page, run, trusting
 
 PROBES = sorted(OPEN_PATHS)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kuberth.api.quantity import parse
-from kuberth.serving.resource_metrics import LIMIT, REQUEST, approximate, pod_limits, pod_resource_family
+from kuberth.serving.metrics_pages import LIMIT, REQUEST, approximate, pod_limits, pod_resource_family
 from kuberth.testing import make_pod
 
 

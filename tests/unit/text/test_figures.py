@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kuberth.text.figures import count, decimal, duration, percent, size
-from kuberth.text.printable import printable
+from kuberth.text.figures import count, decimal, duration, percent, printable, size
 
 
 @pytest.mark.parametrize(

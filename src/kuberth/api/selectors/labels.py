@@ -33,6 +33,8 @@ class Operator(enum.Enum):
     GREATER_THAN = ">"
     LESS_THAN = "<"
 
+    __hash__ = object.__hash__  # that of enum.Enum is Python code, and every requirement is hashed
+
 
 _MEANING = {
     Operator.EQUALS: Operator.IN,

@@ -74,7 +74,6 @@ class Pipeline(Connection):
         self._sent: deque[Post] = deque()
 
     def send(self, posts: list[Post]) -> None:
-        """Send the posts in one piece."""
         assert self._transport is not None
         self._sent.extend(posts)
         self._transport.write(posts[0].data if len(posts) == 1 else b"".join([post.data for post in posts]))

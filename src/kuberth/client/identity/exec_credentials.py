@@ -19,6 +19,7 @@ from kuberth.client.identity.client_config import ExecPlugin, Secret
 from kuberth.client.identity.credentials import Credential, bearer
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.errors import ConfigError, UnauthorizedError
+from kuberth.text.figures import printable
 
 EXEC_TIMEOUT_SECONDS: Final = 60.0
 """Long enough for a plugin that prompts its user."""
@@ -72,8 +73,8 @@ class ExecCredentials:
         interactive = self._interactive()
         path = shutil.which(plugin.command)
         if path is None:
-            hint = f"; {_printable(plugin.install_hint)}" if plugin.install_hint else "; install it"
-            raise self._error(f"is not there or cannot be run{hint}")
+            hint = printable(plugin.install_hint, instead=" ").strip() or "install it"
+            raise self._error(f"is not there or cannot be run; {hint}")
         raw = await self._output(path, interactive=interactive)
         try:
             answer = msgspec.json.decode(raw, type=_Answer)
@@ -151,8 +152,3 @@ def _nanoseconds(moment: datetime.datetime | None) -> int | None:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
     return int(moment.timestamp()) * NANOSECONDS
-
-
-def _printable(text: str) -> str:
-    """The text without control characters, which a terminal would interpret."""
-    return "".join(each if each.isprintable() else " " for each in text).strip()

@@ -23,7 +23,6 @@ def path_of(info: KindInfo, name: str = "", namespace: str = "", subresource: st
 
 
 def escaped(name: str) -> str:
-    """The name escaped for a path."""
     # Nearly every name is a DNS name. "." and ".." have a meaning in paths.
     if name.replace("-", "").isalnum() and name.isascii():
         return name

@@ -36,9 +36,9 @@ from kuberth.framework.registry import Registry
 from kuberth.observe.metrics import ClientMetrics, Family, LeaderElectionMetrics
 from kuberth.overview import Overview, overview_pages
 from kuberth.programs.reloading import Reloading, Rules, file_source
-from kuberth.programs.run.election_events import ElectionEvents
+from kuberth.programs.run.allocator import find_allocator, give_back_memory
 from kuberth.programs.run.inspection import inspect
-from kuberth.programs.run.leader_election import LeaderElector, make_identity
+from kuberth.programs.run.leader_election import ElectionEvents, LeaderElector, make_identity
 from kuberth.programs.run.watchdog import EX_FAILURE, Watchdog
 from kuberth.queue.interface import QueueFactory
 from kuberth.scheduling.checking import CHECK_EVERY
@@ -166,7 +166,7 @@ async def run(settings: Settings) -> int:
                 writable=False,
                 always_records=True,
             )
-        life = Life(
+        process = SchedulerProcess(
             scheduler,
             api,
             elector,
@@ -202,8 +202,10 @@ async def run(settings: Settings) -> int:
                     *feature_families(scheduler.feature_gates),
                 ]
 
-            await stack.enter_async_context(_serve(settings, settings.serving, life, access, families, more))
-        return await life.until_end()
+            await stack.enter_async_context(
+                _serve(settings, settings.serving, process, access, families, more)
+            )
+        return await process.until_end()
 
 
 def _reloading(settings: Settings, scheduler: Scheduler) -> Reloading | None:
@@ -230,25 +232,25 @@ async def _closing(api: HttpApi) -> AsyncIterator[HttpApi]:
 def _serve(
     settings: Settings,
     serving: ServingSettings,
-    life: Life,
+    process: SchedulerProcess,
     access: DelegatedAccess,
     families: Callable[[], Iterable[Family]],
     more: Mapping[str, Handler],
 ) -> AbstractAsyncContextManager[Server]:
-    scheduler = life.scheduler
-    loop = HealthCheck("scheduling-loop", life.problem)
-    election = [HealthCheck("leaderElection", life.elector.problem)] if life.elector is not None else []
+    scheduler = process.scheduler
+    loop = HealthCheck("scheduling-loop", process.problem)
+    election = [HealthCheck("leaderElection", process.elector.problem)] if process.elector is not None else []
     routes = scheduler_routes(
         metrics=families,
         config=lambda: scheduler.config,
         flags=settings.flags,
-        pods=lambda: tuple(scheduler.stores.of(Pod)) if life.leading else (),
+        pods=lambda: tuple(scheduler.stores.of(Pod)) if process.leading else (),
         healthz=[*(election or [PING]), loop],
         livez=[PING, loop],
         readyz=[
             *election,
             loop,
-            HealthCheck("shutdown", lambda: "the scheduler is ending" if life.ending else None),
+            HealthCheck("shutdown", lambda: "the scheduler is ending" if process.ending else None),
             HealthCheck(
                 "sched-handler-sync", lambda: None if scheduler.synced else "informers are not synced"
             ),
@@ -264,7 +266,7 @@ def _serve(
     return Server(routes, access=access, certificates=certificates, host=serving.host, port=serving.port)
 
 
-class Life:
+class SchedulerProcess:
     """The process between start and exit."""
 
     def __init__(
@@ -312,6 +314,7 @@ class Life:
                 rest = [
                     tasks.create_task(self._lead(), name="leader election"),
                     tasks.create_task(self._watch_loop(), name="watch over the scheduling loop"),
+                    tasks.create_task(give_back_memory(find_allocator()), name="free memory"),
                 ]
                 if self._election_events is not None:
                     rest.append(tasks.create_task(self._election_events.run(), name="leader election events"))

@@ -1,7 +1,8 @@
 """Leader election on a Lease, as client-go does it: one replica schedules, the others wait.
 
 In: an API with the lease, a clock and upstream's three durations. Out: `acquire` returns once this process
-leads, `hold` renews until it cannot, and `may_write` says at any moment whether a write is still safe.
+leads, `hold` renews until it cannot, `may_write` says at any moment whether a write is still safe,
+and events record which replica leads.
 
 A lease gives no fence. Whether it is free is judged by how long its record has not changed on the local
 clock, never by the times written in it, so clocks need not agree, only run at the same speed.
@@ -14,28 +15,37 @@ import logging
 import random
 import socket
 import uuid
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
 from kuberth.api.coordination import Lease, LeaseSpec
+from kuberth.api.core import Event, EventSource
+from kuberth.api.events import event_name
 from kuberth.api.meta import ObjectMeta
 from kuberth.api.wire import MicroTime
 from kuberth.client.protocol import Api
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.config.types import LeaderElectionConfiguration
-from kuberth.errors import ConfigError, KuberthError, LeadershipLost, NotFoundError
+from kuberth.errors import AlreadyExistsError, ConfigError, KuberthError, LeadershipLost, NotFoundError
 from kuberth.observe.metrics import LeaderElectionMetrics
-from kuberth.text.timestamps import micro_moment
+from kuberth.outcomes.event_recorder import reference_to
+from kuberth.text.timestamps import micro_moment, moment
 
 logger = logging.getLogger(__name__)
+
 
 JITTER_FACTOR: Final = 1.2
 TOLERATED_EXPIRY_SECONDS: Final = 20.0
 """How long past its lease a leader still counts as healthy: it should have ended long before."""
 
 _FAILURES: Final = (KuberthError, OSError, TimeoutError)
+
+
+FLUSH_SECONDS: Final = 2.0
+"""How long the end of the process may wait for the last event."""
 
 
 def make_identity() -> str:
@@ -308,3 +318,61 @@ def _check(settings: LeaderElectionConfiguration, identity: str) -> None:
 
 def _text(error: BaseException) -> str:
     return str(error) or "no answer in time"
+
+
+class ElectionEvents:
+    """Writes the elector's events. `run` writes them, `flush` writes the rest at the end."""
+
+    def __init__(self, api: Api, clock: Clock, *, component: str) -> None:
+        """`component` is the source of the events: the scheduler name of the first profile."""
+        self._api = api
+        self._clock = clock
+        self._component = component
+        self._waiting: deque[Event] = deque()
+        self._recorded = asyncio.Event()
+
+    def record(self, lease: Lease, note: str) -> None:
+        """Have an event about the lease written."""
+        now_ns = self._clock.now_ns()
+        now = moment(now_ns)
+        metadata = lease.metadata
+        event = Event(
+            metadata=ObjectMeta(name=event_name(metadata.name, f"{now_ns:x}"), namespace=metadata.namespace),
+            involved_object=reference_to(lease),
+            reason="LeaderElection",
+            message=note,
+            source=EventSource(component=self._component),
+            first_timestamp=now,
+            last_timestamp=now,
+            count=1,
+            type="Normal",
+            reporting_component=self._component,
+        )
+        self._waiting.append(event)
+        self._recorded.set()
+
+    async def run(self) -> None:
+        """Write recorded events until cancelled."""
+        while True:
+            await self._recorded.wait()
+            self._recorded.clear()
+            await self._write_all()
+
+    async def flush(self) -> None:
+        """Write what `run` left, unless that takes long."""
+        try:
+            async with asyncio.timeout(FLUSH_SECONDS):
+                await self._write_all()
+        except TimeoutError:
+            logger.warning("events about the leader election are given up: no answer in time")
+
+    async def _write_all(self) -> None:
+        while self._waiting:
+            event = self._waiting[0]
+            try:
+                await self._api.create(event)
+            except AlreadyExistsError:
+                pass  # `run` was cancelled before it knew
+            except Exception as error:
+                logger.warning("the event %r could not be written: %s", event.message, error)
+            self._waiting.popleft()

@@ -41,6 +41,14 @@ class Patience(NamedTuple):
     """So long the loop has to heed a signal before the thread ends the process."""
 
 
+def _interrupt_main_thread() -> None:
+    """End the system call that the main thread waits in, if any; Python repeats it.
+
+    A signal that came just before the call would wait for its end, as Python handles signals between calls.
+    """
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGURG)
+
+
 class Watchdog:
     """Looks after one event loop, which must run in the main thread."""
 
@@ -50,10 +58,12 @@ class Watchdog:
         *,
         now: Callable[[], float] = time.monotonic,
         end: Callable[[int], object] = os._exit,
+        interrupt: Callable[[], object] = _interrupt_main_thread,
     ) -> None:
         self._patience = Patience() if patience is None else patience
         self._now = now
         self._end = end
+        self._interrupt = interrupt
         self._beat_at = now()
         self._logged_at: float | None = None
         self._signalled_at: float | None = None
@@ -85,6 +95,8 @@ class Watchdog:
         """Look once."""
         now, beat_at = self._now(), self._beat_at
         silent = now - beat_at
+        if silent >= self._patience.signal:
+            self._interrupt()
         if silent < self._patience.blocked:
             if self._logged_at is not None:
                 logger.warning("the event loop turns again")
@@ -138,6 +150,7 @@ class Watchdog:
         beat()
         thread = threading.Thread(target=look, name="watchdog", daemon=True)
         before = {number: signal.signal(number, heed) for number in (signal.SIGTERM, signal.SIGINT)}
+        before[signal.SIGURG] = signal.signal(signal.SIGURG, lambda _number, _frame: None)
         thread.start()
         try:
             yield

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kuberth.text.figures import percentile
+
 KEPT_DIFFERENCES: Final = 1000
 """Number of the last unexplained differences that are kept for the final report."""
 
@@ -208,4 +210,4 @@ def _percentiles(numbers: Sequence[float]) -> dict[str, float]:
         return {}
     ordered = sorted(numbers)
     ranks = {"p50": 50, "p90": 90, "p99": 99, "max": 100}
-    return {name: round(ordered[-(-len(ordered) * of // 100) - 1], 6) for name, of in ranks.items()}
+    return {name: round(percentile(ordered, percent), 6) for name, percent in ranks.items()}

@@ -35,8 +35,6 @@ class Alteration(NamedTuple):
 
 
 class ShadowComparison(NamedTuple):
-    """The outcome of one comparison."""
-
     agreement: Agreement
     answer: Answer
     own_node: str = ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import count, islice
 from typing import Any, Final, NamedTuple
 
@@ -47,19 +48,17 @@ class _Arrival(NamedTuple):
     """The pod that this change places or removes; earlier decisions look ahead to it."""
 
 
+@dataclass(slots=True, eq=False)
 class _Pending:
     """What is known of a pod that waits."""
 
-    __slots__ = ("number", "own_attempts", "rejections", "since")
-
-    def __init__(self, number: int, since: float | None) -> None:
-        self.number = number
-        """In the order in which they came."""
-        self.since = since
-        """When it was first seen free of gates; None: it was there before."""
-        self.rejections = 0
-        """Of the real scheduler, that its conditions showed."""
-        self.own_attempts = 0
+    number: int
+    """In the order in which they came."""
+    since: float | None
+    """When it was first seen free of gates; None: it was there before."""
+    rejections: int = 0
+    """Of the real scheduler, that its conditions showed."""
+    own_attempts: int = 0
 
 
 class _Change(NamedTuple):

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import stat
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -21,8 +23,7 @@ from kuberth.errors import ConfigError, KuberthError, PortTakenError
 from kuberth.explaining.page import PATH as EXPLAIN_PATH
 from kuberth.explaining.page import explain_page
 from kuberth.framework.registry import Registry
-from kuberth.https.listener import AddressFlags
-from kuberth.https.loopback import LoopbackListener
+from kuberth.https.listener import AddressFlags, LoopbackListener
 from kuberth.local.apiserver.http.api_service import Page
 from kuberth.local.apiserver.http.credentials import ClusterCredentials, kubeconfig_tree
 from kuberth.local.apiserver.http.server import LIMITS, HttpServer
@@ -39,7 +40,6 @@ from kuberth.local.in_process import InProcessApi
 from kuberth.local.manifests import Manifest
 from kuberth.overview import PAGE_PATH, Overview, overview_pages
 from kuberth.programs.reloading import Reloading, Rules, RuleSource
-from kuberth.programs.up.data_folder import expect_own
 from kuberth.programs.up.kubeconfig_files import merge_into, of_this_process
 from kuberth.programs.up.node_counts import settle
 from kuberth.programs.up.own_configuration import OwnConfiguration
@@ -51,10 +51,16 @@ from kuberth.text.timestamps import stamp
 
 logger = logging.getLogger(__name__)
 
+
 DATABASE = "cluster.sqlite"
 KUBECONFIG = "kubeconfig"
 PAGE_PORT: Final = 6480
 _PAGE_FLAGS: Final = AddressFlags("--page-port", "--page-port")
+
+
+_READ: Final = ("pki", "pki/*", "cluster.sqlite*", "kubeconfig")
+"""What a start reads; other files in the folder do not matter."""
+_ADVICE: Final = "choose another folder with --data, or keep nothing with --memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,25 +104,19 @@ class ClusterSettings:
     """None: no page."""
 
 
+@dataclass(slots=True, eq=False)
 class EmbeddedCluster:
-    """A running cluster."""
+    core: Core
+    url: str
+    kubeconfig_path: Path
+    scheduler: Scheduler | None
+    page_link: str | None = None
+    """The address of the page with its token, which gives administrator rights."""
+    observer: Observer = field(init=False)
 
-    def __init__(
-        self,
-        core: Core,
-        url: str,
-        kubeconfig_path: Path,
-        scheduler: Scheduler | None,
-        *,
-        page_link: str | None = None,
-    ) -> None:
-        self.core = core
-        self.url = url
-        self.kubeconfig_path = kubeconfig_path
-        self.scheduler = scheduler
-        self.page_link = page_link
-        """The address of the page with its token, which gives administrator rights."""
-        self.observer = Observer(core, waiting_pods=None if scheduler is None else scheduler.waiting_pods)
+    def __post_init__(self) -> None:
+        waiting_pods = None if self.scheduler is None else self.scheduler.waiting_pods
+        self.observer = Observer(self.core, waiting_pods=waiting_pods)
 
     async def summary(self) -> Summary:
         return await self.observer.look()
@@ -381,3 +381,25 @@ async def apply(core: Core, manifest: Manifest) -> None:
         )
     except StatusError as error:
         raise ConfigError(f"{manifest}: {error}") from error
+
+
+def expect_own(folder: Path) -> None:
+    """ConfigError unless all of it is this user's alone to write."""
+    for path in _parts(folder):
+        found = path.stat()
+        if found.st_uid != os.geteuid():
+            raise ConfigError(
+                f"{path} belongs to another user (UID {found.st_uid}), who could read or change the cluster; "
+                f"{_ADVICE}"
+            )
+        if found.st_mode & stat.S_IWOTH:
+            raise ConfigError(
+                f"{path} can be written by every user of this machine; run `chmod o-w {path}` if it has only "
+                f"your files, or {_ADVICE}"
+            )
+
+
+def _parts(folder: Path) -> Iterator[Path]:
+    yield folder
+    for pattern in _READ:
+        yield from (path for path in sorted(folder.glob(pattern)) if path.exists())

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from kuberth.api.core import Pod
-from kuberth.client.connecting.tls import TlsContexts
+from kuberth.client.connecting.dialing import TlsContexts
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.client_config import ClientConfig, Secret, TlsSettings
 from kuberth.client.identity.credentials import ANONYMOUS

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kuberth.client.identity.in_cluster import in_cluster_config, runs_in_cluster
+from kuberth.client.identity.kubeconfig import in_cluster_config, runs_in_cluster
 from kuberth.errors import ConfigError
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}

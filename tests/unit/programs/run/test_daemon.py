@@ -1,4 +1,4 @@
-"""The life of `kuberth run`: reaching the API server, and how it ends."""
+"""The process of `kuberth run`: reaching the API server, and how it ends."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ from kuberth.config.types import LeaderElectionConfiguration
 from kuberth.errors import ApiError, ForbiddenError, NotFoundError, UnauthorizedError, UnreachableError
 from kuberth.framework import Registry
 from kuberth.programs.run import daemon
-from kuberth.programs.run.daemon import Life, reach
-from kuberth.programs.run.election_events import ElectionEvents
-from kuberth.programs.run.leader_election import LeaderElector
+from kuberth.programs.run.daemon import SchedulerProcess, reach
+from kuberth.programs.run.leader_election import ElectionEvents, LeaderElector
 from kuberth.queue import FairShareQueue
 from kuberth.testing import MemoryApi, make_namespace, make_node, make_pod, run_in_virtual_time
 
@@ -93,8 +92,8 @@ def test_what_waiting_cannot_mend_is_an_error(errors: list[ApiError], asked: int
     assert api.asked == asked
 
 
-def live(scenario: Callable[[Life, Any], Any], *, api: Any = None, election: bool = False) -> int:
-    """A life on virtual time, and a scenario beside it that ends it; returns the exit code."""
+def live(scenario: Callable[[SchedulerProcess, Any], Any], *, api: Any = None, election: bool = False) -> int:
+    """A process on virtual time, and a scenario beside it that ends it; returns the exit code."""
     api = Failing() if api is None else api
 
     async def main() -> int:
@@ -107,10 +106,10 @@ def live(scenario: Callable[[Life, Any], Any], *, api: Any = None, election: boo
                 api, settings=settings, identity="me", clock=clock, on_event=events.record
             )
         scheduler = Scheduler(api, clock=clock)
-        life = Life(scheduler, api, elector, grace_seconds=5.0, election_events=events)
+        process = SchedulerProcess(scheduler, api, elector, grace_seconds=5.0, election_events=events)
         async with asyncio.TaskGroup() as tasks:
-            code = tasks.create_task(life.until_end())
-            tasks.create_task(scenario(life, api))
+            code = tasks.create_task(process.until_end())
+            tasks.create_task(scenario(process, api))
         return code.result()
 
     return run_in_virtual_time(main)
@@ -123,29 +122,29 @@ async def until(predicate: Callable[[], object]) -> None:
 
 
 def test_a_signal_ends_it_well() -> None:
-    async def scenario(life: Life, api: Any) -> None:
+    async def scenario(process: SchedulerProcess, api: Any) -> None:
         api.put(make_node("n"))
         api.put(make_pod("p"))
         await until(lambda: api.read(Pod, "default/p").spec.node_name)
-        assert (life.problem(), life.ending) == (None, False)
+        assert (process.problem(), process.ending) == (None, False)
         os.kill(os.getpid(), signal.SIGTERM)
 
     assert live(scenario) == 0
 
 
 def test_a_signal_ends_it_before_the_server_is_reached() -> None:
-    async def scenario(life: Life, api: Any) -> None:
+    async def scenario(process: SchedulerProcess, api: Any) -> None:
         await until(lambda: api.asked > 3)
-        assert not life.scheduler.synced
-        assert not life.leading
+        assert not process.scheduler.synced
+        assert not process.leading
         os.kill(os.getpid(), signal.SIGTERM)
 
     assert live(scenario, api=Failing(*(down() for _ in range(1000)))) == 0
 
 
 def test_it_begins_when_the_server_comes() -> None:
-    async def scenario(life: Life, api: Any) -> None:
-        await until(lambda: life.scheduler.synced and life.leading)
+    async def scenario(process: SchedulerProcess, api: Any) -> None:
+        await until(lambda: process.scheduler.synced and process.leading)
         assert api.asked == 31
         os.kill(os.getpid(), signal.SIGTERM)
 
@@ -153,24 +152,24 @@ def test_it_begins_when_the_server_comes() -> None:
 
 
 def test_a_loop_that_ends_unasked_ends_the_process_with_an_error(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(life: Life, api: Any) -> None:
+    async def scenario(process: SchedulerProcess, api: Any) -> None:
         def cancelling() -> bool:
             raise asyncio.CancelledError
 
-        await until(lambda: life.leading)
-        life.scheduler.loop.schedule_one = cancelling  # type: ignore[method-assign]  # as a plugin could
+        await until(lambda: process.leading)
+        process.scheduler.loop.schedule_one = cancelling  # type: ignore[method-assign]  # as a plugin could
         api.put(make_node("n"))
         api.put(make_pod("p"))
-        await until(lambda: life.ending)
-        assert life.problem() == "the scheduling loop ended unexpectedly"
+        await until(lambda: process.ending)
+        assert process.problem() == "the scheduling loop ended unexpectedly"
 
     assert live(scenario) == 1
     assert "the scheduling loop ended unexpectedly" in caplog.text
 
 
 def test_a_leader_that_cannot_renew_ends_with_an_error_that_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(life: Life, api: Any) -> None:
-        await until(lambda: life.leading)
+    async def scenario(process: SchedulerProcess, api: Any) -> None:
+        await until(lambda: process.leading)
 
         async def fail(*_: object, **__: object) -> Any:
             raise down()
@@ -196,8 +195,8 @@ async def take_the_lease(api: MemoryApi) -> None:
 def test_events_name_the_leader(end: Callable[[MemoryApi], Any], code: int) -> None:
     api = Failing()
 
-    async def scenario(life: Life, api: Any) -> None:
-        await until(lambda: life.leading and api.all(Event))
+    async def scenario(process: SchedulerProcess, api: Any) -> None:
+        await until(lambda: process.leading and api.all(Event))
         await end(api)
 
     assert live(scenario, api=api, election=True) == code
@@ -217,8 +216,8 @@ class Silent(Failing):
 def test_a_leader_does_without_events() -> None:
     api = Silent()
 
-    async def scenario(life: Life, api: Any) -> None:
-        await until(lambda: life.leading)
+    async def scenario(process: SchedulerProcess, api: Any) -> None:
+        await until(lambda: process.leading)
         api.put(make_node("n"))
         api.put(make_pod("p"))
         await until(lambda: api.read(Pod, "default/p").spec.node_name)

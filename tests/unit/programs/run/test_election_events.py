@@ -15,7 +15,7 @@ from kuberth.api.meta import ObjectMeta
 from kuberth.api.wire import to_builtins
 from kuberth.clock import NANOSECONDS, LoopClock, run_in_virtual_time
 from kuberth.errors import ApiError
-from kuberth.programs.run.election_events import FLUSH_SECONDS, ElectionEvents
+from kuberth.programs.run.leader_election import FLUSH_SECONDS, ElectionEvents
 from kuberth.testing import MemoryApi
 
 T = TypeVar("T")

@@ -113,7 +113,7 @@ def test_the_plugin_that_blocks_the_loop_is_read_from_the_stack() -> None:
 
 
 SCRIPT = """
-import asyncio, logging, sys, time
+import asyncio, logging, signal, sys, threading, time
 from kuberth.framework.running.calls import Calls
 from kuberth.framework.extension_points import FilterPlugin
 from kuberth.observe.metrics import SchedulerMetrics
@@ -130,6 +130,17 @@ class Blocking(FilterPlugin):
         time.sleep(600)
 
 
+class Deaf(Blocking):
+    # Another thread gets the signal, so that the call of the main thread goes on.
+    def filter(self, *_):
+        def signal_here():
+            time.sleep(0.1)
+            signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+        threading.Thread(target=signal_here).start()
+        super().filter()
+
+
 class Busy(Blocking):
     def filter(self, *_):
         print("blocking", flush=True)
@@ -141,7 +152,7 @@ async def main():
     stop = asyncio.Event()
     with Watchdog(Patience(beat=0.05, blocked=0.2, signal=0.2)).watching(stop.set):
         if sys.argv[1] != "none":
-            plugin = {"sleep": Blocking, "spin": Busy}[sys.argv[1]]()
+            plugin = {"sleep": Blocking, "spin": Busy, "deaf": Deaf}[sys.argv[1]]()
             await asyncio.sleep(0.1)
             Calls("default-scheduler", SchedulerMetrics()).ask(plugin, "Filter", plugin.filter)
         print("waiting", flush=True)
@@ -197,6 +208,12 @@ def test_a_blocked_process_says_why_and_ends_at_a_signal(
     assert process.wait(timeout=60) == 1
     rest = process.stderr.read()
     assert "plugin Blocking is running at Filter and has not returned; ending without it" in rest
+
+
+def test_a_signal_that_came_before_a_long_call_ends_the_process(
+    start: Callable[[str], subprocess.Popen[str]],
+) -> None:
+    assert start("deaf").wait(timeout=60) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -12,7 +12,7 @@ from kuberth.programs.shadow.decisions import (
     DifferenceExplanation,
     ShadowDecision,
 )
-from kuberth.programs.shadow.metrics import ShadowMetrics, metrics_server
+from kuberth.programs.shadow.program import ShadowMetrics, metrics_server
 
 
 def test_decisions_are_counted_by_agreement_and_explanation() -> None:

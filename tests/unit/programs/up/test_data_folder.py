@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kuberth.errors import ConfigError
-from kuberth.programs.up.data_folder import expect_own
+from kuberth.programs.up.cluster import expect_own
 
 
 @pytest.fixture
