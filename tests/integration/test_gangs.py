@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,16 +14,21 @@ import pytest
 from kuberth.api.core import Pod
 from kuberth.api.scheduling import PodGroup
 from kuberth.api.wire import convert
-from kuberth.clock import run_in_virtual_time
+from kuberth.clock import SystemClock, run_in_virtual_time
 from kuberth.cluster.nodes import NodeRow
+from kuberth.config.types import Extender, ExtenderManagedResource
+from kuberth.extenders.extenders import Extenders
+from kuberth.extenders.http_extender import HttpExtender, Passed
+from kuberth.extenders.whole_objects import WholeObjects
 from kuberth.framework import FilterPlugin, Status
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.observe.metrics import Histogram
 from kuberth.queue import PriorityQueue
-from kuberth.scheduling.groups.cycle import CARRIED_OUT_IN_A_TURN
+from kuberth.scheduling.cycle import SchedulingCycle
+from kuberth.scheduling.groups.cycle import CARRIED_OUT_IN_A_TURN, TRIED_IN_A_TURN
 from kuberth.scheduling.loop import SchedulingLoop
-from kuberth.testing import make_node, make_pod
+from kuberth.testing import MemoryApi, make_node, make_pod
 from kuberth.testing.harness import World, running
 
 GATES = {"GenericWorkload": True, "GangScheduling": True}
@@ -116,6 +122,124 @@ def test_what_comes_of_a_large_gang_is_carried_out_in_slices(
             await world.until(lambda: bound(world)["g"] == (250 if cpu == "1m" else 0))
             assert max(in_a_turn) <= 2 + CARRIED_OUT_IN_A_TURN  # and an ordinary pod between slices
             assert sum(in_a_turn) >= 251
+
+    run_in_virtual_time(scenario)
+
+
+@pytest.mark.parametrize("cpu", ["1m", "900m"], ids=["fits", "does not fit"])
+def test_a_large_gang_is_tried_over_many_turns_and_nothing_changes_meanwhile(
+    cpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_a_turn, turn, seen = Counter[int](), [0], list[tuple[int, int]]()
+    decide, take = SchedulingCycle.decide, SchedulingCycle.take
+
+    def deciding(cycle: SchedulingCycle, *arguments: Any, **more: Any) -> Any:
+        in_a_turn[turn[0]] += 1
+        return decide(cycle, *arguments, **more)
+
+    def taking(cycle: SchedulingCycle, *arguments: Any, **more: Any) -> Any:
+        in_a_turn[turn[0]] += 1
+        return take(cycle, *arguments, **more)
+
+    monkeypatch.setattr(SchedulingCycle, "decide", deciding)
+    monkeypatch.setattr(SchedulingCycle, "take", taking)
+
+    async def scenario() -> None:
+        async with running(make_node("n1", cpu="200", pods="500"), gates=GATES) as world:
+            table = world.scheduler.cluster
+
+            async def turning() -> None:
+                while not seen or world.scheduler._hold.is_held:
+                    await asyncio.sleep(0)
+                    turn[0] += 1
+                    if world.scheduler._hold.is_held:
+                        if not seen:  # what comes during the pass
+                            world.api.put(make_node("n2", cpu="200", pods="500"))
+                            world.api.put(make_pod("other", cpu="1m"))
+                            world.api.remove(Pod, "default/g-249")
+                        seen.append((table.node_count, table.placed_count))
+
+            world.api.put(make_group("g", min_count=250))
+            for pod in members("g", 250, cpu=cpu):
+                world.api.put(pod)
+            await turning()
+            await world.until(lambda: condition(world, "g") is not None)
+            await world.bound("other")
+            assert max(in_a_turn.values()) <= TRIED_IN_A_TURN + 1
+            assert len(seen) >= 250 // TRIED_IN_A_TURN
+            assert {nodes for nodes, _ in seen} == {1}, "a node that comes during the pass is not seen"
+            assert [placed for _, placed in seen[: 250 // TRIED_IN_A_TURN]] == [0] * (250 // TRIED_IN_A_TURN)
+            assert not world.scheduler._hold.is_held
+            assert table.node_count == 2
+            await world.until(lambda: bound(world)["g"] == (249 if cpu == "1m" else 0))
+
+    run_in_virtual_time(scenario)
+
+
+def test_a_stop_while_a_gang_is_tried_binds_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    decide = SchedulingCycle.decide
+
+    async def scenario() -> None:
+        async with running(make_node("n1", cpu="200", pods="500"), gates=GATES) as world:
+
+            def stopping(cycle: SchedulingCycle, *arguments: Any, **more: Any) -> Any:
+                world.scheduler.loop.stop()
+                return decide(cycle, *arguments, **more)
+
+            monkeypatch.setattr(SchedulingCycle, "decide", stopping)
+            world.api.put(make_group("g", min_count=250))
+            for pod in members("g", 250, cpu="1m"):
+                world.api.put(pod)
+            await world.until(lambda: bound(world)["g"] == 250)
+            assert not world.scheduler._hold.is_held
+
+    run_in_virtual_time(scenario)
+
+
+class Slow(HttpExtender):
+    """Leaves all nodes to pods that ask for its resource, when it is allowed to answer."""
+
+    def __init__(self) -> None:
+        config = Extender(
+            url_prefix="http://x",
+            filter_verb="f",
+            managed_resources=(ExtenderManagedResource(name="example.com/slow"),),
+        )
+        super().__init__(config, WholeObjects(MemoryApi()), index=0, clock=SystemClock())
+        self.may_answer = asyncio.Event()
+
+    async def filter(self, pod: Pod, names: Sequence[str]) -> Passed:
+        await self.may_answer.wait()
+        return Passed(names, True, {}, {})
+
+
+def test_a_gang_is_tried_in_one_turn_while_a_cycle_waits_for_its_extender(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held = list[bool]()
+    schedule_one = SchedulingLoop.schedule_one
+
+    def turning(loop: SchedulingLoop) -> bool:
+        answer = schedule_one(loop)
+        held.append(loop._is_deciding)
+        return answer
+
+    monkeypatch.setattr(SchedulingLoop, "schedule_one", turning)
+
+    async def scenario() -> None:
+        slow = Slow()
+        node = make_node("n1", cpu="200", pods="500", allocatable={"example.com/slow": "1"})
+        async with running(node, gates=GATES) as world:
+            world.scheduler.runners["default-scheduler"].extenders = Extenders([slow])
+            world.api.put(make_pod("slow", requests={"example.com/slow": "1"}))
+            await world.until(lambda: world.scheduler.loop._overlapping.running == 1)
+            world.api.put(make_group("g", min_count=250))
+            for pod in members("g", 250, cpu="1m"):
+                world.api.put(pod)
+            await world.until(lambda: bound(world)["g"] == 250)
+            assert not any(held)
+            slow.may_answer.set()
+            await world.bound("slow")
 
     run_in_virtual_time(scenario)
 
@@ -677,7 +801,7 @@ def test_a_defect_in_the_group_cycle_costs_no_pod() -> None:
         async with running(make_node("n1", cpu="4"), gates=GATES) as world:
             cycle = world.scheduler.loop._groups
             assert cycle is not None
-            faults = {"_submit", "_record_outcome"}
+            faults = {"_accept", "_record_outcome"}
             real = {name: getattr(cycle, name) for name in faults}
 
             def faulty(name: str) -> Callable[..., Any]:
@@ -694,7 +818,7 @@ def test_a_defect_in_the_group_cycle_costs_no_pod() -> None:
             for pod in members("g", 2):
                 world.api.put(pod)
             await world.until(lambda: world.queue_of("g-0") == world.queue_of("g-1") == "backoff")
-            faults.remove("_submit")
+            faults.remove("_accept")
             await world.bound("g-0", "g-1")
             assert condition(world, "g") is None
             assert_consistent(world)

@@ -12,7 +12,9 @@ from functools import partial
 
 from kuberth.api.core import Pod
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.config import FeatureGates, KubeSchedulerConfiguration, leaving_to_extenders
+from kuberth.config import FeatureGates, KubeSchedulerConfiguration, leaving_to_extenders, load
+from kuberth.config.loading import Source
+from kuberth.config.types import API_VERSION, KIND
 from kuberth.framework.handle import Handle
 from kuberth.framework.profile import build_profile
 from kuberth.framework.registry import PluginFactory, Registry
@@ -30,6 +32,22 @@ def full_registry(
         registry.load_entry_points()
     registry.merge(Registry(plugins))
     return registry
+
+
+def load_configuration(
+    source: Source | None, registry: Registry, *, feature_gates: Mapping[str, bool] | None = None
+) -> KubeSchedulerConfiguration:
+    """Load a configuration whose plugins are those of a registry; None is the default configuration.
+
+    InvalidConfiguration with everything that is wrong with it. `feature_gates` override those of the source.
+    """
+    return load(
+        {"apiVersion": API_VERSION, "kind": KIND} if source is None else source,
+        feature_gates=feature_gates,
+        known_plugins=registry.names(),
+        extension_points=registry.extension_points(),
+        args_types=registry.args_types(),
+    )
 
 
 def assemble(

@@ -34,6 +34,7 @@ from kuberth.framework.nominator import Nominator
 from kuberth.framework.registry import PluginFactory, Registry
 from kuberth.framework.runner import Runner
 from kuberth.framework.waiting_pods import WaitingPods
+from kuberth.holding import Hold
 from kuberth.informers.reflector import Reflector
 from kuberth.informers.store import Stores
 from kuberth.intake.intake import Intake, event_kinds
@@ -94,6 +95,7 @@ class Scheduler:
         self.cluster = ClusterTable()
         self.nominator = Nominator()
         self.waiting_pods = WaitingPods()
+        self._hold = Hold()
         self._api = api
         self._clock = SystemClock() if clock is None else clock
         self._tasks: asyncio.TaskGroup | None = None
@@ -209,6 +211,7 @@ class Scheduler:
             spawn=self.spawn,
             announce_nomination=self.feature_gates.enabled("NominatedNodeNameForExpectation"),
             limit=bindings,
+            hold=self._hold,
         )
         cycle = self._cycle = SchedulingCycle(
             self.cluster,
@@ -259,6 +262,11 @@ class Scheduler:
             ("pods",): float(self.cluster.placed_count),
             ("assumed_pods",): float(self.cluster.assumed_count),
         }
+        self.metrics.plans.compute = lambda: {
+            (name,): float(len(runner.plans))
+            for name, runner in self.runners.items()
+            if runner.plans is not None
+        }
         # Nodes first, so that pods find theirs.
         others = self._kinds_wanted(self.runners) - {Node, Namespace, Pod}
         kinds: list[type[Any]] = [Namespace, Node, *sorted(others, key=_kind_name), Pod]
@@ -293,7 +301,8 @@ class Scheduler:
             groups=groups,
             writer=PodGroupStatusWriter(self._api, self.spawn, self._clock, groups=groups),
             metrics=self.metrics.groups,
-            hold=self._binding.start_waiting,
+            wait=self._binding.start_waiting,
+            hold=self._hold,
             by_topology=self.feature_gates.enabled("TopologyAwareWorkloadScheduling"),
             preempts=self.feature_gates.enabled("WorkloadAwarePreemption"),
             rng=rng,
@@ -311,6 +320,7 @@ class Scheduler:
             self.intake.handler(kind),
             field_selector=UNFINISHED if kind is Pod else "",
             optional=kind not in (Pod, Node),
+            hold=self._hold,
         )
 
     @property
@@ -362,6 +372,7 @@ class Scheduler:
                     await self._following.add(new)
                 if self._tasks is not None:
                     await self._start(plugins, queue_parts)
+                await self._hold.ended()
             except BaseException:
                 self._following.drop(new)
                 await plugins.close()
@@ -381,7 +392,7 @@ class Scheduler:
             else:
                 self._retiring = [task for task in self._retiring if not task.done()]
                 retiring = self._retire_plugins(old_plugins, set(self.queue.uids_in_flight))
-                self._retiring.append(self._tasks.create_task(retiring, name="replaced plugins"))
+                self._retiring.append(self._task(retiring, "replaced plugins"))
 
     async def _start(self, *components: Components) -> None:
         """Start plugins and a queue; KuberthError: one of them failed."""
@@ -426,10 +437,10 @@ class Scheduler:
         self.queue.replace(queue)
         self.intake.note_profiles(self.stores.of(Pod))
         if old_extenders is not self.extenders and self._tasks is not None:
-            self._retiring.append(self._tasks.create_task(self._retire(old_extenders), name="old extenders"))
+            self._retiring.append(self._task(self._retire(old_extenders), "old extenders"))
 
     async def _retire(self, extenders: Extenders) -> None:
-        """They are no longer configured; cycles that began before may still ask them."""
+        """Close extenders of the former configuration, once cycles that began with it have called them."""
         try:
             await asyncio.sleep(LAST_REQUESTS_SECONDS)
         finally:
@@ -539,7 +550,16 @@ class Scheduler:
         if self._tasks is None:
             work.close()
             raise KuberthError(f"{name!r} was to be started, but the scheduler is not running")
-        return self._tasks.create_task(_guarded(work, name), name=name)
+        guarded = _guarded(work, name)
+        try:
+            task = self._tasks.create_task(guarded, name=name)
+        except RuntimeError:
+            guarded.close()
+            work.close()
+            raise KuberthError(f"{name!r} was to be started, but the scheduler is ending") from None
+        # A task that is cancelled before its first step never gets to the work, which nothing else ends.
+        task.add_done_callback(lambda _: work.close())
+        return task
 
     def observe(self, observer: SchedulerObserver | None) -> None:
         """Set the observer, or None. An observer that raises is dropped."""

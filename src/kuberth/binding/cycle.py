@@ -22,6 +22,7 @@ from kuberth.framework.handle import EventRecorder, PodEvent, Spawner
 from kuberth.framework.running.binding import BindUnderWay
 from kuberth.framework.status import SKIP, SUCCESS, Code, Status
 from kuberth.framework.waiting_pods import WaitingPods
+from kuberth.holding import Hold
 from kuberth.observe import verbosity
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.outcomes.failure_handling import FailureHandler, StatusWriter
@@ -54,9 +55,11 @@ class BindingCycle:
         spawn: Spawner,
         announce_nomination: bool,
         limit: AdaptiveLimit,
+        hold: Hold,
     ) -> None:
         """`limit`: of the bindings that wait for nothing but the API. In the queue pods keep their order, a
-        more urgent one can still come first, and no deadline runs."""
+        more urgent one can still come first, and no deadline runs. `hold`: while it is held, no placement is
+        undone."""
         self._queue = queue
         self._cluster = cluster
         self._waiting_pods = waiting_pods
@@ -69,6 +72,7 @@ class BindingCycle:
         self._announce_nomination = announce_nomination
         self._under_way: dict[asyncio.Future[Any], Placement] = {}
         self._limit = limit
+        self._hold = hold
         self._look_again: asyncio.TimerHandle | None = None
         self._notify_capacity: Callable[[], None] = _ignore
         self.observer: OutcomeObserver | None = None
@@ -194,7 +198,7 @@ class BindingCycle:
         if status.is_success:
             self._succeed(placement)
         else:
-            self._fail(placement, status)
+            self._hold.when_ended(partial(self._fail, placement, status))
 
     async def _bind(self, placement: Placement) -> Status:
         runner, state, pod, node_name = (

@@ -81,7 +81,7 @@ class GroupMembers:
             self.assumed[info.uid] = info
 
     def forget(self, uid: str) -> None:
-        """It does not any more."""
+        """The node in its spec counts no longer: the pod is unscheduled again."""
         if self.assumed.pop(uid, None) is not None:
             self._wait(self._pending.pop(uid))
 
@@ -122,7 +122,7 @@ class PodGroups:
             members.assume(info)
 
     def forget(self, info: PodInfo) -> None:
-        """It does not any more."""
+        """The node in its spec counts no longer: the pod is unscheduled again."""
         members = self._groups.get(info.group)
         if members is not None:
             members.forget(info.uid)

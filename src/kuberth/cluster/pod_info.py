@@ -181,8 +181,8 @@ class PodInfo:
         """What could not be read, a text each; a pod with problems is rejected with them."""
         self.signed: tuple[object, bytes | None] | None = None
         """What signed it last and the signature, which the framework keeps here for as long as this lives."""
-        self.digests: dict[object, bytes] | None = None
-        """The same for long signatures, by what signed it: it takes long to make them."""
+        self.digests: dict[object, tuple[int, bytes]] | None = None
+        """Long signatures, which take long to make, by what signed it, with its version."""
 
     def placed_on(self, node_name: str) -> PodInfo:
         """The same pod with a node; everything derived stays the same."""

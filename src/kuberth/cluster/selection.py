@@ -73,6 +73,7 @@ def sum_of_weights(nodes: Nodes, preferred: Iterable[CompiledPreferredTerm]) -> 
     Terms with one requirement on one label are summed per value of the label, and gathered once for all.
     """
     sums = np.zeros(len(nodes), np.int64)
+    of_all = 0
     by_key: dict[str, tuple[LabelColumn, Column]] = {}
     for each in preferred:
         term, weight = each.term, each.weight
@@ -90,11 +91,12 @@ def sum_of_weights(nodes: Nodes, preferred: Iterable[CompiledPreferredTerm]) -> 
             continue
         usually, others = column.exceptions(requirement)
         if usually:
-            sums += weight
+            of_all += weight
         for identity in others:
             by_value[identity] += -weight if usually else weight
     for column, by_value in by_key.values():
         sums += np.take(by_value, nodes.take(column.ids))
+    sums += of_all
     return sums
 
 

@@ -34,6 +34,7 @@ from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.pod_volumes import Disk
 from kuberth.cluster.request_sums import COUNT, NONZERO, Amounts, RequestsBelow
 from kuberth.cluster.resource_columns import CPU, MAX_RESOURCES, MEMORY, ResourceColumns, SaturatingSums
+from kuberth.cluster.selected_labels import SelectedLabels
 from kuberth.cluster.terms import Terms
 from kuberth.cluster.what_if import LoggedWhatIf, RequestsWhatIf, WhatIf
 from kuberth.errors import KuberthError, QuantityError
@@ -51,7 +52,7 @@ class PlacementObserver(Protocol):
         ...
 
     def pod_removed(self, info: PodInfo) -> None:
-        """It no longer does."""
+        """The pod no longer counts on its node."""
         ...
 
 
@@ -116,7 +117,9 @@ class ClusterTable:
         """The label columns; ask `label_column` for one."""
         self.images = ImageColumns(capacity)
         """The image columns; ask `image_column` for one."""
-        self.terms = Terms(self.labels)
+        self.selected_labels = SelectedLabels()
+        """What selectors can see of the labels of pods."""
+        self.terms = Terms(self.labels, self.selected_labels)
         """Counts of placed pods by what terms say of them."""
         self.pod_groups = PodGroups()
         """The groups that pods say they belong to."""

@@ -20,7 +20,9 @@ from kuberth.cluster.pod_info import PodMatcher
 from kuberth.cluster.term_index import LabelPair, present
 
 _FEW_VALUES: Final = 8
-"""Requirements with more values are compared one by one, so that their values take no memory here."""
+"""Values of requirements with more are not filed one by one: that would take too much memory."""
+_HASHED_VALUES: Final = 64
+"""Values of requirements with more are not even hashed: there are too few such requirements to matter."""
 _FIRST_CAPACITY: Final = 16
 _NEVER: Final = 1
 """What a slot needs that has no requirement to meet and matches nothing."""
@@ -51,6 +53,69 @@ class _Slots:
                 np.fromiter(self.times.values(), np.int32, number),
             )
         return self._arrays
+
+
+class _ValueLists:
+    """Requirements about one label with a list of values each, by slot and place in the selector.
+
+    All values of shorter lists are hashes in one array: a label's value is compared with all of them at once.
+    """
+
+    __slots__ = ("_dead", "_hashes", "_lists", "_long", "_owners", "_used", "_where")
+
+    def __init__(self) -> None:
+        self._long: dict[tuple[int, int], frozenset[str]] = {}
+        self._lists: dict[int, tuple[tuple[int, int], frozenset[str]]] = {}
+        """By where its hashes begin."""
+        self._where: dict[tuple[int, int], int] = {}
+        self._hashes: Column = np.zeros(_FIRST_CAPACITY, np.int64)
+        self._owners: Column = np.zeros(_FIRST_CAPACITY, np.int64)
+        """int64[hash]: where the hashes of the same list begin; -1 where there is none any more."""
+        self._used = self._dead = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._long or self._lists)
+
+    def add(self, place: tuple[int, int], values: frozenset[str]) -> None:
+        if len(values) > _HASHED_VALUES:
+            self._long[place] = values
+            return
+        start, end = self._used, self._used + len(values)
+        if end > len(self._hashes):
+            self._hashes = resized(self._hashes, 2 * end)
+            self._owners = resized(self._owners, 2 * end)
+        self._hashes[start:end] = [*map(hash, values)]
+        self._owners[start:end] = start
+        self._lists[start], self._where[place], self._used = (place, values), start, end
+
+    def remove(self, place: tuple[int, int]) -> None:
+        if self._long.pop(place, None) is not None:
+            return
+        start = self._where.pop(place)
+        number = len(self._lists.pop(start)[1])
+        self._owners[start : start + number] = -1
+        self._dead += number
+        if 2 * self._dead > self._used:
+            self._close_gaps()
+
+    def _close_gaps(self) -> None:
+        hashes, owners = self._hashes[: self._used], self._owners[: self._used]
+        kept = owners >= 0
+        moved = np.cumsum(kept) - 1
+        starts = np.fromiter(self._lists, np.int64, len(self._lists))
+        self._lists = dict(zip(moved[starts].tolist(), self._lists.values(), strict=True))
+        self._where = {place: start for start, (place, _) in self._lists.items()}
+        self._hashes, self._owners = hashes[kept], moved[owners[kept]]
+        self._used, self._dead = len(self._hashes), 0
+
+    def slots_with(self, value: str) -> Iterator[int]:
+        """The slots whose lists have the value, once for each list."""
+        yield from (slot for (slot, _), values in self._long.items() if value in values)
+        for start in self._owners[: self._used][self._hashes[: self._used] == hash(value)].tolist():
+            if start >= 0:
+                (slot, _), values = self._lists[start]
+                if value in values:
+                    yield slot
 
 
 class _NamespaceGroups:
@@ -132,9 +197,9 @@ class TermSums:
         self._groups = _NamespaceGroups()
         self._wanting: dict[LabelPair, _Slots] = {}
         self._excluding: dict[LabelPair, _Slots] = {}
-        self._long_wanting: dict[str, dict[tuple[int, int], frozenset[str]]] = {}
-        """By key, slot and place: the values of requirements that have many."""
-        self._long_excluding: dict[str, dict[tuple[int, int], frozenset[str]]] = {}
+        self._long_wanting: dict[str, _ValueLists] = {}
+        """By key: requirements that have many values."""
+        self._long_excluding: dict[str, _ValueLists] = {}
         self._entries: dict[int, int] = {}
         """By slot and row: where in the arrays the number of pods is."""
         self._free_entries: list[int] = []
@@ -182,11 +247,13 @@ class TermSums:
                 pairs = ((key, value) for value in dict.fromkeys(requirement.values))
             else:
                 long = self._long_wanting if wants else self._long_excluding
+                if (lists := long.get(key)) is None:
+                    lists = long[key] = _ValueLists()
                 if number > 0:
-                    long.setdefault(key, {})[slot, index] = requirement.value_set
+                    lists.add((slot, index), requirement.value_set)
                 else:
-                    del long[key][slot, index]
-                    if not long[key]:
+                    lists.remove((slot, index))
+                    if not lists:
                         del long[key]
                 continue
             filed = self._wanting if wants else self._excluding
@@ -243,7 +310,7 @@ class TermSums:
                     met[slots] -= times
             for change, long in ((1, self._long_wanting), (-1, self._long_excluding)):
                 if (compared := long.get(key)) is not None:
-                    for slot, _ in [place for place, values in compared.items() if value in values]:
+                    for slot in compared.slots_with(value):
                         met[slot] += change
         matched: Mask = met == self._needed[:used]
         matched &= self._groups.answers(namespace, namespace_labels).take(self._group[:used])

@@ -19,6 +19,7 @@ from kuberth.cluster.arrays import Column, Mask
 from kuberth.cluster.counting import RowCounts
 from kuberth.cluster.labels import ABSENT, LabelColumn, LabelColumns
 from kuberth.cluster.pod_info import AffinityTerm, PodClass, PodInfo, PodMatcher
+from kuberth.cluster.selected_labels import SelectedLabels
 from kuberth.cluster.term_index import UNDEMANDING, LabelIndex, LabelPair, demanded_labels
 from kuberth.cluster.term_sums import TermSums
 
@@ -94,6 +95,8 @@ class Tally:
 
     def is_in_any_domain(self, label: LabelColumn) -> bool:
         """Whether any of the pods is on a node that has the label."""
+        if len(label.values) == 1:  # no node had it ever: a pod's terms can name thousands of such keys
+            return False
         domain = self._domains.get(label.key)  # as below, without the call
         if domain is None or domain.version != label.version:
             domain = self._domain(label)
@@ -227,10 +230,11 @@ class TopologyTerms:
 class CarriedTerms:
     """The distinct terms that placed pods carry in one role, with where these pods are."""
 
-    __slots__ = ("_by_topology", "_follows_domains", "_labels", "tallies", "version")
+    __slots__ = ("_by_topology", "_follows_domains", "_labels", "_selected", "tallies", "version")
 
-    def __init__(self, labels: LabelColumns, *, follows_domains: bool) -> None:
+    def __init__(self, labels: LabelColumns, selected: SelectedLabels, *, follows_domains: bool) -> None:
         self._labels = labels
+        self._selected = selected
         self._follows_domains = follows_domains
         self.version = 0
         """Grows when a term comes or goes; with `follows_domains` also when its pods come to be in some
@@ -269,6 +273,7 @@ class CarriedTerms:
 
     def _file(self, carried: CarriedTerm, tally: Tally) -> None:
         key, pods = carried.term.topology_key, carried.term.pods
+        self._selected.note(pods.selector.requirements)
         if (terms := self._by_topology.get(key)) is None:
             terms = self._by_topology[key] = TopologyTerms()
         terms.number += 1
@@ -299,7 +304,7 @@ def _filed_under(selector: Selector) -> tuple[LabelPair, ...]:
 class Terms:
     """All counts about placed pods."""
 
-    def __init__(self, labels: LabelColumns) -> None:
+    def __init__(self, labels: LabelColumns, selected: SelectedLabels) -> None:
         self._labels = labels
         self._namespaces: dict[str, Mapping[str, str]] = {}
         self._classes: dict[PodClass, _CountedClass] = {}
@@ -311,7 +316,7 @@ class Terms:
         self._long_values = 0
         # Only of anti-affinity it matters before nodes are looked at whether its pods are in any domain.
         self._carried = {
-            role: CarriedTerms(labels, follows_domains=role is Carried.REQUIRED_ANTI_AFFINITY)
+            role: CarriedTerms(labels, selected, follows_domains=role is Carried.REQUIRED_ANTI_AFFINITY)
             for role in Carried
         }
         self.version = 0
@@ -402,7 +407,9 @@ class Terms:
         by_key: dict[str, TermSums] = {}
         for key, pods, weight in asked:
             if key in self._labels.keys:
-                by_key.setdefault(key, TermSums()).file(pods, weight)
+                if (sums := by_key.get(key)) is None:
+                    sums = by_key[key] = TermSums()
+                sums.file(pods, weight)
         for key, sums in by_key.items():
             worth, found = Tally(), Tally()
             for pod_class, counted in self._classes.items():

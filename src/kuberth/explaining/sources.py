@@ -87,6 +87,14 @@ def read_dump(path: Path) -> tuple[list[Any], list[Manifest]]:
     return objects, manifests
 
 
+def read_pods(path: Path) -> list[Pod]:
+    """The pods of a file of manifests."""
+    pods = [obj for each in read_manifests(path) if isinstance(obj := _object(each), Pod)]
+    if not pods:
+        raise ConfigError(f"{path} has no pods; make one with: kubectl get pods -o yaml")
+    return pods
+
+
 def _object(manifest: Manifest) -> Any:
     group, _, version = str(manifest.tree.get("apiVersion", "")).rpartition("/")
     info = REGISTRY.find(group, version, str(manifest.tree["kind"]))

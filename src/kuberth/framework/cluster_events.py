@@ -124,6 +124,16 @@ class ClusterEvent(NamedTuple):
         return self.custom_label or f"{self.resource}{self.action.label}"
 
     @property
+    def description(self) -> str:
+        """The event with all its actions, e.g. `Node: Add, UpdateNodeLabel`."""
+        rest, labels = self.action, list[str]()
+        for action in (Action.ALL, Action.ADD, Action.DELETE, Action.UPDATE, *Action):
+            if action and action in rest:
+                labels.append(action.label)
+                rest &= ~action
+        return f"{self.resource}: {', '.join(labels)}"
+
+    @property
     def is_wildcard(self) -> bool:
         """Whether every event concerns it."""
         return self.resource == Resource.ANY and self.action == Action.ALL

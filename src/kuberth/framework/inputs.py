@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kuberth.api.core import Pod
 from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.selected_labels import SelectedLabels
 from kuberth.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -64,7 +65,17 @@ class Inputs:
     (`kuberth.testing.assert_reads_only`), and a sample of all cycles is decided a second time without them.
     """
 
-    __slots__ = ("filter", "only_with", "pod", "post_filter", "pre_filter", "pre_score", "score", "versions")
+    __slots__ = (
+        "filter",
+        "labels",
+        "only_with",
+        "pod",
+        "post_filter",
+        "pre_filter",
+        "pre_score",
+        "score",
+        "versions",
+    )
 
     def __init__(
         self,
@@ -76,6 +87,7 @@ class Inputs:
         pre_score: DependsOn | None = None,
         score: DependsOn | None = None,
         only_with: Iterable[str] = (),
+        labels: SelectedLabels | None = None,
         versions: Iterable[Versioned] = (),
     ) -> None:
         """Every one of the five phases that the plugin serves has to be stated, and no other."""
@@ -96,9 +108,18 @@ class Inputs:
         """What PreScore's answer, and what it writes for Score, depend on: POD or ANYTHING."""
         self.score = score
         """What the score of a node depends on, before it is normalized."""
+        self.labels = labels
+        """Where the selectors are noted with which alone the plugin compares "metadata.labels":
+        `handle.cluster.selected_labels`. Pods in which they all see the same are equal. None: pods with
+        different labels are different."""
         self.versions = tuple(versions)
         """What else answers depend on that are not stated as ANYTHING: they are asked again whenever the
         `version` of one of these has grown."""
+
+    @property
+    def signed_fields(self) -> frozenset[str]:
+        """The stated fields without those labels of which only a part counts."""
+        return self.pod if self.labels is None else self.pod - {_LABELS}
 
     def __repr__(self) -> str:
         phases = {name: getattr(self, name) for name in PHASES}
@@ -110,6 +131,7 @@ PHASES: Final = ("pre_filter", "filter", "post_filter", "pre_score", "score")
 _PREPARING: Final = ("pre_filter", "pre_score")
 
 _DERIVED: Final = "info."
+_LABELS: Final = "metadata.labels"
 _ANY_POD: Final = PodInfo(Pod())
 
 _FORMER: Final[Mapping[str, str]] = {
@@ -161,6 +183,11 @@ def checked_inputs(plugin: Plugin, phases: Iterable[str]) -> Inputs | None:
             )
     for field in sorted(inputs.pod):
         _path(plugin.name, field)
+    if inputs.labels is not None and not isinstance(inputs.labels, SelectedLabels):
+        raise ConfigError(
+            f"plugin {plugin.name!r}: the `labels` of its `inputs` are {inputs.labels!r:.100}; give "
+            "handle.cluster.selected_labels or None"
+        )
     for source in inputs.versions:
         if not isinstance(getattr(source, "version", None), int):
             raise ConfigError(

@@ -9,14 +9,16 @@ every plugin is asked about it.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.selected_labels import SelectedLabels
 from kuberth.cluster.table import ClusterTable
 from kuberth.framework.cycle_state import CycleState, GroupAttempt, StateKey
+from kuberth.framework.diagnosis import FitError
 from kuberth.framework.extension_points import Plugin, PreFilterExtensions, PreFilterPlugin, PreScorePlugin
 from kuberth.framework.inputs import PHASES, DependsOn, Inputs, Signer, Versioned, values_of
 from kuberth.framework.nominator import Nominator
@@ -50,6 +52,10 @@ class KeptRejection(NamedTuple):
     """"" clears the pod's nomination, None leaves it unchanged."""
     version: int
     """The sum of the versions of all that it depends on."""
+    unschedulable_plugins: Set[str]
+    """The plugins that rejected it on some node,"""
+    pending_plugins: Set[str]
+    """and those of them that answered Pending."""
     group: GroupAttempt | None = None
     """The attempt of a group in which it was rejected."""
 
@@ -138,6 +144,7 @@ class Plans:
         self._filters = filters
         self._scorers = scorers
         self._max_bytes = max_bytes
+        cluster.selected_labels.follow(nominator.changes, self._note_nominated)
         self.clear()
 
     def clear(self) -> None:
@@ -161,10 +168,14 @@ class Plans:
         self._signed = frozenset(signed)
         prepared = (inputs for inputs in signed.values() if _prepares(inputs))
         self._versions = tuple(dict.fromkeys(each for inputs in prepared for each in inputs.versions))
-        fields = {field for inputs in signed.values() for field in inputs.pod}
+        fields = {field for inputs in signed.values() for field in inputs.signed_fields}
+        self._labels = _labels_of(signed.values())
+        self._labels_version = 0 if self._labels is None else self._labels.version
         presence = {field for inputs in self._statements.values() for field in inputs.only_with}
         # Which nominated pods count on a node depends on the pod's priority.
-        self._sign = signer(fields | {"info.priority"}, presence=presence) if fields else None
+        self._sign = (
+            signer(fields | {"info.priority"}, presence=presence, labels=self._labels) if signed else None
+        )
 
     def find(self, info: PodInfo, nodes: Nodes) -> EqualPods | None:
         """What is known for pods like this one; None for the first of them, and where nothing can be kept."""
@@ -192,10 +203,17 @@ class Plans:
 
     def signature(self, info: PodInfo) -> bytes | None:
         """The signature of a pod; None: it cannot be signed. Made once for a version of the pod."""
+        labels = self._labels
+        if labels is not None:
+            labels.refresh()
+            if labels.version != self._labels_version:
+                self.clear()
         signed = info.signed
         if signed is not None and signed[0] is self._sign:
             return signed[1]
         signature = None if self._sign is None else self._sign(info)
+        if labels is not None and labels.version != self._labels_version:
+            self.clear()  # the pod's own selectors distinguish pods that were equal before
         info.signed = self._sign, signature
         return signature
 
@@ -252,21 +270,31 @@ class Plans:
 
     def keep_rejection(self, state: CycleState, status: Status, nomination: str | None) -> None:
         """The pod fits nowhere, and PostFilter found nothing to do: so it is for equal pods, for a while."""
-        equal_pods, info = state.equal_pods, state.pod_info
+        equal_pods, info, cause = state.equal_pods, state.pod_info, status.cause
         if (
             equal_pods is not None
             and info is not None
+            and isinstance(cause, FitError)
             and equal_pods.rejection_versions is not None
             and not nomination
             and not self.has_nomination(info)
             and _all_skip(equal_pods, state)
         ):
             version = sum_of_versions(equal_pods.rejection_versions)
-            equal_pods.rejection = KeptRejection(status, nomination, version, state.group)
+            unschedulable, pending = cause.diagnosis.unschedulable_plugins, cause.diagnosis.pending_plugins
+            equal_pods.rejection = KeptRejection(
+                status, nomination, version, frozenset(unschedulable), frozenset(pending), state.group
+            )
 
     def has_nomination(self, info: PodInfo) -> bool:
         """Whether a node is nominated for the pod itself, which equal pods see differently."""
         return bool(info.pod.status.nominated_node_name or self._nominator.node_of(info.uid))
+
+    def _note_nominated(self, nodes: frozenset[str] | None) -> None:
+        """Nominated pods count as if they were placed, and so do their terms."""
+        for node in self._nominator.nominated_nodes() if nodes is None else nodes:
+            for info in self._nominator.nominated_on(node):
+                self._cluster.selected_labels.note_terms(info)
 
     def _rejection_versions(self, equal_pods: EqualPods) -> Sequence[Versioned] | None:
         """What a rejection depends on, of pods that the plugins still to be asked at PreFilter skip."""
@@ -346,8 +374,9 @@ class Plans:
         equal_pods.scored_by = tuple(scorers)
         together = tuple(dict.fromkeys((*names[0], *names[1])))
         if together not in self._signers:
+            stated = [self._statements[name] for name in together]
             self._signers[together] = signer(
-                {field for name in together for field in self._statements[name].pod}
+                {field for inputs in stated for field in inputs.signed_fields}, labels=_labels_of(stated)
             )
         signature = self._signers[together](info)
         if signature is None:
@@ -401,6 +430,11 @@ class Plans:
             and not inputs.score.spans_nodes
             and inputs.pre_score in (None, DependsOn.POD)
         )
+
+
+def _labels_of(statements: Iterable[Inputs]) -> SelectedLabels | None:
+    """What counts of the labels of pods; a profile's plugins share one table, and so one of these."""
+    return next((inputs.labels for inputs in statements if inputs.labels is not None), None)
 
 
 def _is_kept_somewhere(inputs: Inputs) -> bool:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from kuberth.api.core import Pod
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.selected_labels import SelectedLabels
 from kuberth.config.decoding import Decoder
 from kuberth.config.resolve import plugins_named, resolve_profile
 from kuberth.config.types import KubeSchedulerProfile
@@ -82,6 +84,8 @@ class RegisteredHint(NamedTuple):
     """The plugin's PreEnqueue: while it refuses a pod that it gates, no event moves the pod."""
     sign: Signer | None = None
     """Pods of equal signature get equal hints; None: the plugin does not state what it reads."""
+    labels: SelectedLabels | None = None
+    """When its version grows, signatures are no longer those that they were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +221,8 @@ def _registered_hints(
                     "EventWithHint(ClusterEvent(resource, Action), hint function or None)"
                 )
     gate = plugin.pre_enqueue if isinstance(plugin, PreEnqueuePlugin) else None
-    sign = _signer_for(plugin.name, statements)
+    sign, inputs = _signer_for(plugin.name, statements), statements.of(plugin.name)
+    labels = None if inputs is None else inputs.labels
     registered = [
         RegisteredHint(
             plugin.name,
@@ -226,6 +231,7 @@ def _registered_hints(
             concern=concern if hints_enabled else None,
             gate=gate,
             sign=sign,
+            labels=labels,
         )
         for event, hint, concern in events
     ]
@@ -259,8 +265,17 @@ def _signer_for(plugin: str, statements: Statements) -> Signer | None:
     inputs = statements.of(plugin)
     if inputs is None:
         return None
-    sign = signer(inputs.pod, plugin=plugin)
-    return lambda info: None if statements.of(plugin) is None else sign(info)
+    labels = inputs.labels
+    sign = signer(inputs.signed_fields, labels=labels, plugin=plugin)
+
+    def current(info: PodInfo) -> bytes | None:
+        if statements.of(plugin) is None:
+            return None
+        if labels is not None:
+            labels.refresh()
+        return sign(info)
+
+    return current
 
 
 def _is_registration(event: object) -> bool:

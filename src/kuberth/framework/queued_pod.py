@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+from typing import Any
+
 from kuberth.api.core import Pod
 from kuberth.cluster.pod_info import PodInfo
 
@@ -40,17 +43,17 @@ class QueuedPod:
         """When its backoff ends; None until it is asked for."""
         self.first_attempt_ns: int | None = None
         """When it first became ready to be tried."""
-        self.unschedulable_plugins: set[str] = set()
+        self.unschedulable_plugins: Set[str] = frozenset()
         """Plugins that rejected it in its last attempt; only their hints can bring it back."""
-        self.pending_plugins: set[str] = set()
+        self.pending_plugins: Set[str] = frozenset()
         """Those of them that answered Pending."""
         self.gating_plugin = ""
         """The PreEnqueue plugin that holds it back, if any; other plugins' events cannot open its gate."""
         self.was_flushed = False
         """Whether the last move came from waiting too long rather than from an event."""
         self._flushed_ns = 0
-        self.filing: object = None
-        """What the queue worked out when it last filed the pod among unschedulable ones."""
+        self.filing: Any = None
+        """Where the queue has filed the pod among unschedulable ones, or had; for the queue alone."""
 
     @property
     def pod(self) -> Pod:
@@ -73,8 +76,10 @@ class QueuedPod:
         return self.gating_plugin != ""
 
     @property
-    def rejectors(self) -> set[str]:
+    def rejectors(self) -> Set[str]:
         """All plugins that rejected it in its last attempt."""
+        if not self.pending_plugins:
+            return self.unschedulable_plugins
         return self.unschedulable_plugins | self.pending_plugins
 
     @property
@@ -88,17 +93,17 @@ class QueuedPod:
         return max(self.timestamp_ns, self._flushed_ns)
 
     def note_flush(self, now_ns: int) -> None:
-        """It has waited too long and is tried again without an event."""
+        """Record that the pod waited too long and is tried again without an event."""
         self.was_flushed = True
         self._flushed_ns = now_ns
 
     def clear_flush(self) -> None:
-        """Its next attempt has ended, which restarts the wait."""
+        """Record the end of the next attempt, which restarts the wait."""
         self.was_flushed = False
         self._flushed_ns = 0
 
     def clear_flush_flag(self) -> None:
-        """It was flushed but then gated: no attempt will follow from that."""
+        """Record that a gate holds the flushed pod back, so that no attempt follows."""
         self.was_flushed = False
 
     def __copy__(self) -> QueuedPod:

@@ -20,6 +20,8 @@ from kuberth.framework.extension_points import Plugin, points_of
 from kuberth.framework.handle import Handle
 
 ENTRY_POINT_GROUP = "kuberth.plugins"
+SHIPPED = "package kuberth"
+"""The origin of plugins that come with Kuberth and are not in-tree: one of yours of the same name counts."""
 
 PluginFactory = Callable[[Any, Handle], Plugin]
 """`factory(args, handle) -> Plugin`; a plugin class is one."""
@@ -35,11 +37,20 @@ class Registry:
             self.register(name, factory, origin="code")
 
     def register(self, name: str, factory: PluginFactory, *, origin: str) -> None:
-        """Add a plugin; `origin` says for the error message where it came from."""
+        """Add a plugin; `origin` says for the error message where it came from.
+
+        The same class from elsewhere, such as that of an installed package in its own tests, changes nothing.
+        """
         if name in self._factories:
-            raise ConfigError(
-                f"two plugins are called {name!r}, from {self._origins[name]} and from {origin}; rename one"
-            )
+            if self._factories[name] is factory and self._origins[name] != origin:
+                return
+            if origin == SHIPPED:
+                return
+            if self._origins[name] != SHIPPED:
+                raise ConfigError(
+                    f"two plugins are called {name!r}, from {self._origins[name]} and from {origin}; "
+                    "rename one"
+                )
         if not callable(factory):
             raise ConfigError(f"plugin {name!r} from {origin} is not a class or factory but {factory!r}")
         self._factories[name] = factory
@@ -75,6 +86,10 @@ class Registry:
             raise ConfigError(f"{origin}: {target!r} is not a class derived from kuberth.framework.Plugin")
         self.register_class(target, origin=origin)
         return target.name
+
+    def origin(self, name: str) -> str:
+        """Where a plugin came from."""
+        return self._origins[name]
 
     def __getitem__(self, name: str) -> PluginFactory:
         return self._factories[name]

@@ -13,33 +13,50 @@ from typing import Final
 import msgspec
 
 from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.selected_labels import SelectedLabels
 from kuberth.framework.inputs import Signer, values_of
 
 _LONG: Final = 512
 """Encodings of this many bytes or more are replaced by a digest."""
 
+_MAX_DIGESTS: Final = 16
+"""Digests that are kept with a pod: those that signed it before go in the end."""
+
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
-def signer(fields: Iterable[str], *, presence: Iterable[str] = (), plugin: str = "") -> Signer:
+def signer(
+    fields: Iterable[str],
+    *,
+    presence: Iterable[str] = (),
+    labels: SelectedLabels | None = None,
+    plugin: str = "",
+) -> Signer:
     """How pods are signed by these fields, which a plugin states. ConfigError for one that is not there.
 
-    Of the fields in `presence` only whether they are empty counts.
+    Of the fields in `presence` only whether they are empty counts, and of the pod's labels what `labels`
+    sees, which the caller refreshes; when its version grows, every signature is another one.
     """
     values, present = values_of(plugin, fields), values_of(plugin, presence)
 
     def sign(info: PodInfo) -> bytes | None:
-        if info.digests is not None and (known := info.digests.get(sign)) is not None:
-            return known
+        version = 0 if labels is None else labels.version
+        if info.digests is not None and (known := info.digests.get(sign)) is not None and known[0] == version:
+            return known[1]
+        seen = None
+        if labels is not None:
+            seen = labels.of(info)
+            version = labels.version  # the pod's own selectors may be new
         try:
-            encoded = _encode((values(info), list(map(bool, present(info)))))
+            encoded = _encode((values(info), list(map(bool, present(info))), seen, version))
         except (OverflowError, TypeError):  # a number beyond 64 bits, which no API server lets through
             return None
         if len(encoded) < _LONG:
             return encoded
-        if info.digests is None:
+        if info.digests is None or len(info.digests) >= _MAX_DIGESTS:
             info.digests = {}
-        digest = info.digests[sign] = sha256(encoded).digest()
+        digest = sha256(encoded).digest()
+        info.digests[sign] = version, digest
         return digest
 
     return sign

@@ -17,6 +17,7 @@ from kuberth.api.core import Pod
 from kuberth.api.kinds import REGISTRY
 from kuberth.client.protocol import Api, SharingApi, SteadyApi, WatchType
 from kuberth.errors import ApiError
+from kuberth.holding import Hold
 from kuberth.informers.store import Store, object_key
 
 logger = logging.getLogger(__name__)
@@ -57,8 +58,10 @@ class Reflector(Generic[T]):
         *,
         field_selector: str = "",
         optional: bool = False,
+        hold: Hold | None = None,
         rng: random.Random | None = None,
     ) -> None:
+        """`hold`: changes wait while it is held."""
         self.kind = kind
         self.synced = asyncio.Event()
         self._api = api
@@ -67,6 +70,7 @@ class Reflector(Generic[T]):
         self._handler = handler
         self._field_selector = field_selector
         self._optional = optional
+        self._hold = Hold() if hold is None else hold
         self._share: Callable[[Any, Any], None] | None = (
             api.share if kind is Pod and isinstance(api, SharingApi) else None
         )
@@ -91,6 +95,7 @@ class Reflector(Generic[T]):
         listed = await self._api.list(
             self.kind, resource_version=self._version, field_selector=self._field_selector
         )
+        await self._hold.ended()
         self._take_over(listed.items)
         self._version = listed.resource_version
         if self._missing:
@@ -135,6 +140,8 @@ class Reflector(Generic[T]):
         armed = turned = time()
         async with asyncio.timeout_at(None if self._steady else armed + SILENT_SECONDS) as silence:
             async for event in changes:
+                if self._hold.is_held:
+                    await self._hold.ended()
                 match event.type:
                     case WatchType.DELETED:
                         self._remove(event.object)
@@ -161,6 +168,7 @@ class Reflector(Generic[T]):
             logger.info("the watch of %s cannot go on (%s); listing again", name, error)
             self._version = ""
         elif error.code == 403 or (error.code == 404 and self._optional):
+            await self._hold.ended()
             self._note_missing(error.code)
         else:
             logger.warning("%s cannot be followed, trying again: %s", name, error)

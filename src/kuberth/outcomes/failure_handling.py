@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from kuberth.api.core import Pod, PodCondition
 from kuberth.cluster.pod_info import PodInfo
@@ -45,6 +45,22 @@ class StatusWriter(Protocol):
     async def finish(self, uid: str) -> None:
         """Return when no change of this pod's status is on its way, and drop what is not sent yet."""
         ...
+
+
+class _Report(NamedTuple):
+    """What is recorded about pods that are rejected in the same way."""
+
+    reason: str
+    message: str
+    note: str
+    """The message, as far as it fits into an event."""
+    nomination: str | None
+
+    @classmethod
+    def of(cls, status: Status, nomination: str | None) -> _Report:
+        message = status.message
+        reason = "Unschedulable" if status.is_rejected else "SchedulerError"
+        return cls(reason, message, shortened(message), nomination)
 
 
 class FailureHandler:
@@ -87,18 +103,17 @@ class FailureHandler:
             self._nominate(queued, rejection.nomination)
         except Exception:
             _log_failure("nominating a node", queued)
-        self._report(queued, status, rejection.nomination)
+        self._report(queued, _Report.of(status, rejection.nomination))
 
-    def _report(self, queued: QueuedPod, status: Status, nomination: str | None) -> None:
+    def _report(self, queued: QueuedPod, report: _Report) -> None:
         """Record why the pod was rejected, in an event and in its status."""
-        pod, message = queued.pod, status.message
+        pod = queued.info.pod
+        reason, message, note, nomination = report
         try:
-            note = shortened(message)
             self._recorder.record(PodEvent(pod, "FailedScheduling", "Scheduling", note, warning=True))
         except Exception:
             _log_failure("recording the FailedScheduling event", queued)
         try:
-            reason = "Unschedulable" if status.is_rejected else "SchedulerError"
             condition = _condition(pod, reason, message)
             self._writer.write(pod, condition=condition, nomination=nomination)
         except Exception:
@@ -112,10 +127,8 @@ class FailureHandler:
 
     def note_repeated(self, queued: QueuedPod, kept: KeptRejection, runner: Runner, started: float) -> None:
         """The pod is rejected as an equal one was; it goes back to the queue next."""
-        cause = kept.status.cause
-        assert isinstance(cause, FitError)
-        queued.unschedulable_plugins = set(cause.diagnosis.unschedulable_plugins)
-        queued.pending_plugins = set(cause.diagnosis.pending_plugins)
+        queued.unschedulable_plugins = kept.unschedulable_plugins
+        queued.pending_plugins = kept.pending_plugins
         if self.observer is not None:
             rejection = Rejection(queued, kept.status, runner, started, kept.nomination, is_repeated=True)
             self.observer.pod_rejected(rejection, time.perf_counter() - started)
@@ -132,8 +145,12 @@ class FailureHandler:
         self._metrics.algorithm_duration.of(()).observe_many(seconds / number, number)
         first, kept = pods[0]
         logger.info("%d pods do not fit, such as %s: %s", number, first.key, kept.status.message)
+        reports: dict[int, _Report] = {}
         for queued, kept in pods:
-            self._report(queued, kept.status, kept.nomination)
+            report = reports.get(id(kept))
+            if report is None:
+                report = reports[id(kept)] = _Report.of(kept.status, kept.nomination)
+            self._report(queued, report)
 
     def _nominate(self, queued: QueuedPod, nomination: str | None) -> None:
         if nomination is not None:

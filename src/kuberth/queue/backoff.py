@@ -79,9 +79,12 @@ class BackoffQueue:
         self._failed: SubQueue = OrderedSubQueue(by_expiry)
 
     def add(self, queued: QueuedPod) -> None:
-        self.remove(queued.key)
-        waits = queued.waits_after_error or (self._keeps_groups and queued.info.group)
-        (self._failed if waits else self._rejected).add(queued)
+        if queued.waits_after_error or (self._keeps_groups and queued.info.group):
+            self._rejected.remove(queued.info.key)
+            self._failed.add(queued)
+        else:
+            self._failed.remove(queued.info.key)
+            self._rejected.add(queued)
 
     def resort(self, queued: QueuedPod) -> None:
         """The pod has a new version; it stays where it is."""

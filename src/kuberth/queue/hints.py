@@ -14,6 +14,7 @@ from typing import Final
 from kuberth.errors import reraise_interrupt
 from kuberth.framework.cluster_events import ClusterEvent, Concern, Hint, concerns
 from kuberth.framework.inputs import Signer
+from kuberth.framework.plan import sum_of_versions
 from kuberth.framework.profile import RegisteredHint
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.status import Status
@@ -45,8 +46,19 @@ class Hints:
         self._plugins_concerned: dict[ClusterEvent, frozenset[str]] = {}
         self._signers_of: dict[str, Mapping[str, Signer]] = {}
         self._concerns_of: dict[str, Mapping[str, Sequence[Concern]]] = {}
+        self._labels = {
+            registered.labels
+            for of_profile in hints.values()
+            for registered in of_profile
+            if registered.labels is not None
+        }
         self.decided_by = ""
         """The plugin whose hint made the last judgement; none if no hint was asked, or none said Queue."""
+
+    @property
+    def signatures_version(self) -> int:
+        """Grows when signatures of pods become other ones."""
+        return sum_of_versions(self._labels)
 
     def knows(self, profile: str) -> bool:
         return profile in self._hints

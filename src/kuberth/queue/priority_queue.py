@@ -29,7 +29,7 @@ from kuberth.queue.in_flight import InFlight
 from kuberth.queue.interface import PreCheck, QueueContext, R, SchedulingQueue
 from kuberth.queue.observing import MoveCause, QueueObserver
 from kuberth.queue.sub_queues import OrderedSubQueue, SubQueueFactory, sort_value_of
-from kuberth.queue.unschedulable import Alike, Concerned, UnschedulablePods
+from kuberth.queue.unschedulable import Alike, ConcernedPods, UnschedulablePods
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +44,8 @@ WORK_AT_ONCE: Final = 1000
 """How much work an event causes before others get their turn: a pod that is moved counts as one,"""
 WORK_OF_A_HINT: Final = 10
 """and a hint as ten."""
+MOVED_AT_ONCE: Final = 10
+"""Pods that are moved before it is looked how much work that was."""
 POD_POPPED: Final = "PodPopped"
 """How a pod in flight counts in the inflight_events metric."""
 _ADDED: Final = MoveCause.of(cluster_events.UNSCHEDULED_POD_ADD)
@@ -65,6 +67,7 @@ class PriorityQueue(SchedulingQueue):
         self._context = context
         self._clock = context.clock
         self._metrics = context.metrics
+        self._pre_enqueue = context.pre_enqueue
         self._hints = Hints(context.hints, context.metrics)
         self._backoff = Backoff(
             context.clock,
@@ -94,6 +97,11 @@ class PriorityQueue(SchedulingQueue):
         self._attempt_of_last_move = -1
         self._moves: deque[Iterator[int]] = deque()
         """Events that are being dealt with, in the order they came."""
+        self._is_moving = self._any_moved = False
+        self._is_amid_event = False
+        """Whether the first of them has moved some pods and not all: no pod is popped meanwhile."""
+        self._turns_due = 0
+        """How many times pods are popped before more events are dealt with."""
         own = type(self)
         is_own = own.pop_nowait is PriorityQueue.pop_nowait and own.requeue is PriorityQueue.requeue
         self.rejects_while_popping = is_own and context.queueing_hints and not context.pod_groups
@@ -172,9 +180,15 @@ class PriorityQueue(SchedulingQueue):
         *,
         limit: int,
     ) -> tuple[bool, QueuedPod | None]:
-        if self._moves:
+        if not self._moves:
+            self._turns_due = 0
+        elif self._is_amid_event or not self._turns_due:
             self._move_some()
+            self._turns_due += 1
             return True, None
+        else:
+            # Events that come faster than hints answer do not keep pods from being tried.
+            self._turns_due -= 1
         number = 0
         while number < limit and (queued := self._next()) is not None:
             rejection = rejection_of(queued)
@@ -185,15 +199,15 @@ class PriorityQueue(SchedulingQueue):
             number += 1
             queued.attempts += 1
             self._attempt += 1
-            before = queued.rejectors
+            unschedulable, pending = queued.unschedulable_plugins, queued.pending_plugins
             reject(queued, rejection)
-            if before != queued.rejectors:
-                self._count_rejectors(before, queued, -1)
+            if unschedulable != queued.unschedulable_plugins or pending != queued.pending_plugins:
+                self._count_rejectors(unschedulable | pending, queued, -1)
                 self._count_rejectors(queued.rejectors, queued, 1)
             # Nothing happened since the pod was popped, so there are no events that it has missed.
             self._note_rejection(queued)
             self._park(queued, _ATTEMPT_FAILED)
-        return number > 0, None
+        return number > 0 or bool(self._moves), None
 
     def take_nowait(self, pod: Pod) -> QueuedPod | None:
         key = object_key(pod)
@@ -324,13 +338,21 @@ class PriorityQueue(SchedulingQueue):
     def _move_some(self) -> None:
         """Go on with events that concern many pods: a slice of the work, so that others get their turn."""
         budget = WORK_AT_ONCE
-        while self._moves:
-            for work in self._moves[0]:
-                budget -= work
-                if budget <= 0:
-                    self._notify()
-                    return
-            self._moves.popleft()
+        self._is_moving, self._any_moved = True, False  # one notification for all pods of a slice
+        try:
+            while self._moves and budget > 0:
+                self._is_amid_event = True
+                for work in self._moves[0]:
+                    budget -= work
+                    if budget <= 0:
+                        break
+                else:
+                    self._moves.popleft()
+                    self._is_amid_event = False
+        finally:
+            self._is_moving = False
+        if self._any_moved or self._moves:
+            self._notify()
 
     def _move_rest(self) -> None:
         while self._moves:
@@ -345,35 +367,45 @@ class PriorityQueue(SchedulingQueue):
             try:
                 next(search)
             except StopIteration as end:
-                waiting: Sequence[Concerned] = end.value
+                found: ConcernedPods = end.value
                 break
             yield WORK_OF_A_HINT
         if pre_check is not None:
-            waiting = [each for each in waiting if pre_check(each.queued.pod)]
+            found = found._replace(pods=[each for each in found.pods if pre_check(each.pod)])
         if not self._context.queueing_hints and _is_about_placed_pod(event) and isinstance(new, Pod):
-            waiting = [each for each in waiting if self._may_be_near_to(each.queued, new)]
-        yield from self._sending(waiting, event, old, new)
+            pods = [each for each in found.pods if self._may_be_near_to(each, new)]
+            found = found._replace(pods=pods)
+        yield from self._sending(found, event, old, new)
 
-    def _sending(
-        self, waiting: Iterable[Concerned], event: ClusterEvent, old: object, new: object
-    ) -> Iterator[int]:
+    def _sending(self, found: ConcernedPods, event: ClusterEvent, old: object, new: object) -> Iterator[int]:
         about = old if new is None else new
+        # What the event means for equal pods says nothing of the pod that it is about.
+        itself = object_key(about) if isinstance(about, Pod) else ""
         judged: dict[Alike, tuple[Worth, MoveCause]] = {}
-        for each in waiting:
-            if not self._unschedulable.still_waits(each):
+        asks_each = event.is_wildcard
+        moved = 0
+        for queued in found.pods:
+            if not self._unschedulable.still_waits(queued, found.end):
                 continue
-            queued, alike, _number = each
-            found = None if alike is None else judged.get(alike)
-            if found is None:
+            asks = asks_each or queued.info.key == itself
+            answer = None if asks else judged.get(queued.filing.alike)
+            if answer is None:
                 yield WORK_OF_A_HINT
+                if not self._unschedulable.still_waits(queued, found.end):
+                    continue  # it left while others had their turn
                 worth = self._hints.judge(queued, event, old, new)
-                found = worth, self._cause(event, about)
+                answer = worth, self._cause(event, about)
+                alike = None if asks else queued.filing.alike
                 if alike is not None and self._hints.speak_for_equals(alike.drawers, queued):
-                    judged[alike] = found
-            worth, cause = found
+                    judged[alike] = answer
+            worth, cause = answer
             if worth is not Worth.NOTHING:
                 self._send(queued, worth, cause)
-                yield 1
+                moved += 1
+                if moved == MOVED_AT_ONCE:
+                    yield moved
+                    moved = 0
+        yield moved
 
     def _cause(self, event: ClusterEvent, about: object) -> MoveCause:
         """Of what the last judgement leads to."""
@@ -445,15 +477,14 @@ class PriorityQueue(SchedulingQueue):
         now_ns = self._clock.now_ns()
         limit_ns = round(self._context.max_unschedulable_seconds * NANOSECONDS)
         timeout = cluster_events.UNSCHEDULABLE_TIMEOUT
-        overdue = [
-            each
-            for each in self._unschedulable.concerned_by(timeout, None, None)
-            if now_ns - each.queued.waiting_since_ns > limit_ns
-        ]
+        waiting, end = self._unschedulable.concerned_by(timeout, None, None)
+        overdue = [each for each in waiting if now_ns - each.waiting_since_ns > limit_ns]
         for each in overdue:
-            each.queued.note_flush(now_ns)
+            each.note_flush(now_ns)
         if overdue:
-            self._begin_move(self._sending(overdue, timeout, None, None), timeout, None, None)
+            self._begin_move(
+                self._sending(ConcernedPods(overdue, end), timeout, None, None), timeout, None, None
+            )
 
     # Queues
 
@@ -518,7 +549,10 @@ class PriorityQueue(SchedulingQueue):
         self._metrics.queue_incoming_pods.inc(("active", cause.label))
         if self._observer is not None:
             self._observer.pod_moved(queued, "active", cause)
-        self._notify()
+        if self._is_moving:
+            self._any_moved = True
+        else:
+            self._notify()
         return True
 
     def _enter_backoff(self, queued: QueuedPod, cause: MoveCause) -> bool:
@@ -528,7 +562,7 @@ class PriorityQueue(SchedulingQueue):
                 queued.clear_flush_flag()
                 self._park(queued, cause)
                 return False
-        self._unschedulable.remove(queued.key)
+        self._unschedulable.remove(queued.info.key)
         if self._notify_due is not None and not len(self._backing_off):
             # `tick` was not called for a while; flushes stay aligned to whole seconds.
             now_ns = self._clock.now_ns()
@@ -539,7 +573,10 @@ class PriorityQueue(SchedulingQueue):
         if self._observer is not None:
             self._observer.pod_moved(queued, "backoff", cause)
         if self._context.pop_from_backoff:
-            self._notify()
+            if self._is_moving:
+                self._any_moved = True
+            else:
+                self._notify()
         return True
 
     def _park(self, queued: QueuedPod, cause: MoveCause) -> None:
@@ -554,15 +591,16 @@ class PriorityQueue(SchedulingQueue):
 
     def _ask_gates(self, queued: QueuedPod) -> None:
         """Run PreEnqueue; the plugin that refuses becomes the pod's gating plugin."""
-        profile = queued.pod.spec.scheduler_name
-        pre_enqueue = self._context.pre_enqueue.get(profile)
-        status: Status | None = pre_enqueue(queued.pod, queued.gating_plugin) if pre_enqueue else None
+        pod = queued.info.pod
+        profile = pod.spec.scheduler_name
+        pre_enqueue = self._pre_enqueue.get(profile)
+        status: Status | None = pre_enqueue(pod, queued.gating_plugin) if pre_enqueue else None
         if status is None or status.is_success:
             queued.gating_plugin = ""
             return
         if status.plugin not in queued.rejectors:
             self._metrics.unschedulable_pods.inc((status.plugin, profile))
-        queued.unschedulable_plugins.add(status.plugin)
+        queued.unschedulable_plugins = {*queued.unschedulable_plugins, status.plugin}  # rejections share sets
         queued.gating_plugin = status.plugin
 
     def _count_rejectors(self, plugins: Iterable[str], queued: QueuedPod, number: int) -> None:

@@ -1,7 +1,7 @@
 """A queue with an order: add, take the first, and take out anyone, each in logarithmic time.
 
-In: queued pods and a value to sort them by. Out: the first one. Taking a pod out leaves a dead heap
-entry behind, which is dropped when it comes up or when the dead outnumber the living.
+In: queued pods and a value to sort them by. Out: the first one. Taking a pod out leaves a dead entry
+behind, which is dropped when it comes up or when the dead outnumber the living.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import heapq
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
+from operator import itemgetter
 from typing import Any, Final, Protocol
 
 from kuberth.errors import reraise_interrupt
@@ -50,52 +51,93 @@ SubQueueFactory = Callable[[SortValue], SubQueue]
 """Makes the queue of ready pods, and the one of rejected pods that may be popped early."""
 
 
+_Entry = tuple[Any, int, QueuedPod, str]
+"""Sort value, a number that no other entry has, the pod and its namespace/name."""
+MERGED_FROM: Final = 64
+"""Fewer pods that were added are kept in a heap beside the sorted line."""
+
+
 class OrderedSubQueue:
     """Queued pods by namespace/name, the smallest sort value first, first come first served among equals."""
 
     def __init__(self, sort_value: SortValue) -> None:
         self._sort_value = sort_value
         self._numbers = count()
-        self._heap: list[tuple[Any, int, QueuedPod]] = []
-        self._pods: dict[str, tuple[int, QueuedPod]] = {}
+        self._line: list[_Entry] = []
+        """Sorted, the first one at the end."""
+        self._added: list[_Entry] = []
+        """A heap of what was added since. Many pods that come together are sorted at once."""
+        self._pods: dict[str, _Entry] = {}
 
     def add(self, queued: QueuedPod) -> None:
         """Add a pod, or sort it again if it is here already."""
-        number = next(self._numbers)
-        self._pods[queued.key] = (number, queued)
-        heapq.heappush(self._heap, (self._sort_value(queued), number, queued))
-        if len(self._heap) > 2 * len(self._pods) + 64:
-            self._heap = [entry for entry in self._heap if self._is_current(entry)]
-            heapq.heapify(self._heap)
+        key = queued.info.key
+        entry = self._pods[key] = (self._sort_value(queued), next(self._numbers), queued, key)
+        heapq.heappush(self._added, entry)
+        if len(self._added) + len(self._line) > 2 * len(self._pods) + 64:
+            self._line = [entry for entry in self._line if self._pods.get(entry[3]) is entry]
+            self._added = [entry for entry in self._added if self._pods.get(entry[3]) is entry]
+            heapq.heapify(self._added)
+
+    def _first(self) -> _Entry | None:
+        line, added, pods = self._line, self._added, self._pods
+        if not pods:
+            line.clear()
+            added.clear()
+            return None
+        if len(added) > MERGED_FROM and 4 * len(added) > len(line):
+            self._merge()
+            line, added = self._line, self._added
+        while line and pods.get(line[-1][3]) is not line[-1]:
+            line.pop()
+        while added and pods.get(added[0][3]) is not added[0]:
+            heapq.heappop(added)
+        if not line or (added and added[0] < line[-1]):
+            return added[0] if added else None
+        return line[-1]
+
+    def _merge(self) -> None:
+        self._line += self._added
+        self._added = []
+        try:
+            self._line.sort(reverse=True)
+        except BaseException as exc:
+            reraise_interrupt(exc)
+            logger.exception("the sort keys of pods cannot be compared; ordering them by arrival")
+            self._line.sort(key=itemgetter(1), reverse=True)
 
     def peek(self) -> QueuedPod | None:
         """The first pod; None if there is none."""
-        while self._heap and not self._is_current(self._heap[0]):
-            heapq.heappop(self._heap)
-        return self._heap[0][2] if self._heap else None
+        first = self._first()
+        return None if first is None else first[2]
 
     def first_value(self) -> Any:
         """The sort value of the first pod; the queue must not be empty."""
-        self.peek()
-        return self._heap[0][0]
+        first = self._first()
+        assert first is not None
+        return first[0]
 
     def pop(self) -> QueuedPod | None:
         """Take out the first pod; None if there is none."""
-        first = self.peek()
-        if first is not None:
-            heapq.heappop(self._heap)
-            del self._pods[first.key]
-        return first
+        first = self._first()
+        if first is None:
+            return None
+        del self._pods[first[3]]
+        if self._line and self._line[-1] is first:
+            self._line.pop()
+        else:
+            heapq.heappop(self._added)
+        return first[2]
 
     def remove(self, key: str) -> QueuedPod | None:
         """Take out the pod of this namespace/name, if it is here."""
         found = self._pods.pop(key, None)
-        return None if found is None else found[1]
+        return None if found is None else found[2]
 
     def get(self, key: str) -> QueuedPod | None:
         """The pod of this namespace/name, if it is here."""
         found = self._pods.get(key)
-        return None if found is None else found[1]
+        return None if found is None else found[2]
 
     def lines(self) -> Sequence[OrderedSubQueue]:
         """This queue: it is one line."""
@@ -108,11 +150,7 @@ class OrderedSubQueue:
         return len(self._pods)
 
     def __iter__(self) -> Iterator[QueuedPod]:
-        return (queued for _number, queued in self._pods.values())
-
-    def _is_current(self, entry: tuple[Any, int, QueuedPod]) -> bool:
-        current = self._pods.get(entry[2].key)
-        return current is not None and current[0] == entry[1]
+        return (entry[2] for entry in self._pods.values())
 
 
 def sort_value_of(plugin: QueueSortPlugin) -> SortValue:
@@ -120,14 +158,19 @@ def sort_value_of(plugin: QueueSortPlugin) -> SortValue:
     numbers = count()
     if type(plugin).sort_key is QueueSortPlugin.sort_key:
         return lambda queued: _ByLess(plugin, queued, next(numbers))
+    has_less = type(plugin).less is not QueueSortPlugin.less
 
     def sort_value(queued: QueuedPod) -> Any:
         try:
             key = plugin.sort_key(queued)
+            if key is None and not has_less:
+                raise TypeError("sort_key returned None, and there is no `less` to compare by")
         except BaseException as exc:
             reraise_interrupt(exc)
             logger.exception("plugin %r failed at QueueSort; %s goes last", plugin.name, queued.key)
             key = _LAST
+        if not has_less:
+            return key
         if key is None:
             return _NO_KEY, _ByLess(plugin, queued, next(numbers))
         return key, _ByKey(plugin, queued, next(numbers))

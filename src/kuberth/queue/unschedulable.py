@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence, Set
 from itertools import count
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from kuberth.api.core import Pod
-from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework.cluster_events import ClusterEvent
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.informers.store import object_key
@@ -23,56 +23,72 @@ ANYONE: Final = ""
 """Where pods are filed that every event may concern, as no plugin speaks for them."""
 
 
-class _Filed(NamedTuple):
-    number: int
-    queued: QueuedPod
-    gate: str
-    """The plugin that holds the pod back before it is even tried; none: it was rejected."""
-    equals: Hashable
-    """Of a gated pod: what it shares with those of which one hint of the gate speaks for all."""
-    drawers: tuple[tuple[str, Hashable], ...]
-    """Of a rejected pod: by plugin and, within, by what the plugin reads of the pod."""
-    known_by: Sequence[tuple[str, Hashable]]
-    """By plugin, what its concerns know the pod by."""
-    alike: Alike | None
-    """What pods have in common to which every event is worth the same; None: nothing that is known."""
+FILED_AT_ONCE: Final = 200
+"""Pods that are filed again with an event: about two milliseconds."""
 
 
 class Alike(NamedTuple):
     """Pods that are rejected by the same plugins and are equal for each of them."""
 
     drawers: tuple[tuple[str, Hashable], ...]
-    pending: tuple[str, ...]
+    pending: Set[str] = frozenset()
     """Those of the plugins that answered Pending."""
 
 
-class _Filing(NamedTuple):
-    """How a pod was filed, and what that was worked out from."""
+class Filing:
+    """Where a waiting pod is filed, as `QueuedPod.filing`: the same one while the same plugins reject it."""
 
-    hints: Hints
-    info: PodInfo
-    rejectors: Set[str]
-    alike: Alike
-    known_by: Sequence[tuple[str, Hashable]]
+    __slots__ = (
+        "alike",
+        "drawers",
+        "equals",
+        "gate",
+        "hints",
+        "info",
+        "known_by",
+        "number",
+        "rejectors",
+        "version",
+    )
 
-    def is_of(self, hints: Hints, queued: QueuedPod, rejectors: Set[str]) -> bool:
+    def __init__(self, queued: QueuedPod, hints: Hints) -> None:
+        self.number = 0
+        """Grows with every pod that comes to wait."""
+        self.gate = queued.gating_plugin
+        """The plugin that holds the pod back before it is even tried; none: it was rejected."""
+        self.equals: Hashable = None
+        """Of a gated pod: what it shares with those of which one hint of the gate speaks for all."""
+        self.drawers: tuple[tuple[str, Hashable], ...] = ()
+        """Of a rejected pod: by plugin and, within, by what the plugin reads of the pod."""
+        self.known_by: Sequence[tuple[str, Hashable]] = ()
+        """By plugin, what its concerns know the pod by."""
+        self.alike: Alike | None = None
+        """What pods have in common to which every event is worth the same; None: nothing that is known."""
+        # What this was worked out from.
+        self.hints = hints
+        self.info = queued.info
+        self.rejectors = frozenset(queued.rejectors)
+        self.version = hints.signatures_version
+
+    def is_of(self, hints: Hints, queued: QueuedPod) -> bool:
+        """Whether the pod, which was rejected again, is to be filed in the same places."""
         return (
-            self.hints is hints
-            and self.info is queued.info
-            and self.rejectors == rejectors
-            and len(self.alike.pending) == len(queued.pending_plugins)
-            and queued.pending_plugins.issuperset(self.alike.pending)
+            self.info is queued.info
+            and self.hints is hints
+            and self.version == hints.signatures_version
+            and self.alike is not None
+            and not self.gate
+            and self.alike.pending == queued.pending_plugins
+            and self.rejectors == queued.rejectors
         )
 
 
-class Concerned(NamedTuple):
-    """A pod that an event may move."""
+class ConcernedPods(NamedTuple):
+    """Pods that an event may move, in the order they came."""
 
-    queued: QueuedPod
-    alike: Alike | None
-    """To pods for which this is equal the event is worth the same; None: the pod has to be asked about."""
-    number: int = 0
-    """Grows with every pod that comes to wait."""
+    pods: Sequence[QueuedPod]
+    end: int
+    """Pods with this number or a greater one came later, or left and came back."""
 
 
 class UnschedulablePods:
@@ -81,66 +97,69 @@ class UnschedulablePods:
     def __init__(self, hints: Hints) -> None:
         self._hints = hints
         self._numbers = count()
-        self._pods: dict[str, _Filed] = {}
-        self._by_plugin: dict[str, dict[Hashable, dict[str, _Filed]]] = {}
-        self._by_gate: dict[str, dict[Hashable, dict[str, _Filed]]] = {}
-        self._by_concern: dict[tuple[str, Hashable], dict[str, _Filed]] = {}
+        self._pods: dict[str, QueuedPod] = {}
+        self._by_plugin: dict[str, dict[Hashable, dict[str, QueuedPod]]] = {}
+        self._by_gate: dict[str, dict[Hashable, dict[str, QueuedPod]]] = {}
+        self._by_concern: dict[tuple[str, Hashable], dict[str, QueuedPod]] = {}
+        self._version = hints.signatures_version
+        self._outdated: list[str] = []
 
     def add(self, queued: QueuedPod) -> bool:
         """Add a pod, or file it again if it is here already. Return whether it is new."""
-        old = self._pods.get(queued.key)
-        if old is not None:
-            self._unfile(queued.key, old)
-        number = next(self._numbers) if old is None else old.number
-        gate, equals = queued.gating_plugin, None
-        drawers: tuple[tuple[str, Hashable], ...] = ()
-        if gate:
-            equals, known_by = self._equals(queued), self._known_by(queued)
-            alike = None if equals == queued.uid else Alike(((gate, equals),), ())
+        key = queued.info.key
+        old = self._pods.get(key)
+        if old is None:
+            number = next(self._numbers)
         else:
-            alike, known_by = self._places_of(queued)
-            drawers = alike.drawers
-        filed = _Filed(number, queued, gate, equals, drawers, known_by, alike)
-        self._pods[queued.key] = filed
-        if filed.gate:
-            self._by_gate.setdefault(filed.gate, {}).setdefault(equals, {})[queued.key] = filed
-        for plugin, signature in filed.drawers:
-            self._by_plugin.setdefault(plugin, {}).setdefault(signature, {})[queued.key] = filed
-        for concern in filed.known_by:
-            self._by_concern.setdefault(concern, {})[queued.key] = filed
+            number = old.filing.number
+            self._unfile(key, old.filing)
+        filing = queued.filing
+        if type(filing) is not Filing or queued.gating_plugin or not filing.is_of(self._hints, queued):
+            filing = queued.filing = self._filing_of(queued)
+        filing.number = number
+        self._pods[key] = queued
+        if filing.gate:
+            self._by_gate.setdefault(filing.gate, {}).setdefault(filing.equals, {})[key] = queued
+        for plugin, signature in filing.drawers:
+            drawers = self._by_plugin.get(plugin)
+            if drawers is None:
+                drawers = self._by_plugin[plugin] = {}
+            drawer = drawers.get(signature)
+            if drawer is None:
+                drawer = drawers[signature] = {}
+            drawer[key] = queued
+        for concern in filing.known_by:
+            self._by_concern.setdefault(concern, {})[key] = queued
         return old is None
 
     def remove(self, key: str) -> QueuedPod | None:
         """Take out the pod of this namespace/name, if it is here."""
-        filed = self._pods.pop(key, None)
-        if filed is None:
-            return None
-        self._unfile(key, filed)
-        return filed.queued
+        queued = self._pods.pop(key, None)
+        if queued is not None:
+            self._unfile(key, queued.filing)
+        return queued
 
     def get(self, key: str) -> QueuedPod | None:
         """The pod of this namespace/name, if it is here."""
-        filed = self._pods.get(key)
-        return None if filed is None else filed.queued
+        return self._pods.get(key)
 
-    def concerned_by(self, event: ClusterEvent, old: object, new: object) -> Sequence[Concerned]:
-        """The pods that the event may move, in the order they came; the others need not be asked about."""
+    def concerned_by(self, event: ClusterEvent, old: object, new: object) -> ConcernedPods:
+        """The pods that the event may move; the others need not be asked about."""
         search = self.search(event, old, new)
         while True:
             try:
                 next(search)
             except StopIteration as end:
-                found: Sequence[Concerned] = end.value
+                found: ConcernedPods = end.value
                 return found
 
-    def search(
-        self, event: ClusterEvent, old: object, new: object
-    ) -> Generator[None, None, Sequence[Concerned]]:
+    def search(self, event: ClusterEvent, old: object, new: object) -> Generator[None, None, ConcernedPods]:
         """The same, with a break after every hint that is asked. Pods that come in a break are left out."""
-        if event.is_wildcard:
-            return [Concerned(filed.queued, None, filed.number) for filed in self._pods.values()]
+        self._file_again()
         end = next(self._numbers)
-        found: dict[str, _Filed] = {}
+        if event.is_wildcard:
+            return ConcernedPods(list(self._pods.values()), end)
+        found: dict[str, QueuedPod] = {}
         about_itself = self._pods.get(_key_of(old if new is None else new))
         for plugin in (ANYONE, *self._hints.plugins_concerned(event)):
             about = None if plugin == ANYONE else self._hints.about(plugin, event, old, new)
@@ -148,32 +167,27 @@ class UnschedulablePods:
                 for key in about:
                     found |= self._by_concern.get((plugin, key), {})
                 continue
-            for equals in list(self._by_plugin.get(plugin, {}).values()):
+            for signed, equals in list(self._by_plugin.get(plugin, {}).items()):
                 if len(equals) > 1 and plugin != ANYONE:
                     yield
-                if equals and not self._is_vain(plugin, equals, event, old, new):
+                if equals and not self._is_vain((plugin, signed), equals, event, old, new):
                     found |= equals
-            for equals in list(self._by_gate.get(plugin, {}).values()):
+            for signed, equals in list(self._by_gate.get(plugin, {}).items()):
                 yield
-                if equals and not self._is_vain(plugin, equals, event, old, new):
+                if equals and not self._is_vain((plugin, signed), equals, event, old, new):
                     found |= {
-                        key: filed
-                        for key, filed in equals.items()
-                        if not self._hints.is_refused(filed.queued)
+                        key: queued for key, queued in equals.items() if not self._hints.is_refused(queued)
                     }
         if about_itself is not None:  # what it means for others says nothing of the pod itself
-            found[about_itself.queued.key] = about_itself
-        # Tuples of their numbers and themselves: no two numbers are equal.
-        return [
-            Concerned(filed.queued, None if filed is about_itself else filed.alike, filed.number)
-            for filed in sorted(found.values())
-            if filed.number < end
-        ]
+            found[about_itself.key] = about_itself
+        pods = [queued for queued in found.values() if queued.filing.number < end]
+        pods.sort(key=attrgetter("filing.number"))
+        return ConcernedPods(pods, end)
 
-    def still_waits(self, concerned: Concerned) -> bool:
+    def still_waits(self, queued: QueuedPod, end: int) -> bool:
         """Whether a pod that was found to be concerned has not left since."""
-        filed = self._pods.get(concerned.queued.key)
-        return filed is not None and filed.number == concerned.number
+        now = self._pods.get(queued.info.key)
+        return now is not None and now.filing.number < end
 
     def __contains__(self, key: object) -> bool:
         return key in self._pods
@@ -182,28 +196,45 @@ class UnschedulablePods:
         return len(self._pods)
 
     def __iter__(self) -> Iterator[QueuedPod]:
-        return (filed.queued for filed in self._pods.values())
+        return iter(self._pods.values())
 
     def _is_vain(
-        self, plugin: str, equals: Mapping[str, _Filed], event: ClusterEvent, old: object, new: object
+        self,
+        drawer: tuple[str, Hashable],
+        equals: Mapping[str, QueuedPod],
+        event: ClusterEvent,
+        old: object,
+        new: object,
     ) -> bool:
         """Whether the plugin says of one of these pods, and so of all, that the event does not help."""
+        plugin = drawer[0]
         if len(equals) == 1 or plugin == ANYONE:
             return False
-        one = next(iter(equals.values())).queued
-        if self._hints.signature(plugin, one) == one.uid:
-            return False  # what it states has turned out to be wrong since they were filed
-        return not self._hints.would_help(plugin, one, event, old, new)
+        one = next(iter(equals.values()))
+        # Since they were filed, the statement may have turned out to be wrong, or more labels to matter.
+        return not self._hints.would_help(plugin, one, event, old, new) and self._hints.speak_for_equals(
+            (drawer,), one
+        )
 
-    def _places_of(self, queued: QueuedPod) -> tuple[Alike, Sequence[tuple[str, Hashable]]]:
-        """Where a rejected pod is filed: as the last time, if the same plugins rejected the same version."""
-        filing, rejectors = queued.filing, queued.rejectors
-        if not isinstance(filing, _Filing) or not filing.is_of(self._hints, queued, rejectors):
-            alike = Alike(self._drawers_of(queued, rejectors), tuple(sorted(queued.pending_plugins)))
-            filing = queued.filing = _Filing(
-                self._hints, queued.info, rejectors, alike, self._known_by(queued)
-            )
-        return filing.alike, filing.known_by
+    def _file_again(self) -> None:
+        """File some of the pods again whose signatures are other ones now; until then each is asked about."""
+        if self._version != self._hints.signatures_version:
+            self._version = self._hints.signatures_version
+            self._outdated = list(self._pods)
+        for _ in range(min(len(self._outdated), FILED_AT_ONCE)):
+            if (queued := self._pods.get(self._outdated.pop())) is not None:
+                self.add(queued)
+
+    def _filing_of(self, queued: QueuedPod) -> Filing:
+        filing = Filing(queued, self._hints)
+        filing.known_by = self._known_by(queued)
+        if filing.gate:
+            filing.equals = self._equals(queued)
+            filing.alike = None if filing.equals == queued.uid else Alike(((filing.gate, filing.equals),))
+        else:
+            filing.drawers = self._drawers_of(queued, filing.rejectors)
+            filing.alike = Alike(filing.drawers, frozenset(queued.pending_plugins))
+        return filing
 
     def _drawers_of(self, queued: QueuedPod, rejectors: Set[str]) -> tuple[tuple[str, Hashable], ...]:
         if not self._hints.knows(queued.pod.spec.scheduler_name) or not rejectors:
@@ -223,14 +254,14 @@ class UnschedulablePods:
         plugins = (queued.gating_plugin,) if queued.gated else queued.rejectors
         return [(plugin, key) for plugin in plugins for key in self._hints.known_by(plugin, queued)]
 
-    def _unfile(self, key: str, filed: _Filed) -> None:
-        for concern in filed.known_by:
+    def _unfile(self, key: str, filing: Filing) -> None:
+        for concern in filing.known_by:
             del self._by_concern[concern][key]
             if not self._by_concern[concern]:
                 del self._by_concern[concern]
-        if filed.gate:
-            _take_out(self._by_gate, filed.gate, filed.equals, key)
-        for plugin, signature in filed.drawers:
+        if filing.gate:
+            _take_out(self._by_gate, filing.gate, filing.equals, key)
+        for plugin, signature in filing.drawers:
             _take_out(self._by_plugin, plugin, signature, key)
 
 
@@ -239,11 +270,12 @@ def _key_of(obj: object) -> str:
 
 
 def _take_out(
-    cabinet: dict[str, dict[Hashable, dict[str, _Filed]]], plugin: str, signature: Hashable, key: str
+    cabinet: dict[str, dict[Hashable, dict[str, QueuedPod]]], plugin: str, signature: Hashable, key: str
 ) -> None:
     drawers = cabinet[plugin]
-    del drawers[signature][key]
-    if not drawers[signature]:
+    drawer = drawers[signature]
+    del drawer[key]
+    if not drawer:
         del drawers[signature]
         if not drawers:
             del cabinet[plugin]

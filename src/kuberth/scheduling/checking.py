@@ -22,6 +22,7 @@ from kuberth.framework.plans import KeptRejection
 from kuberth.framework.runner import Runner
 from kuberth.framework.running.filtering import Judgement
 from kuberth.framework.status import SUCCESS, Status
+from kuberth.framework.verdict import distinct
 from kuberth.informers.store import object_key
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.outcomes.rejection import Rejection
@@ -188,6 +189,7 @@ def _statuses(judgement: Judgement) -> list[Status]:
     """What was said of every node of the view."""
     statuses = [SUCCESS] * len(judgement.nodes)
     for block in judgement.rejections():
+        of_code = {code: block.verdict.status(code).by(block.plugin) for code in distinct(block.codes)}
         for position, code in zip(block.positions.tolist(), block.codes.tolist(), strict=True):
-            statuses[position] = block.verdict.status(code).by(block.plugin)
+            statuses[position] = of_code[code]
     return statuses

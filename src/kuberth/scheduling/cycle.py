@@ -87,12 +87,16 @@ class SchedulingCycle:
             return choice
         return self.take(state, queued, runner, choice, started)
 
-    def counts_as_attempt(self) -> bool:
-        """Count an attempt that ends as that of an equal pod did. False: this one is made and checked."""
-        if not self._check.skips():
-            return False
+    def is_check_due(self) -> bool:
+        """Whether the next attempt is checked, so that equal pods are not to be rejected without one.
+
+        Otherwise the attempts of all pods that are rejected together count as one.
+        """
+        return not self._check.skips()
+
+    def count_repeated(self) -> None:
+        """An attempt ends as that of an equal pod did."""
         self._rng.random()  # every attempt draws one number
-        return True
 
     def _rejected_again(
         self, queued: QueuedPod, runner: Runner, kept: KeptRejection, started: float

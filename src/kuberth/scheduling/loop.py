@@ -93,7 +93,7 @@ class SchedulingLoop:
         """Schedule until `stop`."""
         try:
             while not self._stopping:
-                if not self._may_bind() or not self.schedule_one():
+                if not (self._is_deciding or self._may_bind()) or not self.schedule_one():
                     self._ready.clear()
                     await self._ready.wait()
                 # Events and bindings get their turn between two pods that plugins were asked about.
@@ -102,6 +102,11 @@ class SchedulingLoop:
             while self._groups is not None and self._groups.go_on():
                 pass  # a gang is bound as a whole, or not at all
             self.ended.set()
+
+    @property
+    def _is_deciding(self) -> bool:
+        """Whether a group is being tried, over several turns of the event loop."""
+        return self._groups is not None and self._groups.is_deciding
 
     def wake(self) -> None:
         """Look again whether there is a pod to schedule."""
@@ -130,7 +135,9 @@ class SchedulingLoop:
         if self._groups is None:
             is_busy, queued = self._repeating.pop()
         else:
-            is_busy, queued = self._groups.go_on(), self._groups.next_held() or self._queue.pop_nowait()
+            is_busy, queued = self._groups.go_on(), None
+            if not self._groups.is_deciding:
+                queued = self._groups.next_held() or self._queue.pop_nowait()
         if queued is None:
             return is_busy
         try:
@@ -146,6 +153,8 @@ class SchedulingLoop:
             self._let_go(queued)
         elif self._groups is not None and self._groups.takes(queued, runner):
             self._groups.run(queued, self._conclude, self._needs_no_scheduling)
+            while self._overlapping.running and self._groups.is_deciding:
+                self._groups.go_on()  # cycles that go on meanwhile would see the group's pods on nodes
         elif self._needs_no_scheduling(queued):
             self._queue.done(queued.uid)
         elif runner.extenders and runner.extenders.decide_about(queued.pod):

@@ -63,7 +63,10 @@ class Repeating:
             if key in known:
                 kept = known[key]
             else:
-                kept = known[key] = plans.rejection_of_signature(signature)
+                kept = plans.rejection_of_signature(signature)
+                if kept is not None and self._cycle.is_check_due():
+                    return None
+                known[key] = kept
             if (
                 kept is None
                 or pod.metadata.deletion_timestamp is not None
@@ -71,7 +74,6 @@ class Repeating:
                 or plans.has_nomination(info)
                 or not self._failures.is_present_version(queued)
                 or (runner.extenders and runner.extenders.decide_about(pod))
-                or not self._cycle.counts_as_attempt()
             ):
                 return None
             return kept
@@ -79,6 +81,7 @@ class Repeating:
         def reject(queued: QueuedPod, kept: KeptRejection) -> None:
             profile = queued.info.pod.spec.scheduler_name
             rejected.setdefault(profile, []).append((queued, kept))
+            self._cycle.count_repeated()
             self._failures.note_repeated(queued, kept, self._runners[profile], started)
 
         popped = self._queue.pop_rejecting(rejection_of, reject, limit=AT_ONCE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -324,3 +325,56 @@ def test_a_queue_starts_and_closes_like_a_plugin(is_async: bool) -> None:
         "close queue 2",
     ]
     assert [line for line in log if "ends" in line] == ["loop 1 ends", "loop 2 ends"]
+
+
+def test_work_that_is_cancelled_before_it_begins_is_closed() -> None:
+    async def work() -> None:
+        raise AssertionError("it never begins")
+
+    async def scenario() -> str:
+        scheduler = Scheduler(MemoryApi())
+        running = asyncio.create_task(scheduler.run())
+        await scheduler.wait_synced()
+        waiting = work()
+        running.cancel()
+        scheduler.spawn(waiting, name="the work")
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        return inspect.getcoroutinestate(waiting)
+
+    assert run_in_virtual_time(scenario) == inspect.CORO_CLOSED
+
+
+def test_work_that_comes_while_the_scheduler_is_cancelled_is_refused_and_closed() -> None:
+    async def work() -> None:
+        raise AssertionError("it never begins")
+
+    async def scenario() -> str:
+        scheduler = Scheduler(MemoryApi())
+        running = asyncio.create_task(scheduler.run())
+        await scheduler.wait_synced()
+        running.cancel()
+        await asyncio.sleep(0)
+        waiting = work()
+        with pytest.raises(KuberthError, match="'the work' was to be started, but the scheduler is ending"):
+            scheduler.spawn(waiting, name="the work")
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        return inspect.getcoroutinestate(waiting)
+
+    assert run_in_virtual_time(scenario) == inspect.CORO_CLOSED
+
+
+def test_a_configuration_that_comes_while_the_scheduler_is_cancelled_is_refused() -> None:
+    async def scenario() -> None:
+        scheduler = Scheduler(MemoryApi())
+        running = asyncio.create_task(scheduler.run())
+        await scheduler.wait_synced()
+        running.cancel()
+        await asyncio.sleep(0)
+        with pytest.raises(KuberthError, match="'replaced plugins' was to be started, but the scheduler is"):
+            await scheduler.reconfigure(config())
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    run_in_virtual_time(scenario)

@@ -237,6 +237,26 @@ def test_a_failing_pre_bind_returns_the_pod(form: Any, answer: Any, reason: str,
     assert nomination == "", "the nomination of an earlier attempt is cleared"
 
 
+def test_a_placement_is_not_undone_while_changes_are_held_back() -> None:
+    log: list[str] = []
+
+    async def main() -> CycleHarness:
+        scheduler = make_harness(
+            *reserving("R", log=log),
+            plugin("B", PreBindPlugin, pre_bind=Status.error("no disk")),
+            clock=LoopClock(asyncio.get_running_loop(), epoch_ns=10**12),
+            nodes=["n1"],
+        )
+        scheduler.hold.begin()
+        await bound(scheduler, make_pod("p", uid="u", cpu="1"))
+        assert (log, scheduler.queues(), scheduler.made.cluster.is_assumed("u")) == (["R.reserve"], {}, True)
+        scheduler.hold.end()
+        return scheduler
+
+    expect_undone(run_in_virtual_time(main), queue="backoff", rejectors=set())
+    assert log == ["R.reserve", "R.unreserve"]
+
+
 def test_a_bind_that_conflicts_returns_the_pod() -> None:
     """Someone else bound the pod; the API refuses the second binding, and the pod is not ours any more."""
     log: list[str] = []

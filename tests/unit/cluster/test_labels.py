@@ -13,6 +13,7 @@ from kuberth.api.selectors import NOTHING, Selector, compile_label_selector
 from kuberth.api.wire import convert
 from kuberth.cluster.labels import LabelColumns
 from kuberth.cluster.pod_info import AffinityTerm, PodInfo, PodMatcher
+from kuberth.cluster.selected_labels import SelectedLabels
 from kuberth.cluster.table import ClusterTable
 from kuberth.cluster.term_sums import TermSums
 from kuberth.cluster.terms import Carried, CarriedTerm, CarriedTerms
@@ -94,7 +95,7 @@ def test_terms_that_speak_of_no_pod_come_and_go() -> None:
 
 
 def test_terms_with_thousands_of_values_take_no_more_memory_than_others() -> None:
-    sums, placed = TermSums(), CarriedTerms(LabelColumns(4), follows_domains=False)
+    sums, placed = TermSums(), CarriedTerms(LabelColumns(4), SelectedLabels(), follows_domains=False)
     for number, operator in enumerate(("In", "NotIn")):
         selector = selector_of({"key": "k", "operator": operator, "values": [f"v{n}" for n in range(10_000)]})
         matcher = PodMatcher(frozenset(("default",)), NOTHING, selector)

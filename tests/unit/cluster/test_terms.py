@@ -292,3 +292,15 @@ CountsAreWhatCountingWouldFind.TestCase.settings = settings(
     max_examples=40, stateful_step_count=30, deadline=None
 )
 TestCountsAreWhatCountingWouldFind = CountsAreWhatCountingWouldFind.TestCase
+
+
+def test_nothing_is_summed_by_a_label_that_no_node_has() -> None:
+    table = ClusterTable()
+    table.set_node(make_node("n1"))
+    table.add_pod(PodInfo(make_pod("p", node="n1", labels={"app": "a"})))
+    tally = table.terms.tally(PodMatcher(frozenset({"default"}), NOTHING, EVERYTHING))
+    columns = [table.label_column(f"key-{number}") for number in range(100)]
+    assert not any(tally.is_in_any_domain(column) for column in columns)
+    assert not tally._domains, "each would cost every pod that comes or goes"
+    table.set_node(make_node("n1", labels={"key-7": "x"}))
+    assert [column.key for column in columns if tally.is_in_any_domain(column)] == ["key-7"]

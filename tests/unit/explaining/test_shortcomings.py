@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kuberth.api.core import Pod
+from kuberth.api.core import NodeSelectorRequirement, Pod
 from kuberth.explaining import Question, explain
-from kuberth.explaining.shortcomings import amount_text
+from kuberth.explaining.shortcomings import _satisfying, amount_text
 from kuberth.testing import make_node, make_pod
 
 PORT = [{"name": "main", "ports": [{"containerPort": 80, "hostPort": 80, "protocol": "TCP"}]}]
@@ -28,6 +28,12 @@ CASES = [
         {"allocatable": {"example.com/gpu": "1"}},
         ["1 example.com/gpu short"],
         id="extended",
+    ),
+    pytest.param(
+        make_pod("p", requests={"ephemeral-storage": "3Gi"}),
+        {"allocatable": {"ephemeral-storage": "1Gi"}},
+        ["2Gi ephemeral-storage short"],
+        id="ephemeral-storage",
     ),
     pytest.param(
         make_pod("p", cpu="5", memory="9Gi"), {}, ["1 cpu short", "1Gi memory short"], id="two-resources"
@@ -176,3 +182,21 @@ def test_nodes_that_miss_least_come_first_and_equal_ones_together() -> None:
 )
 def test_amounts_read_as_kubernetes_writes_them(resource: str, amount: int, text: str) -> None:
     assert amount_text(resource, amount) == text
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "value"),
+    [
+        pytest.param("In", ("a", "b"), ("a",), id="in"),
+        pytest.param("Exists", (), ("true",), id="exists"),
+        pytest.param("NotIn", ("a",), (None,), id="not in"),
+        pytest.param("Gt", ("5",), ("6",), id="greater"),
+        pytest.param("Lt", ("5",), ("4",), id="less"),
+        pytest.param("Gt", ("five",), None, id="no number"),
+        pytest.param("In", (), None, id="in nothing"),
+    ],
+)
+def test_the_nearest_value_that_meets_a_requirement(
+    operator: str, values: tuple[str, ...], value: tuple[str | None] | None
+) -> None:
+    assert _satisfying(NodeSelectorRequirement(key="k", operator=operator, values=values)) == value

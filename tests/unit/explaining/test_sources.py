@@ -58,7 +58,8 @@ def test_a_workloads_pod_is_its_template(kind: str) -> None:
     pod = template_pod(workload(kind))
     assert (pod.metadata.namespace, pod.metadata.name) == ("default", "web")
     assert pod.metadata.labels == {"app": "web"}
-    assert pod.metadata.owner_references[0].kind == kind
+    owner = pod.metadata.owner_references[0]
+    assert (owner.kind, owner.controller) == (kind, True)
     assert pod.spec.scheduler_name == "default-scheduler"
     assert pod.spec.containers[0].resources.requests == {"cpu": "2"}  # as its limits say
 

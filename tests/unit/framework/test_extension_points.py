@@ -53,7 +53,7 @@ def test_a_plugin_without_its_method_cannot_be_made(point: type[Plugin], missing
     [
         (ReservePlugin, "reserve", "unreserve"),
         (ReservePlugin, "unreserve", "reserve"),
-        (PreFilterExtensions, "add_pod", "pre_filter, remove_pod"),
+        (PreFilterExtensions, "add_pod", "pre_filter'?, '?remove_pod"),
     ],
     ids=["reserve-alone", "unreserve-alone", "add-pod-alone"],
 )

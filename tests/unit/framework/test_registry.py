@@ -12,7 +12,7 @@ from kuberth.config.in_tree import IN_TREE_PLUGINS
 from kuberth.errors import ConfigError
 from kuberth.framework import FilterPlugin, Plugin, Registry, ReservePlugin, ScorePlugin
 from kuberth.framework.extension_points import points_of
-from kuberth.framework.registry import PluginFactory, resolve_reference
+from kuberth.framework.registry import SHIPPED, PluginFactory, resolve_reference
 from kuberth.plugins import IN_TREE, in_tree_registry
 from tests.unit.framework.harness import build, make_handle, plugin
 
@@ -84,6 +84,15 @@ def test_plugins_of_installed_packages(packages: Path) -> None:
     assert "Fine" in registry
     assert registry["Fine"].__module__ == "my_plugins"
     assert registry.extension_points()["Fine"] == ("filter",)
+
+
+def test_the_class_of_an_installed_package_may_be_given_in_code_too(packages: Path) -> None:
+    """As the package's own tests do."""
+    install(packages, "Fine = my_plugins:Fine")
+    registry = Registry()
+    registry.load_entry_points()
+    registry.merge(Registry({"Fine": registry["Fine"]}))
+    assert registry.origin("Fine") == "package my_plugins"
 
 
 def test_a_package_may_give_a_function(packages: Path) -> None:
@@ -306,3 +315,16 @@ def test_a_nameless_class_in_code() -> None:
 def test_what_is_no_factory_at_all() -> None:
     with pytest.raises(ConfigError, match="plugin 'P' from code is not a class or factory but 5"):
         Registry({"P": cast(PluginFactory, 5)})
+
+
+@pytest.mark.parametrize("shipped_first", [True, False])
+def test_a_plugin_of_yours_counts_before_a_shipped_one_of_its_name(shipped_first: bool) -> None:
+    registry = Registry()
+    given: list[tuple[PluginFactory, str]] = [
+        (lambda args, handle: Typed(args, handle), SHIPPED),
+        (Typed, "package mine"),
+    ]
+    for factory, origin in given if shipped_first else reversed(given):
+        registry.register("Coscheduling", factory, origin=origin)
+    assert registry["Coscheduling"] is Typed
+    assert registry.origin("Coscheduling") == "package mine"

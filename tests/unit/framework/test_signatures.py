@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from kuberth.api.selectors import Operator, Requirement
 from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.selected_labels import SelectedLabels
 from kuberth.framework import signatures
 from kuberth.framework.signatures import signer
 from kuberth.testing import make_pod
@@ -35,3 +37,27 @@ def test_each_signer_has_its_own_signature() -> None:
     assert by_labels(info) != by_selector(info)
     other = info.placed_on("node")
     assert by_labels(other) == by_labels(info)
+
+
+@pytest.mark.parametrize("length", [1, 200], ids=["short", "long"])
+def test_signatures_are_other_ones_when_more_labels_matter(length: int) -> None:
+    labels = SelectedLabels()
+    sign = signer(["spec.node_selector"], labels=labels)
+    selector = {f"label-{number}": "value" for number in range(length)}
+    one, other = (
+        PodInfo(make_pod(name, labels={"app": name}, nodeSelector=selector)) for name in ("one", "other")
+    )
+    before = sign(one)
+    assert before == sign(other)
+    labels.note((Requirement("app", Operator.EQUALS, ("one",)),))
+    assert sign(one) != sign(other)
+    assert before not in (sign(one), sign(other))
+
+
+def test_digests_of_signers_that_are_gone_are_not_all_kept() -> None:
+    labels = {f"label-{number}": "value" for number in range(200)}
+    info = PodInfo(make_pod("pod", labels=labels))
+    for _ in range(100):
+        signer(["metadata.labels"])(info)
+    assert info.digests is not None
+    assert len(info.digests) <= 16

@@ -9,6 +9,7 @@ import pytest
 from kuberth.api.core import Node, Pod
 from kuberth.client.protocol import WatchEvent
 from kuberth.errors import ApiError
+from kuberth.holding import Hold
 from kuberth.informers.reflector import SILENT_SECONDS, Reflector
 from kuberth.informers.store import Store
 from kuberth.testing import MemoryApi, make_node, make_pod, run_in_virtual_time
@@ -18,9 +19,10 @@ class Watched:
     """A reflector of pods that notes the calls of its handler, and what the store held then."""
 
     def __init__(self, api: MemoryApi, *, optional: bool = False) -> None:
+        self.hold = Hold()
         self.store = Store[Pod]()
         self.calls: list[str] = []
-        self.reflector = Reflector(api, Pod, self.store, self._handle, optional=optional)
+        self.reflector = Reflector(api, Pod, self.store, self._handle, optional=optional, hold=self.hold)
 
     def _handle(self, old: Pod | None, new: Pod | None) -> None:
         self.calls.append(f"{_uid(old)} -> {_uid(new)}")
@@ -57,6 +59,44 @@ def test_what_is_there_is_added_before_it_counts_as_synced() -> None:
         return await Watched(api).run()
 
     assert run_in_virtual_time(main) == ["none -> a@1", "none -> b@1"]
+
+
+def test_changes_wait_while_they_are_held_back() -> None:
+    async def main() -> tuple[list[str], list[str]]:
+        api = MemoryApi()
+        watched = Watched(api)
+        during: list[str] = []
+
+        def change() -> None:
+            watched.hold.begin()
+            api.put(pod("a"))
+            api.remove(Pod, "default/p")
+
+        def look() -> None:
+            during.extend(watched.calls)
+            assert not [*watched.store]
+            watched.hold.end()
+
+        return during, await watched.run(change, look)
+
+    assert run_in_virtual_time(main) == ([], ["none -> a@1", "a@1 -> none"])
+
+
+def test_a_list_waits_while_changes_are_held_back() -> None:
+    async def main() -> list[str]:
+        api = MemoryApi()
+        api.put(pod("a"))
+        watched = Watched(api)
+        watched.hold.begin()
+        task = asyncio.ensure_future(watched.reflector.run())
+        await asyncio.sleep(1)
+        assert watched.calls == []
+        watched.hold.end()
+        await watched.reflector.synced.wait()
+        task.cancel()
+        return watched.calls
+
+    assert run_in_virtual_time(main) == ["none -> a@1"]
 
 
 def test_changes_that_are_slow_to_handle_leave_other_tasks_their_turn(

@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kuberth.api.resource import ResourceSlice
+from kuberth.cel.device import DeviceContent
 from kuberth.cluster.table import ClusterTable
 from kuberth.informers.store import Store
 from kuberth.plugins.devices import sites as sites_module
+from kuberth.plugins.devices import slices as slices_module
 from kuberth.plugins.devices.pools import pool_of
 from kuberth.plugins.devices.sites import Site, Sites
 from kuberth.testing.factories import make_node
@@ -140,3 +142,23 @@ def test_pools_that_no_node_sees_any_more_are_not_kept_for_ever(monkeypatch: pyt
         store.set(make_slice(None, 1, pool="q", generation=turn + 1))
         sites.refresh()
     assert len(sites._pools) <= 2 + 3 + 2
+
+
+def test_what_selectors_see_is_made_when_one_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    class Counted(DeviceContent):
+        def __init__(self, driver: str, **more: Any) -> None:
+            made.append(driver)
+            super().__init__(driver, **more)
+
+    monkeypatch.setattr(slices_module, "DeviceContent", Counted)
+    store: Store[ResourceSlice] = Store()
+    for number in range(100):
+        store.set(make_slice("n0", 16, name=f"slice-{number}", pool=f"pool-{number}"))
+    sites = Sites(store, table())
+    sites.refresh()
+    assert made == []
+    device = next(sites.slices()).devices[0]
+    assert device.content is device.content
+    assert len(made) == 1

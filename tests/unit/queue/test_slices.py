@@ -1,4 +1,4 @@
-"""An event that concerns many pods is dealt with in slices, and no pod is popped before it is done."""
+"""An event that concerns many pods is dealt with in slices; no pod is popped amid one, but between two."""
 
 from __future__ import annotations
 
@@ -105,6 +105,19 @@ def test_a_pod_that_leaves_meanwhile_is_not_brought_back() -> None:
     assert left not in harness.pop_names()
 
 
+def test_a_pod_that_is_made_again_before_its_hint_is_asked_stays_in_the_queue() -> None:
+    harness = Waiting(60, stated=False)
+    harness.queue.move(NODE_ADD, None, NODE)
+    again = [name for name, queue in harness.queues.items() if queue == "unschedulable"]
+    for name in again:
+        harness.queue.delete(make_pod(name))
+        harness.queue.add(PodInfo(make_pod(name, uid=f"{name}-again")))
+    while harness.next_slice():
+        pass
+    uids = {queued.uid for pods in harness.queue.pending_pods().values() for queued in pods}
+    assert {f"{name}-again" for name in again} <= uids
+
+
 def test_a_pod_that_comes_meanwhile_has_seen_the_event() -> None:
     harness = Waiting(60)
     harness.add("late", priority=1)
@@ -124,3 +137,27 @@ def test_events_are_dealt_with_in_their_order() -> None:
     harness.queue.move(NODE_ADD, None, make_node("second"))
     assert len(harness.pop_names()) == 60
     assert harness.sizes == {}
+
+
+def test_pods_are_tried_between_events() -> None:
+    harness = Waiting(60, labels={"wanted": "no"})
+    harness.queue.add(PodInfo(make_pod("ready")))
+    for _ in range(500):
+        harness.queue.move(NODE_ADD, None, NODE)
+    popped, turns = None, 0
+    while popped is None:
+        _is_busy, popped = harness.queue.pop_rejecting(lambda _queued: None, lambda *_: None, limit=1)
+        turns += 1
+    assert turns < 10
+    assert popped.key == "default/ready"
+
+
+def test_no_pod_is_popped_amid_an_event() -> None:
+    harness = Waiting(60, priority=10)
+    harness.queue.add(PodInfo(make_pod("ready")))
+    harness.queue.move(NODE_ADD, None, NODE)
+    assert 0 < harness.sizes["active"] < 60
+    while (popped := harness.queue.pop_rejecting(lambda _queued: None, lambda *_: None, limit=1)[1]) is None:
+        pass
+    assert harness.sizes == {"active": 60}
+    assert popped.key != "default/ready", "a more urgent one was brought by the event"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 
@@ -156,7 +157,38 @@ def test_dead_entries_do_not_pile_up() -> None:
         queue.add(queued_pod("b", timestamp_ns=-turn))
         queue.remove("default/b")
     assert len(queue) == 1
-    assert len(queue._heap) <= 2 * 1 + 64 + 1
+    assert len(queue._line) + len(queue._added) <= 2 * 1 + 64 + 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_order_holds_for_crowds_that_come_and_go(seed: int) -> None:
+    chance = random.Random(seed)
+    queue = OrderedSubQueue(lambda queued: (-queued.info.priority, queued.timestamp_ns))
+    inside: dict[str, tuple[int, int, int, QueuedPod]] = {}
+    for number in range(60):
+        for each in range(chance.choice((1, 3, 100, 400))):
+            name = f"p{chance.randrange(2000)}" if chance.random() < 0.3 else f"p{number}-{each}"
+            queued = queued_pod(name, priority=chance.randrange(3), timestamp_ns=chance.randrange(number + 5))
+            queue.add(queued)
+            inside[queued.key] = (-queued.info.priority, queued.timestamp_ns, number * 1000 + each, queued)
+        for key in chance.sample(sorted(inside), min(len(inside), chance.choice((0, 1, 50)))):
+            assert queue.remove(key) is inside.pop(key)[3]
+        for _ in range(min(len(inside), chance.choice((0, 1, 5, 200)))):
+            first = min(inside.values(), key=lambda entry: entry[:3])[3]
+            assert queue.peek() is first
+            assert queue.pop() is first
+            del inside[first.key]
+    assert len(queue) == len(inside)
+
+
+def test_keys_that_cannot_be_compared_leave_the_order_of_arrival(caplog: pytest.LogCaptureFixture) -> None:
+    queue = OrderedSubQueue(lambda queued: 1 if queued.timestamp_ns < 200 else "text")
+    pods = [queued_pod(f"p{number}", timestamp_ns=number) for number in range(300)]
+    for queued in pods:
+        with contextlib.suppress(TypeError):
+            queue.add(queued)
+    assert [queue.pop() for _ in pods] == pods
+    assert "cannot be compared" in caplog.text
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -170,7 +202,7 @@ def test_the_order_holds_when_dead_entries_are_swept_out(seed: int) -> None:
     for queued in gone:
         queue.remove(queued.key)
     queue.add(queued_pod("last", timestamp_ns=1000))
-    assert len(queue._heap) == 101, "swept"
+    assert len(queue._line) + len(queue._added) == 101, "swept"
     times = [popped.timestamp_ns for _ in range(101) if (popped := queue.pop()) is not None]
     assert times == sorted(times)
     assert len(times) == 101

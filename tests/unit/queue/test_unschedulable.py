@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from unittest.mock import patch
 
 import pytest
 
 from kuberth.api.core import Pod
+from kuberth.api.selectors import Operator, Requirement
 from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.selected_labels import SelectedLabels
 from kuberth.framework import cluster_events as events
 from kuberth.framework.cluster_events import Action, ClusterEvent, Concern, Hint, Resource
 from kuberth.framework.profile import RegisteredHint
 from kuberth.framework.queued_pod import QueuedPod
+from kuberth.framework.signatures import signer
 from kuberth.framework.status import SUCCESS, Status
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.queue.hints import Hints
@@ -58,7 +62,7 @@ def parked(
 
 
 def concerned(of: UnschedulablePods, event: ClusterEvent) -> list[str]:
-    return [each.queued.pod.metadata.name for each in of.concerned_by(event, None, None)]
+    return [each.pod.metadata.name for each in of.concerned_by(event, None, None).pods]
 
 
 @pytest.mark.parametrize(
@@ -202,10 +206,41 @@ def test_one_hint_call_answers_for_pods_with_the_same_signature(resource: str, a
             queued = QueuedPod(PodInfo(pod), timestamp_ns=0)
             queued.unschedulable_plugins = {"A"}
             made.add(queued)
-    names = [each.queued.pod.metadata.name for each in made.concerned_by(event, None, make_node("n"))]
+    names = [each.pod.metadata.name for each in made.concerned_by(event, None, make_node("n")).pods]
     everyone = [f"{color}-{number}" for number in range(3) for color in ("red", "blue")]
     assert names == [name for name in everyone if name.startswith("blue")]
     assert seen == asked
+
+
+def test_pods_are_asked_about_together_until_a_selector_sees_a_difference() -> None:
+    asked: list[str] = []
+    labels = SelectedLabels()
+
+    def is_blue(pod: Pod, _old: object, _new: object) -> Hint:
+        asked.append(pod.metadata.name)
+        return Hint.QUEUE if pod.metadata.labels["color"] == "blue" else Hint.SKIP
+
+    sign = signer((), labels=labels)
+    hints = [RegisteredHint("A", NODE_ADD, is_blue, sign=sign, labels=labels)]
+    made = UnschedulablePods(Hints({SCHEDULER: hints}, SchedulerMetrics()))
+    for color in ("red", "green", "blue"):
+        pod = make_pod(color, scheduler=SCHEDULER, labels={"color": color})
+        queued = QueuedPod(PodInfo(pod), timestamp_ns=0)
+        queued.unschedulable_plugins = {"A"}
+        made.add(queued)
+    assert not made.concerned_by(NODE_ADD, None, make_node("n")).pods, "no selector sees that one is blue"
+    assert asked == ["red"]
+
+    def concerned_now() -> list[str]:
+        asked.clear()
+        return [each.pod.metadata.name for each in made.concerned_by(NODE_ADD, None, make_node("n")).pods]
+
+    labels.note((Requirement("color", Operator.EQUALS, ("blue",)),))
+    with patch("kuberth.queue.unschedulable.FILED_AT_ONCE", 1):
+        assert concerned_now() == ["red", "green", "blue"], "pods that are not filed again are each asked"
+        assert concerned_now() == ["red", "green", "blue"]
+        assert concerned_now() == ["blue"]
+    assert asked == ["green"], "of red and green one was asked about, and of blue none is needed"
 
 
 def test_pods_of_different_schedulers_are_not_equal() -> None:
@@ -220,7 +255,7 @@ def test_pods_of_different_schedulers_are_not_equal() -> None:
     for number in range(2):
         for scheduler in ("one", "two"):
             made.add(parked(f"{scheduler}-{number}", "A", scheduler=scheduler))
-    assert not made.concerned_by(NODE_ADD, None, make_node("n"))
+    assert not made.concerned_by(NODE_ADD, None, make_node("n")).pods
     assert sorted(seen) == ["one", "two"]
 
 
@@ -256,7 +291,7 @@ def test_what_periodic_flushes_bring_is_asked_whatever_the_gate_says() -> None:
     kept = at_gate("kept")
     made = gate_queue(refuses("kept"))
     made.add(kept)
-    assert [each.queued for each in made.concerned_by(events.UNSCHEDULABLE_TIMEOUT, None, None)] == [kept]
+    assert [*made.concerned_by(events.UNSCHEDULABLE_TIMEOUT, None, None).pods] == [kept]
 
 
 def test_a_gate_that_fails_is_asked_in_earnest() -> None:
@@ -293,7 +328,7 @@ def test_an_event_about_a_waiting_pod_says_nothing_of_its_equals() -> None:
     for queued in waiting:
         made.add(queued)
     for queued in waiting:
-        assert queued in [each.queued for each in made.concerned_by(event, queued.pod, queued.pod)]
+        assert queued in made.concerned_by(event, queued.pod, queued.pod).pods
 
 
 # Concerns

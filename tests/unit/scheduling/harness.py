@@ -12,6 +12,7 @@ from kuberth.client.adaptive_limit import AdaptiveLimit
 from kuberth.clock import Clock
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework import Plugin, QueuedPod, Runner
+from kuberth.holding import Hold
 from kuberth.informers.store import Store
 from kuberth.outcomes.failure_handling import FailureHandler
 from kuberth.outcomes.placement import Placement
@@ -52,6 +53,7 @@ class CycleHarness:
     binding: BindingCycle
     loop: SchedulingLoop
     placements: list[Placement]
+    hold: Hold
 
     @property
     def runner(self) -> Runner:
@@ -137,6 +139,7 @@ def make_harness(
         writer=written,
         metrics=made.metrics,
     )
+    hold = Hold()
     binding = BindingCycle(
         queue=queue,
         cluster=made.cluster,
@@ -149,6 +152,7 @@ def make_harness(
         spawn=made.outside.spawn,
         announce_nomination=announce_nomination,
         limit=AdaptiveLimit(clock),
+        hold=hold,
     )
     placements: list[Placement] = []
     loop = SchedulingLoop(
@@ -170,4 +174,4 @@ def make_harness(
         ),
         spawn=made.outside.spawn,
     )
-    return CycleHarness(made, queue, pods, written, cycle, failures, binding, loop, placements)
+    return CycleHarness(made, queue, pods, written, cycle, failures, binding, loop, placements, hold)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -22,6 +23,7 @@ from kuberth.cluster.node_order import NodeOrder
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration
+from kuberth.config.loading import load
 from kuberth.evaluation import Evaluator
 from kuberth.framework import (
     CycleState,
@@ -164,10 +166,19 @@ class Twins:
         self.placed.remove(info)
         self.both(lambda world: world.cluster.remove_pod(info.uid))
 
+    def nominate(self, info: PodInfo, node: str) -> None:
+        self.nominated.append(info)
+        self.both(lambda world: world.evaluator.nominator.nominate(info, node))
+
+    def set_service(self, selector: dict[str, str]) -> None:
+        metadata = ObjectMeta(name="s", namespace="default")
+        service = Service(metadata=metadata, spec=ServiceSpec(selector=selector))
+        self.both(lambda world: world.evaluator.add(service))
+
     def ask(self, pod: Pod) -> str:
-        assert self.with_plans.answer(pod) == self.without.answer(pod)
         planned, best = self.with_plans.search(pod)
         assert (planned, best) == self.without.search(pod)
+        assert self.with_plans.answer(pod) == self.without.answer(pod)
         return best
 
     def name(self) -> str:
@@ -298,9 +309,7 @@ def _change(twins: Twins, data: st.DataObject) -> None:
         twins.both(lambda world: world.cluster.renew_pod(newer))
     elif what == "nominate" and twins.nodes:
         nominee = PodInfo(_pod(twins.name(), data.draw(st.sampled_from(TEMPLATES))))
-        node = data.draw(st.sampled_from([*twins.nodes, "nowhere"]))
-        twins.nominated.append(nominee)
-        twins.both(lambda world: world.evaluator.nominator.nominate(nominee, node))
+        twins.nominate(nominee, data.draw(st.sampled_from([*twins.nodes, "nowhere"])))
     elif what == "kept" and twins.nominated:
         kept = twins.nominated.pop()
         twins.both(lambda world: world.evaluator.nominator.withdraw(kept.pod))
@@ -324,12 +333,132 @@ def _change(twins: Twins, data: st.DataObject) -> None:
 @given(data=st.data())
 def test_the_default_profile_decides_alike_with_plans_and_without(data: st.DataObject) -> None:
     twins = Twins()
-    service = Service(
-        metadata=ObjectMeta(name="s", namespace="default"), spec=ServiceSpec(selector={"app": "a"})
-    )
     if data.draw(st.booleans()):
-        twins.both(lambda world: world.evaluator.add(service))
+        twins.set_service({"app": "a"})
     live(twins, data, steps=12)
+
+
+HARD_DEFAULTS = load(
+    """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- pluginConfig:
+  - name: PodTopologySpread
+    args:
+      defaultingType: List
+      defaultConstraints:
+      - {topologyKey: topology.kubernetes.io/zone, maxSkew: 1, whenUnsatisfiable: DoNotSchedule}
+"""
+)
+SELECTORS: list[dict[str, Any]] = [
+    {"matchLabels": {"app": "a"}},
+    {"matchExpressions": [{"key": "app", "operator": "In", "values": ["b", "c"]}]},
+    {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["c"]}]},
+    {"matchExpressions": [{"key": "own", "operator": "Exists"}]},
+    {"matchExpressions": [{"key": "own", "operator": "DoesNotExist"}]},
+    {"matchLabels": {"own": "1", "app": "b"}},
+]
+
+
+@st.composite
+def selecting(draw: st.DrawFn) -> dict[str, Any]:
+    """A pod that differs from others in its labels, or in whom it selects by theirs."""
+    labels: dict[str, str] = {}
+    for key, values in (("app", ("a", "b", "c", "d", "")), ("own", ("1", "2", ""))):
+        if value := draw(st.sampled_from(values)):
+            labels[key] = value
+    template: dict[str, Any] = {"cpu": draw(st.sampled_from(["1", "100"])), "labels": labels}
+    selector, key = draw(st.sampled_from(SELECTORS)), draw(st.sampled_from([ZONE, HOST]))
+    kind = draw(st.sampled_from(["podAffinity", "podAntiAffinity"]))
+    term = {"topologyKey": key, "labelSelector": selector}
+    match draw(st.sampled_from(["", "", "", "required", "preferred", "spread", "same"])):
+        case "required":
+            template["affinity"] = {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        case "preferred":
+            weighted = {"weight": 3, "podAffinityTerm": term}
+            template["affinity"] = {kind: {"preferredDuringSchedulingIgnoredDuringExecution": [weighted]}}
+        case "spread":
+            template |= _spread(key, draw(st.sampled_from(["DoNotSchedule", "ScheduleAnyway"])))
+            template["topologySpreadConstraints"][0] |= {"labelSelector": selector}
+        case "same":
+            template |= _spread(key, "DoNotSchedule")
+            template["topologySpreadConstraints"][0] |= {"matchLabelKeys": ["app"], "labelSelector": {}}
+    return template
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_pods_that_differ_only_in_labels_that_no_selector_names_are_equal_and_decide_alike(
+    data: st.DataObject,
+) -> None:
+    twins = Twins(HARD_DEFAULTS if data.draw(st.booleans()) else None)
+    for number in range(data.draw(st.integers(3, 6))):
+        twins.set_node(data.draw(nodes(f"n{number}")))
+    for _ in range(14):
+        match data.draw(st.sampled_from(["service", "nominate", "place", "left", "if", "", ""])):
+            case "service":
+                twins.set_service(data.draw(st.sampled_from([{"app": "a"}, {"app": "d"}, {"own": "2"}])))
+            case "nominate":
+                nominee = PodInfo(_pod(twins.name(), data.draw(selecting()) | {"priority": 10}))
+                twins.nominate(nominee, data.draw(st.sampled_from(twins.nodes)))
+            case "place":
+                node = data.draw(st.sampled_from(twins.nodes))
+                twins.place(_pod(twins.name(), data.draw(selecting()), node=node))
+            case "left" if twins.placed:
+                twins.remove(data.draw(st.sampled_from(twins.placed)))
+        for _ in range(2):
+            twins.ask(_pod(twins.name(), data.draw(selecting())))
+    twins.recorder.check()
+
+
+def _far_from(app: str) -> dict[str, Any]:
+    term = {"topologyKey": HOST, "labelSelector": {"matchLabels": {"app": app}}}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def _of_a_stateful_set(number: int, *, app: str = "db") -> Pod:
+    """With a term of its own: without one, upstream does not ask about the terms of nominated pods."""
+    name = f"{app}-{number}"
+    labels = {"app": app, "statefulset.kubernetes.io/pod-name": name}
+    return make_pod(name, cpu="1", labels=labels, affinity=_far_from("nothing"))
+
+
+def test_pods_of_a_stateful_set_share_a_plan() -> None:
+    twins = Twins()
+    twins.set_node(make_node("n1", labels={HOST: "n1"}))
+    for number in range(4):
+        twins.ask(_of_a_stateful_set(number))
+    plans = twins.with_plans.evaluator.runner.plans
+    assert plans is not None
+    assert len(plans) == 1
+
+
+@pytest.mark.parametrize("asked_first", [True, False])
+@pytest.mark.parametrize("known", ["nominated", "placed", "service"])
+def test_a_selector_that_comes_later_tells_pods_apart_that_shared_a_plan(
+    known: str, asked_first: bool
+) -> None:
+    twins = Twins()
+    twins.set_node(make_node("n1", labels={HOST: "n1", ZONE: "z"}))
+    pods = [_of_a_stateful_set(1, app="web"), _of_a_stateful_set(0)]
+    for _ in range(2):
+        assert [twins.ask(pod) for pod in pods] == ["n1", "n1"]
+    plans = twins.with_plans.evaluator.runner.plans
+    assert plans is not None
+    assert len(plans) == 1
+    infos = [PodInfo(pod) for pod in pods]
+    assert plans.signature(infos[0]) == plans.signature(infos[1])
+    if known == "nominated":
+        twins.nominate(PodInfo(make_pod("far", priority=10, affinity=_far_from("web"))), "n1")
+    elif known == "placed":
+        twins.place(make_pod("far", node="n1", affinity=_far_from("web")))
+    else:
+        twins.set_service({"app": "web"})
+    if asked_first:
+        assert twins.ask(pods[0]) == ("n1" if known == "service" else "")
+    assert plans.signature(infos[0]) != plans.signature(infos[1])
+    assert twins.ask(pods[1]) == "n1"
 
 
 GROUP_GATES = {"GenericWorkload": True, "GangScheduling": True, "DRAWorkloadResourceClaims": True}

@@ -314,7 +314,8 @@ class World:
     def woken(self, node: Node) -> list[str]:
         """The pods that a new node would bring back, as the queue finds them."""
         woken, judged = list[str](), dict[Alike, Worth]()
-        for queued, alike, _number in self.queue.concerned_by(NODE_ADD, None, node):
+        for queued in self.queue.concerned_by(NODE_ADD, None, node).pods:
+            alike = queued.filing.alike
             worth = self.hints.judge(queued, NODE_ADD, None, node) if alike is None else judged.get(alike)
             if worth is None or alike is None or not self.hints.speak_for_equals(alike.drawers, queued):
                 worth = self.hints.judge(queued, NODE_ADD, None, node)

@@ -126,8 +126,8 @@ def test_pods_that_differ_in_what_a_hint_reads_are_all_asked(invited: type[Invit
         queue.add(queued)
     event = ClusterEvent(Resource.NODE, Action.ADD)
     for name in ("m3", "m1", "m2"):
-        concerned = queue.concerned_by(event, None, make_node(name))
-        assert name in [each.queued.pod.metadata.name for each in concerned]
+        concerned = queue.concerned_by(event, None, make_node(name)).pods
+        assert name in [each.pod.metadata.name for each in concerned]
 
 
 # A plan in use, and nodes that come and go

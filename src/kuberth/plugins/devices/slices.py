@@ -80,14 +80,17 @@ class TakenResource(NamedTuple):
     multiplier: Quantity | None
 
 
+_NO_CAPACITIES: Final[Mapping[str, OfferedCapacity]] = {}
+
+
 class KnownDevice:
     """One device of a slice."""
 
     __slots__ = (
+        "_content",
         "attributes",
         "capacities",
         "consumes",
-        "content",
         "has_policies",
         "id",
         "is_given",
@@ -108,15 +111,19 @@ class KnownDevice:
         self.is_shareable = features.has_shares and bool(spec.allow_multiple_allocations)
         """Whether several claims may have a share of it."""
         self.attributes = spec.attributes
-        self.capacities = {name: _capacity(capacity) for name, capacity in spec.capacity.items()}
-        self.has_policies = features.has_shares and any(
-            known.policy is not None for known in self.capacities.values()
-        )
+        self.capacities: Mapping[str, OfferedCapacity] = _NO_CAPACITIES
+        self.has_policies = False
         """Whether some capacity is not given in any amount."""
-        self.consumes = tuple(_consumption(taken) for taken in spec.consumes_counters)
-        self.preventing_taints: tuple[DeviceTaint, ...] = tuple(
-            taint for taint in spec.taints if features.has_taints and taint.effect in _PREVENTING
-        )
+        if spec.capacity:
+            self.capacities = {name: _capacity(capacity) for name, capacity in spec.capacity.items()}
+            policies = (known.policy for known in self.capacities.values())
+            self.has_policies = features.has_shares and any(policy is not None for policy in policies)
+        self.consumes: tuple[tuple[str, tuple[tuple[str, Quantity], ...]], ...] = ()
+        if spec.consumes_counters:
+            self.consumes = tuple(_consumption(taken) for taken in spec.consumes_counters)
+        self.preventing_taints: tuple[DeviceTaint, ...] = ()
+        if spec.taints and features.has_taints:
+            self.preventing_taints = tuple(taint for taint in spec.taints if taint.effect in _PREVENTING)
         self.is_given = features.has_conditions or not spec.binding_conditions
         """Whether any request can have it."""
         self.takes: tuple[TakenResource, ...] = ()
@@ -127,15 +134,20 @@ class KnownDevice:
         """None: that of the slice."""
         if slice_.is_per_device:
             self.reach = DeviceReach.of(spec.node_name, spec.all_nodes, spec.node_selector)
-        self.content = DeviceContent(
-            slice_.pool_id[0],
-            attributes={
-                name: _attribute(value, lists=features.has_lists) for name, value in spec.attributes.items()
-            },
-            capacity={name: format_quantity(known.value) for name, known in self.capacities.items()},
-            allow_multiple_allocations=bool(spec.allow_multiple_allocations),
-        )
-        """What selectors see of it."""
+        self._content: DeviceContent | None = None
+
+    @property
+    def content(self) -> DeviceContent:
+        """What selectors see of it; made when one looks, since slices come by the thousand."""
+        if self._content is None:
+            spec, lists = self.spec, self.slice.features.has_lists
+            self._content = DeviceContent(
+                self.slice.pool_id[0],
+                attributes={name: _attribute(value, lists=lists) for name, value in spec.attributes.items()},
+                capacity={name: format_quantity(known.value) for name, known in self.capacities.items()},
+                allow_multiple_allocations=bool(spec.allow_multiple_allocations),
+            )
+        return self._content
 
     @property
     def node_selector(self) -> NodeSelector | None:

@@ -13,9 +13,10 @@ from collections.abc import Iterable
 
 from kuberth.api.core import Pod
 from kuberth.cluster.nodes import Nodes
+from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.terms import MANY_TERMS, Carried, Terms
 from kuberth.config.plugin_args import InterPodAffinityArgs
-from kuberth.framework.cluster_events import Action, ClusterEvent, Concern, EventWithHint, Resource
+from kuberth.framework.cluster_events import Action, ClusterEvent, Concern, EventWithHint, Hint, Resource
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import (
     EnqueueExtensions,
@@ -47,12 +48,14 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     def __init__(self, args: InterPodAffinityArgs | None, handle: Handle) -> None:
         self._args = args or InterPodAffinityArgs()
         terms = handle.cluster.terms
+        self._labels = handle.cluster.selected_labels
         self.inputs = Inputs(
             {"metadata.namespace", "metadata.labels", "spec.affinity", "info.problems"},
             pre_filter=DependsOn.POD,
             filter=DependsOn.CLUSTER,
             pre_score=DependsOn.ANYTHING,
             score=DependsOn.ANYTHING,
+            labels=self._labels,
             versions=(terms, handle.cluster.selection, *map(terms.carried_in, Carried)),
         )
 
@@ -116,10 +119,16 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         pod_changes = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE
         node_changes = Action.ADD | Action.UPDATE_NODE_LABEL
         return [
-            EventWithHint(ClusterEvent(Resource.POD, pod_changes), hints.after_pod_change),
+            EventWithHint(ClusterEvent(Resource.POD, pod_changes), self._after_pod_change),
             EventWithHint(
                 ClusterEvent(Resource.NODE, node_changes),
                 hints.after_node_change,
                 Concern(hints.topology_keys, changed_node_labels),
             ),
         ]
+
+    def _after_pod_change(self, pod: Pod, old: object, new: object) -> Hint:
+        if isinstance(old, Pod) and not old.spec.node_name and old.status.nominated_node_name:
+            # Its anti-affinity counts here, and nominations are not followed between attempts.
+            self._labels.note_terms(PodInfo(old))
+        return hints.after_pod_change(pod, old, new)

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from kuberth.api.core import Pod, TopologySpreadConstraint
 from kuberth.api.selectors import Selector, compile_label_selector, selector_from_set
 from kuberth.api.well_known import HOSTNAME, ZONE
+from kuberth.cluster.selected_labels import SelectedLabels
 from kuberth.config.plugin_args import PodTopologySpreadArgs
 from kuberth.framework.inputs import Versioned
 from kuberth.informers.store import Stores
@@ -62,6 +63,11 @@ class ConstraintReader:
     def versions(self) -> Sequence[Versioned]:
         """What constraints depend on besides the pod."""
         return () if self._default_selector is None else self._default_selector.versions
+
+    def note_defaults(self, labels: SelectedLabels) -> None:
+        """Have the selectors noted that default constraints may get; a pod's own are noted with the pod."""
+        if self._default_selector is not None:
+            self._default_selector.note_selectors(labels)
 
     def hard(self, pod: Pod) -> tuple[Constraint, ...]:
         return self._constraints(pod, HARD)

@@ -6,15 +6,19 @@ it is empty if nothing selects the pod.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from kuberth.api.apps import ReplicaSet, StatefulSet
 from kuberth.api.core import Pod, ReplicationController, Service
 from kuberth.api.meta import OwnerReference
-from kuberth.api.selectors import Requirement, Selector, compile_label_selector, selector_from_set
+from kuberth.api.selectors import NOTHING, Requirement, Selector, compile_label_selector, selector_from_set
 from kuberth.changes import Changes
+from kuberth.cluster.selected_labels import SelectedLabels
 from kuberth.errors import SelectorError
 from kuberth.informers.store import Store, Stores
+
+T = TypeVar("T")
 
 
 class DefaultSelector:
@@ -23,9 +27,11 @@ class DefaultSelector:
     def __init__(self, stores: Stores) -> None:
         self._services = stores.of(Service)
         self._replication_controllers = stores.of(ReplicationController)
+        self._replica_sets = stores.of(ReplicaSet)
+        self._stateful_sets = stores.of(StatefulSet)
         self._sets: dict[tuple[str, str], Store[ReplicaSet] | Store[StatefulSet]] = {
-            ("apps/v1", "ReplicaSet"): stores.of(ReplicaSet),
-            ("apps/v1", "StatefulSet"): stores.of(StatefulSet),
+            ("apps/v1", "ReplicaSet"): self._replica_sets,
+            ("apps/v1", "StatefulSet"): self._stateful_sets,
         }
 
     @property
@@ -36,6 +42,13 @@ class DefaultSelector:
             self._replication_controllers.changes,
             *(store.changes for store in self._sets.values()),
         )
+
+    def note_selectors(self, labels: SelectedLabels) -> None:
+        """Have the selectors of all services and controllers noted, now and whenever one changes."""
+        _follow(self._services, labels, lambda found: selector_from_set(found.spec.selector))
+        _follow(self._replication_controllers, labels, lambda found: selector_from_set(found.spec.selector))
+        _follow(self._replica_sets, labels, _selector_of_set)
+        _follow(self._stateful_sets, labels, _selector_of_set)
 
     def of(self, pod: Pod) -> Selector:
         namespace, labels = pod.metadata.namespace, pod.metadata.labels
@@ -57,13 +70,24 @@ class DefaultSelector:
     def _set_requirements(self, kind: tuple[str, str], name: str, namespace: str) -> tuple[Requirement, ...]:
         store = self._sets.get(kind)
         found = store.get(name, namespace=namespace) if store is not None else None
-        if found is None:
-            return ()
-        try:
-            return compile_label_selector(found.spec.selector).requirements
-        except SelectorError:
-            # The controller is broken, not the pod: upstream spreads by what the services say alone.
-            return ()
+        return () if found is None else _selector_of_set(found).requirements
+
+
+def _selector_of_set(found: ReplicaSet | StatefulSet) -> Selector:
+    try:
+        return compile_label_selector(found.spec.selector)
+    except SelectorError:
+        # The controller is broken, not the pod: upstream spreads by what the services say alone.
+        return NOTHING
+
+
+def _follow(store: Store[T], labels: SelectedLabels, selector_of: Callable[[T], Selector]) -> None:
+    def note(keys: frozenset[str] | None) -> None:
+        for key in store.keys() if keys is None else keys:
+            if (found := store.get_by_key(key)) is not None:
+                labels.note(selector_of(found).requirements)
+
+    labels.follow(store.changes, note)
 
 
 def _selects(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:

@@ -49,6 +49,7 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
             inclusion_policies=gates.enabled("NodeInclusionPolicyInPodTopologySpread"),
             match_label_keys=gates.enabled("MatchLabelKeysInPodTopologySpread"),
         )
+        self._reader.note_defaults(handle.cluster.selected_labels)
         self._comparison_operators = gates.enabled("TaintTolerationComparisonOperators")
         self._hints = SpreadHints(self._reader)
         self.inputs = Inputs(
@@ -65,6 +66,7 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
             filter=DependsOn.CLUSTER,
             pre_score=DependsOn.POD,
             score=DependsOn.ANYTHING,
+            labels=handle.cluster.selected_labels,
             versions=(handle.cluster.selection, handle.cluster.terms, *self._reader.versions),
         )
 

@@ -9,8 +9,5 @@ from kuberth.framework.queued_pod import QueuedPod
 class PrioritySort(QueueSortPlugin):
     name = "PrioritySort"
 
-    def less(self, first: QueuedPod, second: QueuedPod) -> bool:
-        return self.sort_key(first) < self.sort_key(second)
-
     def sort_key(self, queued: QueuedPod) -> tuple[int, int]:
         return -queued.info.priority, queued.timestamp_ns

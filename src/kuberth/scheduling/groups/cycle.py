@@ -10,8 +10,7 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Final
 
 from kuberth.api.scheduling import PodGroup
@@ -25,6 +24,7 @@ from kuberth.framework.nominator import Nominator
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.runner import Runner
 from kuberth.framework.status import Status
+from kuberth.holding import Hold
 from kuberth.informers.store import Store
 from kuberth.observe.metrics import PodGroupMetrics
 from kuberth.outcomes.group_status import PodGroupStatusWriter
@@ -34,7 +34,13 @@ from kuberth.queue.interface import SchedulingQueue
 from kuberth.scheduling.cycle import SchedulingCycle
 from kuberth.scheduling.groups.gathering import Gathering
 from kuberth.scheduling.groups.placements import PlacementSearch
-from kuberth.scheduling.groups.trial import GroupResult, GroupTrial, MemberResult, group_rejected
+from kuberth.scheduling.groups.trial import (
+    GroupResult,
+    GroupTrial,
+    MemberResult,
+    finished,
+    group_rejected,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -43,8 +49,11 @@ NO_GROUP_PREEMPTION: Final = (
 )
 CONSTRAINED: Final = "workload aware preemption is not supported for pod groups with scheduling constraints"
 
-CARRIED_OUT_IN_A_TURN: Final = 100
-"""Pods of a group that are sent to their bindings, or back to the queue, in one turn of the event loop."""
+CARRIED_OUT_IN_A_TURN: Final = 10
+"""Pods of a group that are sent to their bindings, or back to the queue, in one turn of the event loop. After
+each turn another pod has its attempt, also if the API server takes bindings slowly."""
+TRIED_IN_A_TURN: Final = 50
+"""Pods of a group that are tried, taken back or assumed in one turn: about six milliseconds."""
 
 Finish = Callable[[Placement | Rejection], None]
 """Binds a pod that has its node, or sends one back that has none."""
@@ -64,13 +73,15 @@ class GroupCycle:
         groups: Store[PodGroup],
         writer: PodGroupStatusWriter,
         metrics: PodGroupMetrics,
-        hold: Callable[[Placement], None],
+        wait: Callable[[Placement], None],
+        hold: Hold,
         by_topology: bool = False,
         preempts: bool = False,
         rng: random.Random | None = None,
     ) -> None:
-        """`hold` has plugins see a pod that Permit wants to wait; `by_topology` and `preempts` are the gates
-        TopologyAwareWorkloadScheduling and WorkloadAwarePreemption."""
+        """`wait` has plugins see a pod that Permit wants to wait. `hold` is held while the table shows pods
+        where they are not. `by_topology` and `preempts` are the gates TopologyAwareWorkloadScheduling and
+        WorkloadAwarePreemption."""
         self._queue = queue
         self._cluster = cluster
         self._nominator = nominator
@@ -79,10 +90,11 @@ class GroupCycle:
         self._groups = groups
         self._writer = writer
         self._metrics = metrics
+        self._wait = wait
         self._hold = hold
         self._preempts = preempts
         self._gathering = Gathering(queue)
-        self._unfinished: Iterator[QueuedPod] | None = None
+        self._unfinished: Iterator[None] | None = None
         rng = random.Random() if rng is None else rng
         self._placements = PlacementSearch(cluster, rng=rng) if by_topology else None
 
@@ -98,25 +110,34 @@ class GroupCycle:
     def run(self, popped: QueuedPod, finish: Finish, needs_none: Callable[[QueuedPod], bool]) -> None:
         """Try the group of a popped pod. `needs_none` says which pods need no scheduling any more.
 
-        What came of it is carried out as far as one turn of the event loop goes; `go_on` does the rest.
+        Does as much of it as fits into one turn of the event loop; `go_on` does the rest.
         """
         while self.go_on():  # one group at a time
             pass
         self._unfinished = self._run(popped, finish, needs_none)
         self.go_on()
 
+    @property
+    def is_deciding(self) -> bool:
+        """Whether the last group is being tried still: until `go_on` has ended that, no other pod may be."""
+        return self._hold.is_held
+
     def go_on(self) -> bool:
-        """Carry out more of what came of the last group; False: nothing of it is left."""
+        """Do more for the last group: try it, carry out what came of it. False: nothing of it is left."""
         if self._unfinished is None:
             return False
-        if next(islice(self._unfinished, CARRIED_OUT_IN_A_TURN, None), None) is None:
-            self._unfinished = None
+        left = 1.0
+        for _step in self._unfinished:
+            left -= 1 / (TRIED_IN_A_TURN if self.is_deciding else CARRIED_OUT_IN_A_TURN)
+            if left < 0:
+                return True
+        self._unfinished = None
         return True
 
     def _run(
         self, popped: QueuedPod, finish: Finish, needs_none: Callable[[QueuedPod], bool]
-    ) -> Iterator[QueuedPod]:
-        """Yields every pod whose outcome is being carried out."""
+    ) -> Iterator[None]:
+        """Yields before every step."""
         started, key = time.perf_counter(), popped.info.group
         members = self._cluster.pod_groups.get(key)
         if members is None:
@@ -156,7 +177,7 @@ class GroupCycle:
 
     def _attend_to(
         self, key: str, pods: Sequence[QueuedPod], started: float, finish: Finish
-    ) -> Iterator[QueuedPod]:
+    ) -> Iterator[None]:
         if not pods:
             return
         name = pods[0].pod.spec.scheduler_name
@@ -169,8 +190,22 @@ class GroupCycle:
             self._reject_all(pods, Status.error(why), finish)
             return
         runner = self._runners[name]
-        result = self._decide(key, pods, runner, started)
-        yield from self._submit(pods, runner, result, finish)
+        outcomes: list[Placement | Rejection] = []
+        self._hold.begin()
+        try:
+            result = yield from self._decide(key, pods, runner, started)
+            for index, queued in enumerate(pods):
+                yield
+                member = result.members[index] if index < len(result.members) else None
+                outcomes.append(self._accept(queued, member, runner, result))
+        finally:
+            self._hold.end()
+        # Those that have a node are bound when all have been permitted: then most need not wait for each
+        # other any more.
+        outcomes.sort(key=lambda outcome: isinstance(outcome, Placement))
+        for outcome in outcomes:
+            yield
+            finish(outcome)
         self._record_outcome(key, runner, result, started)
 
     def _reject_all(
@@ -186,11 +221,13 @@ class GroupCycle:
 
     # Deciding
 
-    def _decide(self, key: str, pods: Sequence[QueuedPod], runner: Runner, started: float) -> GroupResult:
+    def _decide(
+        self, key: str, pods: Sequence[QueuedPod], runner: Runner, started: float
+    ) -> Generator[None, None, GroupResult]:
         """Try the group, and where it does not fit see whether room can be made for all of it."""
         try:
             with self._cluster.logged_what_if() as what_if:
-                result = self._try(key, pods, runner, what_if)
+                result = yield from self._try(key, pods, runner, what_if)
             self._metrics.algorithm_duration.observe((), time.perf_counter() - started)
             if self._preempts and result.status.is_rejected:
                 with self._cluster.logged_what_if() as what_if:
@@ -208,7 +245,7 @@ class GroupCycle:
         what_if: LoggedWhatIf,
         *,
         preempts: bool = True,
-    ) -> GroupResult:
+    ) -> Generator[None, None, GroupResult]:
         trial = GroupTrial(pods, runner, what_if, cycle=self._cycle, nominator=self._nominator)
         if self._placements is not None:
             return self._placements.run(trial, runner, key, preempts=preempts)
@@ -237,7 +274,7 @@ class GroupCycle:
         else:
 
             def try_again() -> Status:
-                return self._try(key, pods, runner, what_if, preempts=False).status
+                return finished(self._try(key, pods, runner, what_if, preempts=False)).status
 
             infos = [queued.info for queued in pods]
             status = runner.placing.run_group_post_filter(plugin, key, infos, what_if, try_again)
@@ -252,24 +289,15 @@ class GroupCycle:
 
     # Carrying it out
 
-    def _submit(
-        self, pods: Sequence[QueuedPod], runner: Runner, result: GroupResult, finish: Finish
-    ) -> Iterator[QueuedPod]:
-        """Every pod on its way. Those that have a node are bound when all have been permitted: then most need
-        not wait for each other any more."""
-        outcomes: list[Placement | Rejection] = []
-        for index, queued in enumerate(pods):
-            member = result.members[index] if index < len(result.members) else None
-            seconds = 0.0 if member is None else member.seconds
-            started = time.perf_counter() - seconds
-            outcome = self._outcome(queued, member, runner, result, started)
-            if isinstance(outcome, Placement):
-                self._hold(outcome)
-            outcomes.append(outcome)
-        outcomes.sort(key=lambda outcome: isinstance(outcome, Placement))
-        for outcome in outcomes:
-            yield outcome.queued
-            finish(outcome)
+    def _accept(
+        self, queued: QueuedPod, member: MemberResult | None, runner: Runner, result: GroupResult
+    ) -> Placement | Rejection:
+        """The pod's outcome. One that has a node is assumed there from now on."""
+        seconds = 0.0 if member is None else member.seconds
+        outcome = self._outcome(queued, member, runner, result, time.perf_counter() - seconds)
+        if isinstance(outcome, Placement):
+            self._wait(outcome)
+        return outcome
 
     def _outcome(
         self,

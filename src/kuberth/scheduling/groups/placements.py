@@ -7,6 +7,7 @@ result in the best part that takes the group; of equals, a random one.
 from __future__ import annotations
 
 import random
+from collections.abc import Generator
 
 import numpy as np
 
@@ -27,8 +28,10 @@ class PlacementSearch:
         self._cluster = cluster
         self._rng = rng
 
-    def run(self, trial: GroupTrial, runner: Runner, key: str, *, preempts: bool) -> GroupResult:
-        """Try the group in every placement."""
+    def run(
+        self, trial: GroupTrial, runner: Runner, key: str, *, preempts: bool
+    ) -> Generator[None, None, GroupResult]:
+        """Try the group in every placement; yields before each step of every trial."""
         whole = GroupAttempt(key, preempts=preempts)
         candidates = runner.placing.run_placement_generate(whole, Nodes(self._cluster, self._cluster.order()))
         if isinstance(candidates, Status):
@@ -40,7 +43,7 @@ class PlacementSearch:
             rows = candidate.nodes.rows()
             covers_all = len(rows) == self._cluster.node_count
             nodes = None if covers_all else Nodes(self._cluster, np.asarray(rows, np.int64))
-            result = trial.run(GroupAttempt(key, nodes=nodes, preempts=preempts))
+            result = yield from trial.run(GroupAttempt(key, nodes=nodes, preempts=preempts))
             if not result.status.is_success and not result.status.is_rejected:
                 return result
             first = first or result

@@ -8,9 +8,9 @@ them have left again.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.what_if import LoggedWhatIf
@@ -27,6 +27,8 @@ from kuberth.outcomes.rejection import (
     rejected_on,
 )
 from kuberth.scheduling.cycle import SchedulingCycle
+
+T = TypeVar("T")
 
 WAITING_FOR_PREEMPTION: Final = "pod group is waiting for preemption to complete"
 
@@ -94,14 +96,17 @@ class GroupTrial:
         self._cycle = cycle
         self._nominator = nominator
 
-    def run(self, attempt: GroupAttempt) -> GroupResult:
-        """Try all pods, then take them back. A gang can go with its last pod that counts, and Permit knows
-        which that is: its last word stands."""
+    def run(self, attempt: GroupAttempt) -> Generator[None, None, GroupResult]:
+        """Try all pods, then take them back; yields before each of these steps.
+
+        A gang can go with its last pod that counts, and Permit knows which that is: its last word stands.
+        """
         result, members = group_rejected(), list[MemberResult]()
         placed: list[tuple[MemberResult, PodInfo]] = []
         waits = needs_preemption = False
         try:
             for queued in self._pods:
+                yield
                 member, info = self._try(queued, attempt)
                 members.append(member)
                 if info is None:
@@ -115,9 +120,12 @@ class GroupTrial:
                 if member.permit.is_success:
                     waits = needs_preemption
                     result = group_rejected(WAITING_FOR_PREEMPTION) if waits else SUCCESS
+            while placed:
+                yield
+                self._take_last_back(placed)
         finally:
-            for member, info in reversed(placed):
-                self._take_back(member.state, info)
+            while placed:
+                self._take_last_back(placed)
         return GroupResult(result, members, waits)
 
     def _try(self, queued: QueuedPod, attempt: GroupAttempt) -> tuple[MemberResult, PodInfo | None]:
@@ -154,12 +162,26 @@ class GroupTrial:
         self._take_back(state, info)
         return rejected_on(node_name, status), permit
 
+    def _take_last_back(self, placed: list[tuple[MemberResult, PodInfo]]) -> None:
+        member, info = placed.pop()
+        self._take_back(member.state, info)
+
     def _take_back(self, state: CycleState, info: PodInfo) -> None:
         self._runner.reserving.run_unreserve(state, info.pod, info.node_name)
         self._what_if.forget_pod(info)
         # A nomination that the API knows of stays valid.
         if state.pod_info is not None:
             self._nominator.adopt(state.pod_info)
+
+
+def finished(steps: Generator[None, None, T]) -> T:
+    """What comes of the steps, all of them taken at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 def _since(started: float) -> float:

@@ -21,7 +21,7 @@ from kuberth.outcomes.placement import Placement
 from kuberth.plugins.default_preemption.plugin import DefaultPreemption
 from kuberth.scheduling.cycle import SchedulingCycle
 from kuberth.scheduling.groups.placements import PlacementSearch
-from kuberth.scheduling.groups.trial import GroupResult, GroupTrial
+from kuberth.scheduling.groups.trial import GroupResult, GroupTrial, finished
 from kuberth.testing import make_node, make_pod
 from kuberth.testing.harness import API_VERSION, profile
 from tests.integration.test_gangs import make_group
@@ -62,7 +62,7 @@ class Harness:
         before = set(members.assumed)
         with self.cluster.logged_what_if() as what_if:
             trial = GroupTrial(queued, runner, what_if, cycle=self.cycle, nominator=self.evaluator.nominator)
-            result = trial.run(GroupAttempt(KEY, preempts=preempts))
+            result = finished(trial.run(GroupAttempt(KEY, preempts=preempts)))
         assert set(members.assumed) == before
         for work in self.evaluator._background:  # evictions, which are not carried out here
             work.close()
@@ -239,7 +239,8 @@ def placed(harness: Harness, *pods: Pod) -> GroupResult:
         trial = GroupTrial(
             queued, runner, what_if, cycle=harness.cycle, nominator=harness.evaluator.nominator
         )
-        return PlacementSearch(harness.cluster, rng=random.Random(1)).run(trial, runner, KEY, preempts=True)
+        search = PlacementSearch(harness.cluster, rng=random.Random(1))
+        return finished(search.run(trial, runner, KEY, preempts=True))
 
 
 def by_topology(*objects: Any) -> Harness:

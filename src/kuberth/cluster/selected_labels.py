@@ -1,0 +1,195 @@
+"""What selectors can see of the labels of pods: pods in which they see the same are equal for all of them.
+
+In: the selectors of pod affinity terms, spread constraints, services and controllers, as they become known.
+Out: for a pod, those of its labels that some selector looks at. Pods of a StatefulSet or an indexed Job have
+a label of their own each, which hardly ever matters; so they share a plan and a rejection.
+
+A selector is never forgotten: what is seen of a pod may become more, never less. Memory is bounded: of a
+label of which selectors name too many values every value counts, and with too many labels all of them do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from operator import attrgetter
+from typing import Any, Final, TypeVar
+
+from kuberth.api.meta import LabelSelector
+from kuberth.api.selectors import Operator, Requirement
+from kuberth.changes import ChangeReader, Changes
+from kuberth.cluster.pod_info import PodInfo
+
+K = TypeVar("K")
+SeenLabel = tuple[str, str] | tuple[str]
+"""A label and its value; without a value: selectors only ask whether the label is there."""
+
+MAX_VALUES: Final = 1024
+"""Values of one label that selectors may name; from then on every value of the label counts."""
+MAX_SELECTED: Final = 65_536
+"""Labels and values that selectors may name; from then on all labels of a pod count."""
+MAX_KNOWN: Final = 4096
+"""Sets of labels whose visible part is kept."""
+_PARTS: Final = attrgetter("key", "operator", "values")
+_NO_VALUES: Final = frozenset[str]()
+MAX_UNSEEN: Final = 262_144
+"""Labels of pods that no selector has named yet; beyond that they are collected again."""
+
+
+class SelectedLabels:
+    """The labels that selectors name, of all selectors that were noted."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        """Grows when a selector comes that looks at a label which `of` left out for some pod."""
+        self._values: dict[str, set[str] | None] = {}
+        """By label, the values that In and NotIn name, to which every other value is the same as no label;
+        None: every value counts."""
+        self._keys: set[str] = set()
+        """Labels that Exists or DoesNotExist names."""
+        self._unseen_pairs: set[tuple[str, str]] = set()
+        self._unseen_keys: set[str] = set()
+        self._known: dict[int, tuple[Mapping[str, str], Sequence[SeenLabel]]] = {}
+        """What `of` found, by the identity of labels."""
+        self._size = 0
+        self._all_count = False
+        self._followed: dict[Changes[Any], tuple[ChangeReader[Any], Callable[[Any], None]]] = {}
+        self._followed_version = 0
+
+    def follow(self, changes: Changes[K], note: Callable[[frozenset[K] | None], None]) -> None:
+        """Call `note` with what changed (None: anything) before labels are looked at again."""
+        self._followed[changes] = changes.reader(), note
+        self._followed_version = -1
+
+    def refresh(self) -> None:
+        """Note the selectors of all that is followed, so that `version` is as of now."""
+        version = 0
+        for changes in self._followed:
+            version += changes.version
+        if version != self._followed_version:
+            self._followed_version = version
+            for reader, note in self._followed.values():
+                if not reader.is_current:
+                    note(reader.read())
+
+    def of(self, info: PodInfo) -> Sequence[SeenLabel]:
+        """What selectors see of the pod's labels, those of its own terms and constraints included."""
+        self._note_own(info)
+        if len(self._unseen_pairs) > MAX_UNSEEN:
+            self._start_again()
+        labels = info.labels
+        known = self._known.get(id(labels))
+        if known is not None and known[0] is labels:  # replicas share theirs
+            return known[1]
+        seen = sorted(labels.items()) if self._all_count else self._seen_of(labels)
+        if len(self._known) >= MAX_KNOWN:
+            self._known.clear()
+        self._known[id(labels)] = labels, seen
+        return seen
+
+    def _seen_of(self, labels: Mapping[str, str]) -> Sequence[SeenLabel]:
+        named, keys = self._values, self._keys
+        seen: list[SeenLabel] = []
+        for pair in labels.items():
+            key, value = pair
+            values = named.get(key, _NO_VALUES)
+            if values is None or value in values:
+                seen.append(pair)
+                continue
+            self._unseen_pairs.add(pair)
+            if key in keys:
+                seen.append((key,))
+            else:
+                self._unseen_keys.add(key)
+        seen.sort()
+        return seen
+
+    def note_terms(self, info: PodInfo) -> None:
+        """Note the pod affinity terms of a pod that other pods may meet."""
+        for term in (*info.required_affinity, *info.required_anti_affinity):
+            self.note(term.pods.selector.requirements)
+        for weighted in info.preferred_terms:
+            self.note(weighted.term.pods.selector.requirements)
+
+    def note_selector(self, selector: LabelSelector | None) -> None:
+        """Note a selector as objects have it. Parts that cannot be read select nothing."""
+        if selector is None or self._all_count:
+            return
+        is_news = False
+        for key, value in selector.match_labels.items():
+            named = self._values.get(key, _NO_VALUES)
+            if named is not None and value not in named:
+                is_news = self._name(key, {value}) or is_news
+        for key, operator, values in map(_PARTS, selector.match_expressions):
+            if operator in ("In", "NotIn"):
+                is_news = self._name(key, frozenset(values)) or is_news
+            elif operator in ("Exists", "DoesNotExist"):
+                is_news = self._name_key(key) or is_news
+        self._finish(is_news)
+
+    def note(self, requirements: Iterable[Requirement]) -> None:
+        """From now on these may be asked of any pod."""
+        if self._all_count:
+            return
+        is_news = False
+        for requirement in requirements:
+            key, meaning = requirement.key, requirement.meaning
+            if meaning is Operator.IN or meaning is Operator.NOT_IN:
+                is_news = self._name(key, requirement.value_set) or is_news
+            elif meaning is Operator.EXISTS or meaning is Operator.DOES_NOT_EXIST:
+                is_news = self._name_key(key) or is_news
+            else:
+                is_news = self._name(key, None) or is_news
+        self._finish(is_news)
+
+    def _finish(self, is_news: bool) -> None:
+        if self._size > MAX_SELECTED:
+            self._all_count = is_news = True
+            self._values.clear()
+            self._keys.clear()
+        if is_news:
+            self._start_again()
+
+    def _name_key(self, key: str) -> bool:
+        """Note that the presence of a label counts. Whether some pod has it, and it was not seen of it."""
+        if key in self._keys:
+            return False
+        self._keys.add(key)
+        self._known.clear()
+        self._size += 1
+        return key in self._unseen_keys
+
+    def _name(self, key: str, values: Set[str] | None) -> bool:
+        """Note values of a label, None for all. Whether some pod has one that was not seen of it."""
+        if key not in self._values:
+            self._size += 1
+        named = self._values.setdefault(key, set())
+        if named is None or (values is not None and values <= named):
+            return False
+        self._known.clear()
+        if values is None or len(named) + len(values) > MAX_VALUES:
+            self._values[key] = None
+            self._size -= len(named)
+            return any(key == unseen for unseen, _value in self._unseen_pairs)
+        new = values - named
+        named |= new
+        self._size += len(new)
+        return any((key, value) in self._unseen_pairs for value in new)
+
+    def _note_own(self, info: PodInfo) -> None:
+        if self._all_count:
+            return
+        spec = info.pod.spec
+        if spec.affinity is not None:
+            self.note_terms(info)
+        for constraint in spec.topology_spread_constraints:
+            self.note_selector(constraint.label_selector)
+            # These select the pods that have the same value as this one.
+            for key in constraint.match_label_keys:
+                if (value := info.labels.get(key)) is not None:
+                    self._finish(self._name(key, {value}))
+
+    def _start_again(self) -> None:
+        self.version += 1
+        self._known.clear()
+        self._unseen_pairs.clear()
+        self._unseen_keys.clear()
