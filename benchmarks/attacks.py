@@ -1,7 +1,7 @@
 """`python -m benchmarks.attacks NAME`: what one tenant's objects cost the pods of others.
 
 In: a scheduler over an API in memory, objects that a hostile or careless tenant creates, and ordinary pods
-that arrive before, during and after. Out: the longest time that the event loop stood still (in CPU time), how
+that arrive before, during and after. Out: the longest turn of the event loop (in CPU time), how
 late ordinary pods were bound (from due to bound), and the CPU time that an ordinary pod costs once the
 tenant's objects are in place.
 """
@@ -13,6 +13,7 @@ import asyncio
 import gc
 import logging
 import resource
+import selectors
 import statistics
 import sys
 import threading
@@ -21,9 +22,11 @@ import traceback
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 from kuberth.api.core import Node, Pod
+from kuberth.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kuberth.api.scheduling import PodGroup
 from kuberth.api.volumes import PersistentVolumeClaim
 from kuberth.api.wire import convert
@@ -31,29 +34,34 @@ from kuberth.assembly.scheduler import Scheduler
 from kuberth.client.writes import Write
 from kuberth.config import FeatureGates
 from kuberth.errors import ApiError
+from kuberth.programs.collecting import collecting_in_portions
 from kuberth.testing import MemoryApi, make_namespace, make_node, make_pod
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
 TENANT: Final = "tenant"
 OTHERS: Final = "others"
-COLLECTED_AFTER: Final = (20_000, 10, 20)
-"""Thresholds of the garbage collector, as in the command `kuberth`."""
 EVERY_SECONDS: Final = 0.05
 """An ordinary pod arrives this often."""
 GATES: Final = {"GenericWorkload": True, "GangScheduling": True}
+KEPT_CHANGES: Final = 20_000
+"""As many as the cache of a real API server holds: a watch that falls behind further is cut, and its client
+lists again after a backoff."""
+KEPT_CHANGES_OF_DELETED: Final = 50
+"""Deleted objects live on in the changes that watches may still ask for."""
 
 
 class Trial:
     """One attack on one scheduler."""
 
-    def __init__(self, nodes: int, *, gates: Mapping[str, bool] | None = None) -> None:
+    def __init__(
+        self, nodes: int, turns: Turns, *, gates: Mapping[str, bool] | None = None, keep_changes: int
+    ) -> None:
         self.nodes = nodes
-        # Deleted objects live on in the changes that watches may still ask for.
-        self.api = FaultyApi(keep_changes=50)
+        self.turns = turns
+        self.api = FaultyApi(keep_changes=keep_changes)
         self.scheduler = Scheduler(self.api, feature_gates=FeatureGates(gates or {}))
         self.lateness: list[float] = []
-        self.held = self._before = self.turned = 0.0
         self._created = 0
         self._born: dict[str, float] = {}
         self._arriving: asyncio.Task[None] | None = None
@@ -64,7 +72,7 @@ class Trial:
         """Measure from now on, unless this has begun."""
         if self._arriving is None:
             gc.collect()
-            self.held, self._before, self.turned = 0.0, time.thread_time(), time.perf_counter()
+            self.turns.restart()
             self.lateness.clear()
             self._arriving = asyncio.create_task(self._ordinary_pods())
 
@@ -145,16 +153,24 @@ class Trial:
             await self.all_bound()
         return (time.process_time() - began) / number
 
-    async def measure_holds(self) -> None:
-        """The CPU time of the event loop's thread from one millisecond to the next, for as long as it runs.
 
-        CPU time, since other programs on the machine make no difference to it.
-        """
-        while True:
-            await asyncio.sleep(0.001)
-            now = time.thread_time()
-            self.held = max(self.held, now - self._before)
-            self._before, self.turned = now, time.perf_counter()
+class Turns(selectors.DefaultSelector):
+    """Measures the turns of an event loop, in CPU time: other programs on the machine make no difference."""
+
+    longest = 0.0
+    _began = 0.0
+    turned = 0.0
+    """When the last turn began, by `time.perf_counter`."""
+
+    def restart(self) -> None:
+        """Measure from now on."""
+        self.longest, self._began = 0.0, time.thread_time()
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self.longest = max(self.longest, time.thread_time() - self._began)
+        ready = super().select(timeout)
+        self._began, self.turned = time.thread_time(), time.perf_counter()
+        return ready
 
 
 class FaultyApi(MemoryApi):
@@ -428,6 +444,40 @@ def _claim(name: str, phase: str) -> PersistentVolumeClaim:
     )
 
 
+@attack
+async def pools(trial: Trial) -> None:
+    """2,000 pools of 16 devices, and 20 pods with a claim that no device meets."""
+    device_class = convert(DeviceClass, {"metadata": {"name": "class"}, "spec": {}})
+    await trial.put([device_class, *map(partial(_slice, trial.nodes), range(2000))])
+    selector = {"cel": {"expression": "device.attributes['driver.example.com'].uuid == 'none'"}}
+    exactly = {"deviceClassName": "class", "count": 1, "selectors": [selector]}
+    for name in _named(20):
+        claim = {
+            "metadata": {"name": name, "namespace": TENANT, "uid": f"claim-{name}"},
+            "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
+        }
+        claims = [{"name": "devices", "resourceClaimName": name}]
+        pod = make_pod(name, namespace=TENANT, cpu="1m", resourceClaims=claims)
+        await trial.put([convert(ResourceClaim, claim), pod])
+    for number in range(20):  # what was found out about the devices is void each time
+        trial.api.replace(_slice(trial.nodes, number))
+        await asyncio.sleep(0.1)
+
+
+def _slice(nodes: int, number: int) -> ResourceSlice:
+    devices = [
+        {"name": f"device-{index}", "attributes": {"uuid": {"string": f"{number}-{index}"}}}
+        for index in range(16)
+    ]
+    spec = {
+        "driver": "driver.example.com",
+        "nodeName": f"node-{number % nodes}",
+        "pool": {"name": f"pool-{number}", "generation": 1, "resourceSliceCount": 1},
+        "devices": devices,
+    }
+    return convert(ResourceSlice, {"metadata": {"name": f"pool-{number}"}, "spec": spec})
+
+
 async def _refused_bindings(trial: Trial, status: int) -> None:
     trial.api.refuses = status
     await trial.put(make_pod(name, namespace=TENANT, cpu="1m", labels={"app": name}) for name in _named(2000))
@@ -462,10 +512,7 @@ def _node(index: int) -> Node:
 
 @asynccontextmanager
 async def _running(trial: Trial) -> AsyncIterator[None]:
-    tasks = [
-        asyncio.create_task(work())
-        for work in (trial.scheduler.run, trial.watch_ordinary_pods, trial.measure_holds)
-    ]
+    tasks = [asyncio.create_task(work()) for work in (trial.scheduler.run, trial.watch_ordinary_pods)]
     try:
         yield
     finally:
@@ -487,7 +534,7 @@ class StackSampler(threading.Thread):
 
     def run(self) -> None:
         while not self.ended.wait(0.005):
-            if time.perf_counter() - self._trial.turned > 0.04:
+            if time.perf_counter() - self._trial.turns.turned > 0.04:
                 stack = traceback.extract_stack(sys._current_frames()[self._main])
                 lines = [
                     f"{each.filename.rpartition('kuberth/')[2]}:{each.lineno} {each.name}" for each in stack
@@ -495,8 +542,13 @@ class StackSampler(threading.Thread):
                 self.seen["\n      ".join(lines[-14:])] += 1
 
 
-async def _measure(name: str, options: argparse.Namespace) -> None:
-    trial = Trial(options.nodes, gates=GATES if name.startswith("gang") else None)
+async def _measure(name: str, options: argparse.Namespace, turns: Turns) -> None:
+    trial = Trial(
+        options.nodes,
+        turns,
+        gates=GATES if name.startswith("gang") else None,
+        keep_changes=KEPT_CHANGES_OF_DELETED if name == "long-lists" else KEPT_CHANGES,
+    )
     trial.api.put(make_namespace(TENANT, labels={"name": TENANT}))
     trial.api.put(make_namespace(OTHERS, labels={"name": OTHERS}))
     for index in range(options.nodes):
@@ -510,7 +562,7 @@ async def _measure(name: str, options: argparse.Namespace) -> None:
         await asyncio.sleep(0.5)
         await trial.end()
         sampler.ended.set()
-        held, late = trial.held, trial.lateness[:]
+        held, late = turns.longest, trial.lateness[:]
         after = await trial.cpu_of_ordinary_pods(options.pods)
     print(
         f"{name:<24} hold {held * 1e3:6.0f} ms   late p50 {statistics.median(late) * 1e3:6.0f} ms, "
@@ -523,7 +575,6 @@ async def _measure(name: str, options: argparse.Namespace) -> None:
 
 def main() -> None:
     logging.disable()
-    gc.set_threshold(*COLLECTED_AFTER)
     parser = argparse.ArgumentParser(prog="python -m benchmarks.attacks", description=__doc__)
     parser.add_argument(
         "names", nargs="+", choices=[*ATTACKS, "all"], metavar="NAME", help=", ".join(ATTACKS)
@@ -537,7 +588,10 @@ def main() -> None:
     )
     options = parser.parse_args()
     for name in ATTACKS if "all" in options.names else options.names:
-        asyncio.run(_measure(name, options))
+        turns = Turns()
+        loop_factory = partial(asyncio.SelectorEventLoop, turns)
+        with collecting_in_portions(), asyncio.Runner(loop_factory=loop_factory) as runner:
+            runner.run(_measure(name, options, turns))
 
 
 if __name__ == "__main__":

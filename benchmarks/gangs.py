@@ -24,7 +24,7 @@ from kuberth.framework.queued_pod import QueuedPod
 from kuberth.outcomes.placement import Placement
 from kuberth.outcomes.rejection import Rejection
 from kuberth.scheduling.cycle import SchedulingCycle
-from kuberth.scheduling.groups.trial import GroupTrial
+from kuberth.scheduling.groups.trial import GroupTrial, finished
 from kuberth.testing import make_node, make_pod
 
 GATES: Final = FeatureGates({"GenericWorkload": True, "GangScheduling": True})
@@ -92,7 +92,7 @@ def _as_a_gang(evaluator: Evaluator, cycle: SchedulingCycle, pods: list[QueuedPo
     members.take_in_hand({queued.uid for queued in pods})
     with evaluator.cluster.logged_what_if() as what_if:
         trial = GroupTrial(pods, evaluator.runner, what_if, cycle=cycle, nominator=evaluator.nominator)
-        result = trial.run(GroupAttempt(f"default/{GROUP}"))
+        result = finished(trial.run(GroupAttempt(f"default/{GROUP}")))
     if not result.status.is_success:
         raise SystemExit(f"the gang does not fit: {result.status.message}")
     for member in result.members:

@@ -26,8 +26,7 @@ from kuberth.bench.operations import (
     settled,
 )
 from kuberth.errors import ConfigError
-from kuberth.text.documents import read_tree
-from kuberth.text.field_errors import InvalidConfiguration
+from kuberth.text.documents import read_file
 
 THROUGHPUT: Final = "SchedulingThroughput"
 
@@ -179,14 +178,7 @@ def _taken_apart(operation: Operation, params: Params) -> Iterator[Operation]:
 
 def read_cases(file: Path, *, topic: str = "") -> Sequence[TestCase]:
     """ConfigError for anything that is wrong with the file."""
-    try:
-        tree, errors = read_tree(file.read_bytes())
-    except OSError as error:
-        raise ConfigError(f"{file}: {error.strerror or error}") from error
-    except InvalidConfiguration as error:
-        raise ConfigError(f"{file} is no YAML: {error}") from error
-    if errors:
-        raise ConfigError(f"{file}: {errors[0]}")
+    tree = read_file(file, "test cases")
     if not isinstance(tree, list) or not tree:
         raise ConfigError(
             f"{file}: expected a list of test cases, each with a workloadTemplate and workloads"

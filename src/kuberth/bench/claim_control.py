@@ -43,13 +43,11 @@ class OrphanedClaims:
     def __init__(self, informers: Informers) -> None:
         self._claims = informers.of(CLAIMS)
         self._worker = Worker("orphaned claims", self._sync)
+        self.run = self._worker.run
         self._gone: dict[str, str] = {}
         """By key of a claim: the UID of its pod."""
         self._claims.add_index("pod", _owner)
         informers.of("pods").add_handler(self._note_pod)
-
-    async def run(self) -> None:
-        await self._worker.run()
 
     def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
         if old is None or new is not None:

@@ -1,16 +1,18 @@
 """Measures one phase of a workload: throughput and cost.
 
-In: the ledger, and the scheduler's meter. Out: a `Measurement` at the end of the phase.
+In: the ledger, the scheduler's meter and its histograms. Out: a `Measurement` at the end of the phase.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
 from typing import Final, NamedTuple, Protocol
 
 from kuberth.bench.cases import THROUGHPUT, LabelValues, Workload
-from kuberth.bench.histograms import HistogramReading, combinations
 from kuberth.bench.ledger import PodLedger, SeenPod
 from kuberth.bench.measurements import (
     ATTEMPTS,
@@ -21,7 +23,11 @@ from kuberth.bench.measurements import (
     MetricSummary,
     judged,
 )
-from kuberth.bench.throughput import ThroughputSampler
+from kuberth.bench.throughput import PERCENTILES, Distribution, ThroughputSampler
+from kuberth.observe.reading import read_samples
+
+Key = frozenset[tuple[str, str]]
+
 
 MILLISECONDS: Final = 1000.0
 _DEFAULT_METRICS: Final = (EXTENSION_POINTS, PLUGINS, ATTEMPTS)
@@ -30,6 +36,89 @@ _BREAKDOWN: Final = {
     PLUGINS: ("plugin", "extension_point"),
     ATTEMPTS: ("result",),
 }
+
+
+@dataclass(slots=True)
+class _Observed:
+    sum: float = 0.0
+    count: float = 0.0
+    buckets: dict[float, float] = field(default_factory=dict)
+    """How many were not above each bound."""
+
+
+class HistogramReading:
+    """Some histograms at one moment."""
+
+    def __init__(self, text: str = "", names: Iterable[str] = ()) -> None:
+        self._found: dict[str, dict[Key, _Observed]] = {name: {} for name in names}
+        for sample in read_samples(text, self._found):
+            name, _, part = sample.name.rpartition("_")
+            family = self._found.get(name)
+            if family is None:
+                continue
+            labels = {label: value for label, value in sample.labels.items() if label != "le"}
+            observed = family.setdefault(frozenset(labels.items()), _Observed())
+            if part == "bucket":
+                observed.buckets[float(sample.labels["le"])] = sample.value
+            elif part in ("sum", "count"):
+                setattr(observed, part, sample.value)
+
+    def between(self, earlier: HistogramReading, name: str, labels: Mapping[str, str]) -> Observations:
+        """What came since then, of all combinations of label values that have these."""
+        total, count = 0.0, 0.0
+        buckets: dict[float, float] = {}
+        wanted = set(labels.items())
+        for key, observed in self._found.get(name, {}).items():
+            if not wanted <= key:
+                continue
+            before = earlier._found.get(name, {}).get(key, _Observed())
+            total += observed.sum - before.sum
+            count += observed.count - before.count
+            for bound, number in observed.buckets.items():
+                buckets[bound] = buckets.get(bound, 0.0) + number - before.buckets.get(bound, 0.0)
+        return Observations(total, count, sorted(buckets.items()))
+
+    def label_values(self, name: str, labels: Sequence[str]) -> list[dict[str, str]]:
+        """Every combination of these labels' values that was observed."""
+        found = {
+            tuple((label, value) for label, value in sorted(key) if label in labels)
+            for key in self._found.get(name, {})
+        }
+        return [dict(pairs) for pairs in sorted(found)]
+
+
+@dataclass(frozen=True, slots=True)
+class Observations:
+    """`buckets`: upper bounds, and how many were not above each."""
+
+    sum: float
+    count: float
+    buckets: Sequence[tuple[float, float]]
+
+    def summary(self, *, factor: float = 1.0) -> Distribution | None:
+        """None if nothing was observed."""
+        if self.count <= 0 or len(self.buckets) < 2:
+            return None
+        quantiles = (self.quantile(percent / 100) * factor for percent in PERCENTILES.values())
+        return Distribution(self.sum / self.count * factor, *quantiles)
+
+    def quantile(self, q: float) -> float:
+        rank = q * self.buckets[-1][1]
+        at = next(index for index, (_, number) in enumerate(self.buckets) if number >= rank)
+        bound, number = self.buckets[at]
+        if at == 0:
+            return bound * (rank / number) if number else 0.0
+        below, fewer = self.buckets[at - 1]
+        if math.isinf(bound):
+            return below  # all that is known of it
+        return below + (bound - below) * ((rank - fewer) / (number - fewer))
+
+
+def combinations(labels: Sequence[LabelValues] | None) -> Iterator[dict[str, str]]:
+    """Every choice of one value a label; without labels the one that chooses nothing."""
+    names = [each.label for each in labels or ()]
+    for values in product(*(each.values for each in labels or ())):
+        yield dict(zip(names, values, strict=True))
 
 
 class ProcessUsage(NamedTuple):
@@ -85,7 +174,7 @@ class Collector:
         self._before = await self._read()
         self._used = self._meter.usage()
         self._began = self._loop.time()
-        self._deafen = self._ledger.listen(self._saw)
+        self._unsubscribe = self._ledger.listen(self._saw)
         self._ticking = tasks.create_task(self._tick(), name="throughput samples")
 
     @property
@@ -94,7 +183,7 @@ class Collector:
 
     async def stop(self) -> Measurement:
         self._ticking.cancel()
-        self._deafen()
+        self._unsubscribe()
         used = self._meter.usage()
         after = await self._read()
         attempts = after.between(self._before, ATTEMPTS, {"result": "scheduled"})
@@ -103,12 +192,11 @@ class Collector:
         cpu = None
         if used.cpu_seconds is not None and self._used.cpu_seconds is not None and self._scheduled:
             cpu = (used.cpu_seconds - self._used.cpu_seconds) * MILLISECONDS / self._scheduled
-        span = self._last - self._first
         return Measurement(
             name=self._name,
             scheduled=self._scheduled,
             seconds=max(self._last - self._began, 0.0),
-            overall=(self._scheduled - 1) / span if span > 0 else 0.0,
+            overall=self._overall(),
             throughput=throughput,
             cpu_ms_per_pod=cpu,
             peak_mib=used.peak_mib,
@@ -120,6 +208,12 @@ class Collector:
             ],
             latencies=self._latencies,
         )
+
+    def _overall(self) -> float:
+        if self._last > self._first:
+            return (self._scheduled - 1) / (self._last - self._first)
+        # One pod, or several that one turn of the event loop saw: there is no time between first and last.
+        return self._scheduled / (self._last - self._began) if self._last > self._began else 0.0
 
     @property
     def _loop(self) -> asyncio.AbstractEventLoop:

@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 
 from kuberth.api.wire import encode
 from kuberth.assembly import Scheduler
+from kuberth.assembly.profiles import load_configuration
 from kuberth.bench.arenas import Arena, expect_https, find_program, shown_gates
 from kuberth.bench.cases import Workload
 from kuberth.bench.collecting import Meter, ProcessUsage
@@ -27,15 +28,13 @@ from kuberth.bench.profiling import StackSampler
 from kuberth.bench.servers import is_ready
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.client_config import ClientConfig, TlsSettings
-from kuberth.config import load
 from kuberth.config.types import API_VERSION, KIND
 from kuberth.errors import ConfigError
 from kuberth.framework.registry import Registry
 from kuberth.local.in_process import InProcessApi
 from kuberth.observe.exposition import render
 from kuberth.queue.interface import QueueFactory
-from kuberth.text.documents import read_tree
-from kuberth.text.field_errors import InvalidConfiguration
+from kuberth.text.documents import read_file
 
 KUBERTH: Final = "kuberth"
 KUBE_SCHEDULER: Final = "kube-scheduler"
@@ -91,13 +90,7 @@ class OwnScheduler:
         self, arena: Arena, tree: dict[str, Any], gates: Mapping[str, bool]
     ) -> AsyncIterator[Meter]:
         assert arena.core is not None
-        config = load(
-            tree,
-            feature_gates=gates,
-            known_plugins=self.registry.names(),
-            extension_points=self.registry.extension_points(),
-            args_types=self.registry.args_types(),
-        )
+        config = load_configuration(tree, self.registry, feature_gates=gates)
         scheduler = Scheduler(
             InProcessApi(arena.core), config=config, registry=self.registry, queue=self.queue
         )
@@ -232,14 +225,7 @@ class _OwnMeter:
 
 def configuration(file: Path | None) -> dict[str, Any]:
     """The scheduler's, without what a bench decides by itself: the connection and leader election."""
-    tree: Any = {}
-    if file is not None:
-        try:
-            tree, errors = read_tree(file.read_bytes())
-        except OSError as error:
-            raise ConfigError(f"{file}: {error.strerror or error}") from error
-        except InvalidConfiguration as error:
-            raise ConfigError(f"{file} is no YAML: {error}") from error
-        if errors or not isinstance(tree, dict):
-            raise ConfigError(f"{file}: {errors[0] if errors else f'expected a {KIND}'}")
+    tree = {} if file is None else read_file(file, "the scheduler's configuration")
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{file}: expected a {KIND}")
     return {"apiVersion": API_VERSION, "kind": KIND, **tree, "leaderElection": {"leaderElect": False}}

@@ -18,7 +18,7 @@ from kuberth.bench.collecting import Collector, Meter
 from kuberth.bench.ledger import PodLedger, SeenPod, seen_pod
 from kuberth.bench.making import PODS, AnyObject, Maker, PreparedPods, paced
 from kuberth.bench.measurements import Measurement
-from kuberth.errors import ConfigError, KuberthError
+from kuberth.errors import ConfigError, KuberthError, first_error
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.status_errors import StatusError
@@ -41,8 +41,6 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of a run."""
-
     step: str
     done: int
     total: int
@@ -94,7 +92,7 @@ class Executor:
                 try:
                     await self._run(step.operation, step.number)
                 except (KuberthError, ExceptionGroup) as error:
-                    if (first := _first_of_ours(error)) is None:
+                    if not isinstance(first := first_error(error), KuberthError):
                         raise  # a bug, with all that is known of it
                     where = f"{self._workload.where}: op {step.number} ({step.operation.opcode})"
                     raise WorkloadFailed(f"{where}: {first}") from error
@@ -191,7 +189,7 @@ class Executor:
                 if scheduled % operation.count == 0:
                     batch_done.set()
 
-        deafen = self._ledger.listen(saw)
+        unsubscribe = self._ledger.listen(saw)
         try:
             async with asyncio.timeout(operation.seconds):
                 while True:
@@ -202,7 +200,7 @@ class Executor:
         except TimeoutError:
             pass
         finally:
-            deafen()
+            unsubscribe()
         if not scheduled:
             raise ConfigError(
                 f"no pod at all was scheduled within {operation.seconds:g} s; is the duration too short?"
@@ -371,12 +369,6 @@ class Executor:
                 self._report(Progress(f"{step}{scheduled}", done, total))
 
         return advance
-
-
-def _first_of_ours(error: BaseException) -> KuberthError | None:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error if isinstance(error, KuberthError) else None
 
 
 async def _ticks(operation: operations.Churn) -> AsyncIterator[None]:

@@ -8,38 +8,141 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
 from kuberth.api.core import Node
-from kuberth.api.resource import DeviceClass, ResourceClaim, ResourceSlice
-from kuberth.api.wire import to_builtins
+from kuberth.api.resource import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
+from kuberth.api.wire import encode, to_builtins
 from kuberth.bench import operations
 from kuberth.bench.cases import TestCase
-from kuberth.bench.devices import DeviceWorld, Lottery, slices_of
 from kuberth.bench.objects import NodeMaker, NodeObjects, PodAdmission, PodMaker
-from kuberth.bench.servers import STRICT, BenchServer, find_kind, list_typed
+from kuberth.bench.operations import CreateResourceDriver
+from kuberth.bench.servers import STRICT, BenchServer, RemoteServer, find_kind, list_typed
 from kuberth.bench.templating import Template
+from kuberth.cluster.table import ClusterTable
 from kuberth.errors import ConfigError
+from kuberth.informers.store import Store, object_key
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.plugins.devices.classes import KnownClasses
+from kuberth.plugins.devices.sites import Sites
+from kuberth.plugins.devices.usage import DeviceUsage, takes_of
+from kuberth.plugins.dynamic_resources.allocator.demand import AllocationError, Demand
+from kuberth.plugins.dynamic_resources.allocator.results import allocations
+from kuberth.plugins.dynamic_resources.allocator.search import DeviceSearch
 
 PODS: Final = "pods"
 _CLAIMS: Final = "persistentvolumeclaims"
 _VOLUMES: Final = "persistentvolumes"
 _DEVICE_CLAIMS: Final = "resourceclaims.resource.k8s.io"
 _CLAIM: Final = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
-
 WORKERS: Final = 30
 """Requests under way at once; scheduler_perf has as many."""
 PATIENCE_SECONDS: Final = 20.0
 """How long `createAny` tries: a definition that was just made may need a moment."""
-
 T = TypeVar("T")
+
+
+def slices_of(operation: CreateResourceDriver, node_names: Iterable[str]) -> Iterator[Obj]:
+    """One slice a node, for the nodes that the driver is on."""
+    for name in node_names:
+        if fnmatchcase(name, operation.nodes):
+            yield {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceSlice",
+                "metadata": {"name": name},
+                "spec": {
+                    "driver": operation.driver_name,
+                    "nodeName": name,
+                    "pool": {"name": name, "generation": 0, "resourceSliceCount": 1},
+                    "devices": [_device(number) for number in range(operation.max_claims_per_node)],
+                },
+            }
+
+
+def _device(number: int) -> dict[str, Any]:
+    return {
+        "name": f"instance-{number}",
+        "attributes": {
+            "model": {"string": "A100"},
+            "family": {"string": "GPU"},
+            "driverVersion": {"version": "1.2.3"},
+            "dra.example.com/numa": {"int": number},
+        },
+        "capacity": {"memory": {"value": "1Gi"}},
+    }
+
+
+class DeviceWorld(NamedTuple):
+    """What there is on the server."""
+
+    nodes: Sequence[Node]
+    slices: Sequence[ResourceSlice]
+    classes: Sequence[DeviceClass]
+    claims: Sequence[ResourceClaim]
+    """All of them, for what they have taken."""
+
+
+class Lottery:
+    """Allocates devices of random nodes to claims."""
+
+    def __init__(self, world: DeviceWorld, rng: random.Random) -> None:
+        table, slices, classes = ClusterTable(), Store[ResourceSlice](), Store[DeviceClass]()
+        for node in world.nodes:
+            table.set_node(node)
+        for slice_ in world.slices:
+            slices.set(slice_)
+        for class_ in world.classes:
+            classes.set(class_)
+        self._rng = rng
+        self._table = table
+        self._nodes = [node.metadata.name for node in world.nodes]
+        self._classes = KnownClasses(classes)
+        self._sites = Sites(slices, table)
+        self._sites.refresh()
+        self._usage = DeviceUsage()
+        for claim in world.claims:
+            if claim.status.allocation is not None:
+                self._take(claim.status.allocation)
+        self._demands: dict[bytes, Demand] = {}
+        self._spent: set[tuple[bytes, int]] = set()
+        """Demands and sites that have nothing left for them: nothing is given back here."""
+
+    def draw(self, claim: ResourceClaim) -> AllocationResult:
+        """ConfigError if no node has matching devices."""
+        key = encode(claim.spec)
+        demand = self._demands.get(key)
+        if demand is None:
+            demand = self._demands[key] = Demand([claim.spec], self._classes)
+        for name in self._rng.sample(self._nodes, len(self._nodes)):
+            row = self._table.row_of(name)
+            assert row is not None
+            site = self._sites.sites[int(self._sites.of_row[row])]
+            if (key, site.index) in self._spent:
+                continue
+            try:
+                found = DeviceSearch(demand, site, self._usage).run()
+            except AllocationError as error:
+                raise ConfigError(f"allocate claim: {error.message([claim])}") from error
+            if found is None:
+                self._spent.add((key, site.index))
+                continue
+            (allocation,) = allocations(demand, found, name)
+            self._take(allocation)
+            return allocation
+        raise ConfigError(
+            f"no node has devices for the claim {object_key(claim)}; are there drivers with enough of them?"
+        )
+
+    def _take(self, allocation: AllocationResult) -> None:
+        for take in takes_of(allocation):
+            self._usage.add(take)
 
 
 class AnyObject(NamedTuple):
@@ -215,17 +318,26 @@ class PreparedPods:
         self._maker = maker
         self._namespace = namespace
         self._bodies = bodies
+        self._encoded = [encode(body) for body in bodies] if isinstance(server, RemoteServer) else []
+        """Over HTTP: encoded before anything is measured."""
 
     async def create(self, advance: Callable[[], None] = lambda: None) -> None:
         async def create(index: int) -> None:
             if self._maker.has_volumes:
                 await self._create_volume(index)
-            await _again_if_busy(
-                lambda: self._server.create(PODS, self._bodies[index], namespace=self._namespace)
-            )
+            await _again_if_busy(partial(self._create_pod, index))
             advance()
 
         await _at_once(range(len(self._bodies)), create)
+
+    async def _create_pod(self, index: int) -> None:
+        body = self._bodies[index]
+        if isinstance(self._server, RemoteServer):
+            metadata = body["metadata"]
+            name = metadata.get("name") or metadata.get("generateName", "")  # for messages only
+            await self._server.post_pod(name, self._encoded[index], namespace=self._namespace)
+        else:
+            await self._server.create(PODS, body, namespace=self._namespace)
 
     async def _create_volume(self, index: int) -> None:
         made = self._maker.volumes(index)

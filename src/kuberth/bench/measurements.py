@@ -59,7 +59,7 @@ class Measurement:
     seconds: float
     """From the beginning to the last scheduled pod."""
     overall: float
-    """Pods a second from the first scheduled pod to the last."""
+    """Pods a second from the first scheduled pod to the last; from the beginning if all were seen at once."""
     throughput: Distribution | None
     """None if it was over before there were samples."""
     cpu_ms_per_pod: float | None

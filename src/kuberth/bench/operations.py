@@ -264,21 +264,8 @@ class AllocResourceClaims(Operation):
 
 
 OPCODES: Final[Mapping[str, type[Operation]]] = {
-    "allocResourceClaims": AllocResourceClaims,
-    "barrier": Barrier,
-    "churn": Churn,
-    "createAny": CreateAny,
-    "createNamespaces": CreateNamespaces,
-    "createNodes": CreateNodes,
-    "createPodSets": CreatePodSets,
-    "createPods": CreatePods,
-    "createResourceClaims": CreateResourceClaims,
-    "createResourceDriver": CreateResourceDriver,
-    "deletePods": DeletePods,
-    "sleep": Sleep,
-    "startCollectingMetrics": StartCollectingMetrics,
-    "stopCollectingMetrics": StopCollectingMetrics,
-    "updateAny": UpdateAny,
+    kind.__name__[0].lower() + kind.__name__[1:]: kind
+    for kind in sorted(Operation.__subclasses__(), key=lambda kind: kind.__name__)
 }
 OF_DEVICES: Final = (AllocResourceClaims, CreateResourceClaims, CreateResourceDriver)
 

@@ -27,7 +27,7 @@ _LOOK_SECONDS: Final = 0.1
 _GRACE_SECONDS: Final = 5.0
 _PORTS: Final = (20_000, 32_000)
 _TRIES: Final = 100
-_BY_LOT: Final = random.SystemRandom()
+_RANDOM: Final = random.SystemRandom()
 
 
 class ChildProcess:
@@ -129,7 +129,7 @@ def usage_of(pid: int) -> ProcessUsage:
 def free_port() -> int:
     """On loopback, and outside of the range from which systems give ports to outgoing connections."""
     for _ in range(_TRIES):
-        port = _BY_LOT.randrange(*_PORTS)
+        port = _RANDOM.randrange(*_PORTS)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -18,51 +18,19 @@ from kuberth.api.plain import PlainObject
 from kuberth.api.resource import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from kuberth.api.wire import convert, decode, encode
 from kuberth.client.http_api import HttpApi
+from kuberth.client.writes import Verb, Write
 from kuberth.errors import ApiError
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.resources import ResourceTable, ServedResource
 from kuberth.local.apiserver.schema.catalogue import ROWS
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.bodies import FieldValidation
-from kuberth.local.hollow.informing import ServerVerbs
+from kuberth.local.apiserver.verbs.core import Core
 
 T = TypeVar("T")
 Resource = str | ServedResource
 """The id of a built-in resource, or the row of any."""
 STRICT: Final = FieldValidation("Strict")
-
-
-class BenchServer(ServerVerbs, Protocol):
-    """The verbs that a run uses; a `Core` has them."""
-
-    @property
-    def resources(self) -> ResourceTable: ...
-
-    async def create(
-        self,
-        resource: Resource,
-        body: Obj,
-        *,
-        namespace: str = "",
-        field_validation: FieldValidation | None = None,
-    ) -> Obj: ...
-
-    async def update(
-        self, resource: Resource, name: str, body: Obj, *, namespace: str = "", subresource: str = ""
-    ) -> Obj: ...
-
-    async def delete(
-        self, resource: Resource, name: str, *, namespace: str = "", options: Obj | None = None
-    ) -> Obj: ...
-
-    async def delete_collection(
-        self,
-        resource: Resource,
-        *,
-        namespace: str = "",
-        label_selector: str = "",
-        options: Mapping[str, Any] | None = None,
-    ) -> Obj: ...
 
 
 async def find_kind(server: BenchServer, api_version: str, kind: str) -> ServedResource:
@@ -114,7 +82,7 @@ async def is_ready(api: HttpApi) -> bool:
 
 
 class RemoteServer:
-    """Implements `BenchServer` over HTTP. Only pods, nodes, events and device kinds can be read."""
+    """The verbs of a `Core` that a run uses, over HTTP; reads pods, nodes, events and device kinds."""
 
     def __init__(self, api: HttpApi) -> None:
         self.resources = ResourceTable(())
@@ -165,6 +133,15 @@ class RemoteServer:
         query = "?fieldValidation=Strict" if field_validation is STRICT else ""
         return await self._ask("POST", self._path(resource, namespace) + query, body)
 
+    async def post_pod(self, name: str, body: bytes, *, namespace: str) -> None:
+        """Create a pod as the scheduler binds one: without a task or a decoded answer for each."""
+        sent = self._api.post_nowait(Write(Verb.CREATE, Pod, name, namespace, body=body))
+        if sent is None:  # no credentials yet
+            await self._api.call("POST", self._path("pods", namespace), body=body)
+            return
+        with _status_errors():
+            await sent
+
     async def update(
         self, resource: Resource, name: str, body: Obj, *, namespace: str = "", subresource: str = ""
     ) -> Obj:
@@ -201,6 +178,9 @@ class RemoteServer:
         if row.namespaced:
             path += f"/namespaces/{quote(namespace)}"
         return f"{path}/{row.plural}" + (f"/{quote(name)}" if name else "")
+
+
+BenchServer = Core | RemoteServer
 
 
 def _root(group: str, version: str) -> str:

@@ -8,10 +8,11 @@ pods, and has its rate.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from kuberth.text.figures import percentile
 
 PERCENTILES: Final = {"Perc50": 50, "Perc90": 90, "Perc95": 95, "Perc99": 99}
 
@@ -77,8 +78,3 @@ def summarized(numbers: Sequence[float]) -> Distribution | None:
     return Distribution(
         sum(ordered) / len(ordered), *(percentile(ordered, percent) for percent in PERCENTILES.values())
     )
-
-
-def percentile(ordered: Sequence[float], percent: int) -> float:
-    """The percentile by nearest rank."""
-    return ordered[math.ceil(len(ordered) * percent / 100) - 1]

@@ -10,7 +10,7 @@ import pytest
 
 from kuberth.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kuberth.api.wire import convert
-from kuberth.bench.devices import DeviceWorld, Lottery
+from kuberth.bench.making import DeviceWorld, Lottery
 from kuberth.errors import ConfigError
 from kuberth.testing.factories import make_node
 from tests.unit.bench.harness import MEASURED, Ran, run

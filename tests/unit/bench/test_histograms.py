@@ -7,7 +7,7 @@ from dataclasses import astuple
 import pytest
 
 from kuberth.bench.cases import LabelValues
-from kuberth.bench.histograms import HistogramReading, Observations, combinations
+from kuberth.bench.collecting import HistogramReading, Observations, combinations
 
 NAME = "scheduler_scheduling_attempt_duration_seconds"
 INF = float("inf")

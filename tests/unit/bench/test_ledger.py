@@ -31,13 +31,13 @@ def test_every_pod_is_in_one_stage() -> None:
 def test_listeners_hear_of_each_scheduling_once() -> None:
     ledger = PodLedger()
     heard: list[str] = []
-    deafen = ledger.listen(lambda seen: heard.append(seen.name))
+    unsubscribe = ledger.listen(lambda seen: heard.append(seen.name))
     ledger.set(pod("1"))
     ledger.set(pod("1", node="n"))
     ledger.set(pod("1", node="n", attempted=True))
     ledger.set(pod("2", node="n"))
     ledger.remove("a", "1")
     ledger.set(pod("1", node="m"))
-    deafen()
+    unsubscribe()
     ledger.set(pod("3", node="n"))
     assert heard == ["1", "2", "1"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kuberth.bench.throughput import Distribution, ThroughputSampler, percentile, summarized
+from kuberth.bench.throughput import Distribution, ThroughputSampler, summarized
+from kuberth.text.figures import percentile
 
 
 def sampled(*takes: tuple[float, int]) -> ThroughputSampler:
