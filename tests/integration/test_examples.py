@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import runpy
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from examples import which_nodes
@@ -31,6 +33,17 @@ def test_which_nodes(capsys: pytest.CaptureFixture[str]) -> None:
     assert answer.rejections["reserved"].plugin == "TaintToleration"
     which_nodes.main()
     assert "reserved: no (TaintToleration: " in capsys.readouterr().out
+
+
+def test_the_notebook_runs_and_packing_shortens_waits(capsys: pytest.CaptureFixture[str]) -> None:
+    file = Path(which_nodes.__file__).parent / "simulate" / "compare_policies.ipynb"
+    namespace: dict[str, Any] = {}
+    for cell in json.loads(file.read_text(encoding="utf-8"))["cells"]:
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), str(file), "exec"), namespace)
+    assert namespace["comparison"].figure("wait mean (s)", "packed").difference < 0
+    assert "rejected" in capsys.readouterr().out
+    assert namespace["report"].startswith("<!doctype html>")
 
 
 def test_a_rule_of_ones_own_decides() -> None:

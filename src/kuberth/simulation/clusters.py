@@ -6,7 +6,7 @@ shape. Out: nodes and other objects.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -51,13 +51,14 @@ class ClusterState(NamedTuple):
 
 
 def read_cluster(path: Path) -> ClusterState:
+    """The cluster of a file: a snapshot, node shapes, or manifests."""
     if is_snapshot(path):
         trees = [
             Manifest(tree, f"{path}: item {number}") for number, tree in enumerate(read_snapshot(path), 1)
         ]
         # Its pods were created by its controllers, which do not run here.
         return from_manifests(trees, managed=False)
-    if _holds_shapes(path):
+    if path.suffix in (".yaml", ".yml", ".json") and holds_shapes(path):
         return from_shapes(path, count=0)
     return from_manifests(read_manifests(path))
 
@@ -69,6 +70,18 @@ def from_shapes(source: Path | Sequence[Any] | None, *, count: int) -> ClusterSt
     if not nodes:
         raise ConfigError("there are no nodes; shapes name a count each, or --nodes gives one")
     return ClusterState(nodes)
+
+
+def nodes_of(
+    count: int = 0, shape: Mapping[str, Any] | None = None, *, shapes: Sequence[Mapping[str, Any]] = ()
+) -> ClusterState:
+    """A cluster of `count` nodes of a shape (by default 8 CPUs and 32 GiB), or of several shapes.
+
+    A shape is written as in a file of node shapes: `{"capacity": {"cpu": "64", "memory": "256Gi"}}`.
+    """
+    if shapes:
+        return from_shapes(shapes, count=count)
+    return from_shapes(None if shape is None else [{"name": "node", **shape}], count=count)
 
 
 def shape_of(text: str) -> dict[str, Any]:
@@ -142,9 +155,8 @@ def _complete(node: Node) -> Node:
     return msgspec.structs.replace(node, status=status)
 
 
-def _holds_shapes(path: Path) -> bool:
-    if path.is_dir() or path.suffix not in (".yaml", ".yml", ".json"):
-        return False
+def holds_shapes(path: Path) -> bool:
+    """Whether a file has node shapes, instead of objects or a scheduler configuration."""
     try:
         tree, _errors = read_tree(path.read_bytes())
     except (OSError, InvalidConfiguration):

@@ -7,13 +7,18 @@ the difference to the first variant, seed by seed.
 from __future__ import annotations
 
 import enum
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Final
 
 import msgspec
+import numpy as np
 
+from kuberth.errors import ConfigError
 from kuberth.simulation.outcomes import Outcome, rounded
+from kuberth.simulation.tables import Table
 
 
 class Unit(enum.StrEnum):
@@ -35,6 +40,8 @@ FIGURES: Final[Mapping[str, Callable[[Outcome], float]]] = {
     "attempts wasted": lambda each: each.attempts_wasted,
     "fragmentation": lambda each: each.fragmentation,
     "fairness": lambda each: each.fairness,
+    "nodes": lambda each: each.nodes_mean,
+    "nodes used": lambda each: each.nodes_used,
     "last arrival after (s)": lambda each: each.arrival_seconds,
     "done after (s)": lambda each: each.seconds,
 }
@@ -43,7 +50,7 @@ FIGURES: Final[Mapping[str, Callable[[Outcome], float]]] = {
 def unit_of(figure: str) -> Unit:
     if figure.endswith("(s)"):
         return Unit.SECONDS
-    return Unit.COUNT if figure.startswith(("pods", "preempted")) else Unit.SHARE
+    return Unit.COUNT if figure.startswith(("pods", "preempted", "nodes")) else Unit.SHARE
 
 
 class Figure(msgspec.Struct, frozen=True):
@@ -60,10 +67,66 @@ class Figure(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
+    """Variants side by side."""
+
     variants: list[str]
     seeds: list[int]
     figures: list[Figure]
     outcomes: dict[str, list[Outcome]]
+
+    def figure(self, name: str, variant: str) -> Figure:
+        """A figure by its name; ConfigError if there is none."""
+        for each in self.figures:
+            if (each.name, each.variant) == (name, variant):
+                return each
+        raise ConfigError(f"there is no figure {name!r} of {variant!r}")
+
+    def table(self, *, level: float = 0.95) -> Table:
+        """A row for each figure and variant: the mean and the difference to the first variant.
+
+        Both come with the bounds of their confidence interval (Student's t over seeds), which are None with
+        a single seed.
+        """
+        rows = Table()
+        for each in self.figures:
+            mean = interval(each.mean, each.spread, seeds=len(self.seeds), level=level)
+            difference = interval(each.difference, each.difference_spread, seeds=len(self.seeds), level=level)
+            rows.append(
+                {
+                    "figure": each.name,
+                    "variant": each.variant,
+                    "mean": each.mean,
+                    "mean low": mean and mean[0],
+                    "mean high": mean and mean[1],
+                    "difference": each.difference,
+                    "difference low": difference and difference[0],
+                    "difference high": difference and difference[1],
+                }
+            )
+        return rows
+
+
+def interval(mean: float, spread: float, *, seeds: int, level: float = 0.95) -> tuple[float, float] | None:
+    """The confidence interval of a mean over seeds with this standard deviation; None with a single seed."""
+    if seeds < 2:
+        return None
+    half = student_quantile(0.5 + level / 2, seeds - 1) * spread / math.sqrt(seeds)
+    return rounded(mean - half), rounded(mean + half)
+
+
+@cache
+def student_quantile(share: float, freedom: int) -> float:
+    """The value that Student's t stays below with this probability (above a half)."""
+    if not 0.5 <= share < 1:
+        raise ConfigError(f"a confidence level lies between 0 and 1, got {2 * share - 1:g}")
+    # With t = tan(angle) * sqrt(freedom), the density is cos(angle) ** (freedom - 1), which is smooth and
+    # has a bounded range: Simpson's rule over a fixed grid is exact to many digits.
+    angles = np.linspace(0, math.pi / 2, 20_001)
+    density = np.cos(angles) ** (freedom - 1)
+    steps = (density[:-2:2] + 4 * density[1::2] + density[2::2]) * (angles[1] / 3)
+    areas = np.concatenate(([0.0], np.cumsum(steps)))
+    angle = np.interp((share - 0.5) * 2 * areas[-1], areas, angles[::2])
+    return float(np.tan(angle) * math.sqrt(freedom))
 
 
 def compare(outcomes: Mapping[str, Sequence[Outcome]]) -> Comparison:

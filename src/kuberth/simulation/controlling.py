@@ -113,6 +113,9 @@ class ManagedCluster:
     def stop_timers(self) -> None:
         """Nothing to do: timers end with their tasks."""
 
+    def evict(self, pod: Pod) -> None:
+        """Never called: nodes stay where controllers run."""
+
     def note(self, event: WatchEvent) -> None:
         """Process a change of a pod."""
         pod: Pod = event.object

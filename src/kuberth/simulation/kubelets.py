@@ -34,35 +34,24 @@ def started(pod: Pod, *, now_ns: int) -> Pod:
 Action = Callable[[Pod], Awaitable[None]]
 
 
-class Users:
-    """Creates the pods of a trace at their time of arrival."""
-
-    def __init__(
-        self,
-        api: Api,
-        arrivals: Sequence[tuple[str, Arrival]],
-        groups: Mapping[tuple[str, str], PodGroup],
-        *,
-        maker: ArrivalPods,
-        now: Callable[[], float],
-        on_arrival: Callable[[int], None] = lambda _made: None,
-    ) -> None:
-        self._api = api
-        self._arrivals = arrivals
-        self._groups = dict(groups)
-        self._maker = maker
-        self._now = now
-        self._on_arrival = on_arrival
-
-    async def run(self) -> None:
-        """Create all pods."""
-        for number, (name, arrival) in enumerate(self._arrivals, 1):
-            if (wait := arrival.arrival - self._now()) > 0:
-                await asyncio.sleep(wait)
-            if arrival.gang and (group := self._groups.pop((arrival.tenant, arrival.gang), None)):
-                await self._api.create(group)
-            await self._api.create(self._maker.pod(arrival, name))
-            self._on_arrival(number)
+async def create_arrivals(
+    api: Api,
+    arrivals: Sequence[tuple[str, Arrival]],
+    groups: Mapping[tuple[str, str], PodGroup],
+    *,
+    maker: ArrivalPods,
+    now: Callable[[], float],
+    on_arrival: Callable[[int], None],
+) -> None:
+    """Create the pods of a trace at their time of arrival, as users do; groups before their first pod."""
+    missing = dict(groups)
+    for number, (name, arrival) in enumerate(arrivals, 1):
+        if (wait := arrival.arrival - now()) > 0:
+            await asyncio.sleep(wait)
+        if arrival.gang and (group := missing.pop((arrival.tenant, arrival.gang), None)):
+            await api.create(group)
+        await api.create(maker.pod(arrival, name))
+        on_arrival(number)
 
 
 class Kubelets:
@@ -131,6 +120,11 @@ class Kubelets:
         elif pod.metadata.uid not in self._ends and pod.status.phase in ("", "Pending", "Running"):
             self._start(pod)
 
+    def evict(self, pod: Pod) -> None:
+        """The pod's node is gone: remove the pod and create another, as its controller would."""
+        if self._forget(pod.metadata.uid):
+            self._schedule(self._stop, pod)
+
     def _start(self, pod: Pod) -> None:
         seconds = pod.metadata.annotations.get(RUN_SECONDS)
         timer = None
@@ -180,7 +174,7 @@ class Kubelets:
         await self._remove(pod)
 
     async def _stop(self, pod: Pod) -> None:
-        """Remove a preempted pod and create another, as its controller would."""
+        """Remove a preempted or evicted pod and create another, as its controller would."""
         await self._remove(pod)
         old = pod.metadata
         name, _, times = old.name.partition(".again-")

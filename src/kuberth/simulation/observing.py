@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -51,27 +51,25 @@ class BookedPod(NamedTuple):
 class Books:
     """Which pods wait, which run where, and since when."""
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
-        self._rows = {node.metadata.name: row for row, node in enumerate(nodes)}
-        capacities = [
-            {name: amount(name, quantity.parse(given)) for name, given in node.status.allocatable.items()}
-            for node in nodes
-        ]
+    def __init__(self, nodes: Sequence[Node], *, later: Sequence[Node] = ()) -> None:
+        """`later` have the resources of nodes that may join."""
+        capacities = [capacity_of(node) for node in (*nodes, *later)]
         self.resources = sorted({name for each in capacities for name, number in each.items() if number})
         self._columns = {name: column for column, name in enumerate(self.resources)}
-        # (nodes, resources): CPUs, bytes, devices.
-        self._capacity = np.array(
-            [[each.get(name, 0.0) for name in self.resources] for each in capacities]
-        ).reshape(len(nodes), len(self.resources))
-        self._total = self._capacity.sum(axis=0)
-        self._free = self._capacity.copy()
+        self._rows: dict[str, int] = {}
+        # (nodes, resources): CPUs, bytes, devices; zero in the rows of nodes that have left.
+        self._capacity = np.zeros((0, len(self.resources)))
+        self._free = self._capacity
+        self._total = np.zeros(len(self.resources))
         self._taken = np.zeros(len(self.resources))
+        self._pods_on: Counter[int] = Counter()
+        self._add_rows(nodes, capacities[: len(nodes)])
         self._demands: dict[tuple[tuple[str, float], ...], int] = {}
         self._vectors: list[Vector] = []
         self._asked: list[int] = []
         """How often each kind of requests has come."""
         self._by_spec: dict[int, tuple[Any, int]] = {}
-        self._lives: dict[str, BookedPod] = {}
+        self._tracked: dict[str, BookedPod] = {}
         self._held: dict[str, Vector] = {}
         self._wants: Counter[str] = Counter()
         """How many pods each tenant has here, waiting or running."""
@@ -84,63 +82,94 @@ class Books:
         self.preempted = 0
         self._leaving: set[str] = set()
 
+    def _add_rows(self, nodes: Sequence[Node], capacities: Sequence[Mapping[str, float]]) -> None:
+        self._rows.update((node.metadata.name, len(self._free) + row) for row, node in enumerate(nodes))
+        added = np.array([[each.get(name, 0.0) for name in self.resources] for each in capacities])
+        added = added.reshape(len(nodes), len(self.resources))
+        self._capacity = np.vstack((self._capacity, added))
+        self._free = np.vstack((self._free, added))
+        self._total = self._capacity.sum(axis=0)
+
+    def node_joined(self, node: Node) -> None:
+        self._add_rows([node], [capacity_of(node)])
+
+    def node_left(self, name: str) -> None:
+        """Its pods are still measured until they end; none of its capacity is free."""
+        row = self._rows.pop(name)
+        self._free[row] -= self._capacity[row]
+        self._capacity[row] = 0.0
+        self._total = self._capacity.sum(axis=0)
+
+    @property
+    def node_count(self) -> int:
+        return len(self._rows)
+
+    @property
+    def used_nodes(self) -> int:
+        """How many nodes have pods."""
+        return len(self._pods_on)
+
     def came(self, pod: Pod, now: float) -> None:
         demand = self._demand(pod)
         self._asked[demand] += 1
         tenant = pod.metadata.namespace
-        self._lives[pod.metadata.uid] = BookedPod(now, _WAITS, demand, tenant, pod.spec.priority or 0)
+        self._tracked[pod.metadata.uid] = BookedPod(now, _WAITS, demand, tenant, pod.spec.priority or 0)
         self._wants[tenant] += 1
         self.arrived += 1
         self.waiting += 1
 
     def started(self, pod: Pod, now: float) -> None:
         """It has a node."""
-        life = self._lives[pod.metadata.uid]
-        self._waited.setdefault((life.tenant, life.priority), []).append(now - life.since)
+        tracked = self._tracked[pod.metadata.uid]
+        self._waited.setdefault((tracked.tenant, tracked.priority), []).append(now - tracked.since)
         self.waiting -= 1
         self.placed += 1
         self.running += 1
         row = self._rows.get(pod.spec.node_name, _ELSEWHERE)
-        self._lives[pod.metadata.uid] = life._replace(row=row, since=now)
+        self._tracked[pod.metadata.uid] = tracked._replace(row=row, since=now)
         if row >= 0:
-            vector = self._vectors[life.demand]
+            vector = self._vectors[tracked.demand]
+            self._pods_on[row] += 1
             self._free[row] -= vector
             self._taken += vector
-            held = self._held.get(life.tenant)
+            held = self._held.get(tracked.tenant)
             if held is None:
-                held = self._held[life.tenant] = np.zeros(len(self.resources))
+                held = self._held[tracked.tenant] = np.zeros(len(self.resources))
             held += vector
 
     def ended(self, pod: Pod, *, finished: bool) -> None:
-        life = self._lives.pop(pod.metadata.uid, None)
-        if life is None:
+        tracked = self._tracked.pop(pod.metadata.uid, None)
+        if tracked is None:
             return
         self._leaving.discard(pod.metadata.uid)
-        self._wants[life.tenant] -= 1
+        self._wants[tracked.tenant] -= 1
         self.finished += finished
-        if life.row == _WAITS:
+        if tracked.row == _WAITS:
             self.waiting -= 1
             return
         self.running -= 1
-        if life.row >= 0:
-            vector = self._vectors[life.demand]
-            self._free[life.row] += vector
+        if tracked.row >= 0:
+            vector = self._vectors[tracked.demand]
+            self._pods_on[tracked.row] -= 1
+            if not self._pods_on[tracked.row]:
+                del self._pods_on[tracked.row]
+            self._free[tracked.row] += vector
             self._taken -= vector
-            self._held[life.tenant] -= vector
+            self._held[tracked.tenant] -= vector
 
     def leaves(self, pod: Pod) -> None:
         """Mark the pod as preempted; further changes until it is gone count once."""
         uid = pod.metadata.uid
-        if uid not in self._leaving and _is_preempted(pod):
+        if uid not in self._leaving and is_preempted(pod):
             self._leaving.add(uid)
             self.preempted += 1
 
     def knows(self, pod: Pod) -> bool:
-        return pod.metadata.uid in self._lives
+        return pod.metadata.uid in self._tracked
 
     def has_started(self, pod: Pod) -> bool:
-        life = self._lives.get(pod.metadata.uid)
-        return life is not None and life.row != _WAITS
+        tracked = self._tracked.get(pod.metadata.uid)
+        return tracked is not None and tracked.row != _WAITS
 
     def _demand(self, pod: Pod) -> int:
         known = self._by_spec.get(id(pod.spec))
@@ -164,7 +193,11 @@ class Books:
 
     def used(self) -> Vector:
         """The taken share of each resource."""
-        shares: Vector = self._taken / self._total
+        return self._share(self._taken)
+
+    def _share(self, amounts: Vector) -> Vector:
+        """Of what all nodes have; 0 of a resource that none has now."""
+        shares: Vector = amounts / np.where(self._total > 0, self._total, np.inf)
         return shares
 
     def fragmentation(self) -> float:
@@ -179,7 +212,7 @@ class Books:
         free = np.maximum(self._free, 0.0)
         for kind in kinds:
             vector = self._vectors[kind]
-            column = int((vector / self._total).argmax())
+            column = int(self._share(vector).argmax())
             whole = free[:, column].sum()
             if whole > 0:
                 fits = (self._free + 1e-9 >= vector).all(axis=1)
@@ -192,7 +225,7 @@ class Books:
         for tenant, wanted in self._wants.items():
             if wanted > 0:
                 held = self._held.get(tenant)
-                shares.append(0.0 if held is None else max(0.0, float((held / self._total).max())))
+                shares.append(0.0 if held is None else max(0.0, float(self._share(held).max())))
         squares = sum(share * share for share in shares)
         return sum(shares) ** 2 / (len(shares) * squares) if squares > 1e-18 else 1.0
 
@@ -205,14 +238,19 @@ class Books:
         still: dict[str, list[float]] = {}
         for (tenant, priority), waited in self._waited.items():
             seconds.setdefault(key(tenant, priority), []).extend(waited)
-        for life in self._lives.values():
-            if life.row == _WAITS:
-                still.setdefault(key(life.tenant, life.priority), []).append(now - life.since)
+        for tracked in self._tracked.values():
+            if tracked.row == _WAITS:
+                still.setdefault(key(tracked.tenant, tracked.priority), []).append(now - tracked.since)
         names = sorted(seconds.keys() | still.keys())
         return {name: waits(seconds.get(name, ()), still_waiting=still.get(name, ())) for name in names}
 
 
-def _is_preempted(pod: Pod) -> bool:
+def capacity_of(node: Node) -> dict[str, float]:
+    """What pods can take of a node: CPUs, bytes, devices."""
+    return {name: amount(name, quantity.parse(given)) for name, given in node.status.allocatable.items()}
+
+
+def is_preempted(pod: Pod) -> bool:
     return any(
         each.type == "DisruptionTarget" and each.reason == "PreemptionByScheduler"
         for each in pod.status.conditions
@@ -239,13 +277,16 @@ class RunObserver:
         self._on_sample = on_sample
         self.samples: list[Sample] = []
         self._since = 0.0
-        # Utilisation times seconds, by resource: until the last arrival, and after it.
-        self._areas = np.zeros((2, len(books.resources)))
+        # Utilisation, nodes and nodes with pods, times seconds: until the last arrival, and after it.
+        self._areas = np.zeros((2, len(books.resources) + 2))
         self.last_change = 0.0
+        self._waited = 0.0
+        self._waited_until = 0.0
 
     def note(self, event: WatchEvent) -> None:
         """A pod has changed."""
         books, pod, now = self.books, event.object, self._now()
+        self.waiting_seconds()
         if event.type is WatchType.DELETED:
             self._let_time_pass(now)
             books.ended(pod, finished=False)
@@ -262,9 +303,30 @@ class RunObserver:
                 books.leaves(pod)
         self.last_change = now
 
+    @property
+    def seconds(self) -> float:
+        """The time since the beginning."""
+        return self._now()
+
+    def waiting_seconds(self) -> float:
+        """The sum of the waits of all pods until now."""
+        now = self._now()
+        self._waited += self.books.waiting * (now - self._waited_until)
+        self._waited_until = now
+        return self._waited
+
+    def note_node(self, node: Node, *, joined: bool) -> None:
+        """A node joins or leaves."""
+        self._let_time_pass(self._now())
+        if joined:
+            self.books.node_joined(node)
+        else:
+            self.books.node_left(node.metadata.name)
+
     def _let_time_pass(self, now: float) -> None:
         if now > self._since:
-            used = self.books.used()
+            books = self.books
+            used = np.append(books.used(), (books.node_count, books.used_nodes))
             for area, end in zip(self._areas, (min(now, self._last_arrival), now), strict=True):
                 if end > self._since:
                     area += used * (end - self._since)
@@ -308,9 +370,18 @@ class RunObserver:
 
     def utilisation(self) -> dict[str, float]:
         """Means from the beginning to the last arrival."""
-        seconds = self.arrival_seconds
-        areas = self._areas[0] if seconds < self._since else self._areas.sum(axis=0)
-        return self._means(areas, seconds or 1.0)
+        return self._means(self._arrival_areas(), self.arrival_seconds or 1.0)
+
+    def mean_nodes(self) -> tuple[float, float]:
+        """Mean numbers of nodes, and of nodes with pods, from the beginning to the last arrival."""
+        if not self.arrival_seconds:
+            return float(self.books.node_count), float(self.books.used_nodes)
+        there, used = self._arrival_areas()[-2:] / self.arrival_seconds
+        return rounded(float(there)), rounded(float(used))
+
+    def _arrival_areas(self) -> Vector:
+        areas: Vector = self._areas[0] if self.arrival_seconds < self._since else self._areas.sum(axis=0)
+        return areas
 
     def drain_utilisation(self) -> dict[str, float]:
         """Means from the last arrival to the end; {} if no time passed."""
@@ -320,5 +391,5 @@ class RunObserver:
     def _means(self, areas: Vector, seconds: float) -> dict[str, float]:
         return {
             name: rounded(float(area / seconds))
-            for name, area in zip(self.books.resources, areas, strict=True)
+            for name, area in zip(self.books.resources, areas[:-2], strict=True)
         }

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
+
+from kuberth.errors import ConfigError
+from kuberth.simulation.tables import Table
+from kuberth.text.figures import percentile
 
 VERSION: Final = "kuberth.dev/simulation/v1"
 
@@ -46,17 +50,22 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class Attempts(msgspec.Struct, frozen=True):
+    """Scheduling attempts by their result."""
+
     scheduled: int
     unschedulable: int
     error: int
 
     @property
     def wasted(self) -> float:
+        """The share of attempts that ended without a node."""
         total = self.scheduled + self.unschedulable + self.error
         return (total - self.scheduled) / total if total else 0.0
 
 
 class PodCounts(msgspec.Struct, frozen=True):
+    """Pods by what happened to them."""
+
     arrived: int
     placed: int
     finished: int
@@ -66,9 +75,71 @@ class PodCounts(msgspec.Struct, frozen=True):
 
 
 class Reason(msgspec.Struct, frozen=True):
+    """Why pods were rejected."""
+
     text: str
     pods: int
     """How many pods had this reason; a pod counts again after six minutes."""
+
+
+class StoryLine(msgspec.Struct, frozen=True, array_like=True):
+    """Something that happened to a pod."""
+
+    at: float
+    """Seconds after the beginning."""
+    what: str
+    """`created`, `rejected`, `bound`, `preempted`, `evicted`, `finished` or `deleted`."""
+    detail: str
+    """The node, or the message of the FailedScheduling event."""
+
+
+class PodRecord(msgspec.Struct, frozen=True):
+    """A pod of the run."""
+
+    name: str
+    tenant: str
+    priority: int
+    requests: dict[str, float]
+    """CPUs, bytes, devices."""
+    story: list[StoryLine]
+
+    def at(self, what: str) -> float | None:
+        """When this happened to the pod first."""
+        return next((line.at for line in self.story if line.what == what), None)
+
+    @property
+    def node(self) -> str:
+        """The node it was bound to, or an empty string."""
+        return next((line.detail for line in self.story if line.what == "bound"), "")
+
+    @property
+    def state(self) -> str:
+        """`waiting`, `running`, or how the pod ended."""
+        last = next((line.what for line in reversed(self.story) if line.what in _STATES), "created")
+        return _STATES.get(last, "waiting")
+
+
+_ENDS: Final = ("preempted", "evicted", "finished", "deleted")
+_STATES: Final = {"bound": "running", **{end: end for end in _ENDS}}
+
+
+class NodeRecord(msgspec.Struct, frozen=True):
+    """A node of the run."""
+
+    name: str
+    capacity: dict[str, float]
+    """CPUs, bytes, devices."""
+    joined: float
+    left: float | None
+
+
+class Records(msgspec.Struct, frozen=True):
+    """Every pod and every node of a run."""
+
+    pods: list[PodRecord]
+    nodes: list[NodeRecord]
+    end: float
+    """When the run ended, in seconds after the beginning."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -98,6 +169,102 @@ class Outcome(msgspec.Struct, frozen=True):
     samples: list[Sample]
     interrupted: bool = False
     """The run was stopped before its end: the figures are of the time until then."""
+    nodes_mean: float = 0.0
+    """Mean number of nodes until the last arrival."""
+    nodes_used: float = 0.0
+    """Mean number of nodes with pods until the last arrival."""
+    records: Records | msgspec.UnsetType = msgspec.UNSET
+    """Pods and nodes, if the scenario asked for them; not part of reports."""
+
+    def pods_table(self) -> Table:
+        """A row for each pod, in the order of their creation."""
+        recorded = self._recorded()
+        return Table(_pod_row(pod, recorded.end) for pod in recorded.pods)
+
+    def nodes_table(self) -> Table:
+        """A row for each node: when it was there, the pods that it ran, and the mean share taken of it."""
+        recorded = self._recorded()
+        runs: dict[str, list[PodRecord]] = {}
+        for pod in recorded.pods:
+            runs.setdefault(pod.node, []).append(pod)
+        return Table(_node_row(node, runs.get(node.name, ()), recorded.end) for node in recorded.nodes)
+
+    def waits_table(self) -> Table:
+        """A row for all pods, for each priority and for each tenant."""
+        groups = [("all", "", self.waits)]
+        groups += (("priority", name, each) for name, each in self.waits_by_priority.items())
+        groups += (("tenant", name, each) for name, each in self.waits_by_tenant.items())
+        return Table(
+            {"of": kind, "name": name, **msgspec.structs.asdict(each)} for kind, name, each in groups
+        )
+
+    def samples_table(self) -> Table:
+        """A row for each sample of the cluster over time."""
+        return Table(
+            {
+                **{name: value for name, value in msgspec.structs.asdict(each).items() if name != _USED},
+                **{f"{_USED} {resource}": share for resource, share in each.utilisation.items()},
+            }
+            for each in self.samples
+        )
+
+    def story(self, pod: str, *, tenant: str = "default") -> list[StoryLine]:
+        """What happened to a pod; ConfigError if there was none of this name."""
+        for each in self._recorded().pods:
+            if (each.tenant, each.name) == (tenant, pod):
+                return each.story
+        raise ConfigError(f"there was no pod {pod} in {tenant}")
+
+    def _recorded(self) -> Records:
+        if isinstance(self.records, msgspec.UnsetType):
+            raise ConfigError("the run kept no records of its pods; simulate a scenario with records=True")
+        return self.records
+
+
+_USED: Final = "utilisation"
+
+
+def _pod_row(pod: PodRecord, end: float) -> dict[str, Any]:
+    came, bound = pod.at("created") or 0.0, pod.at("bound")
+    return {
+        "tenant": pod.tenant,
+        "name": pod.name,
+        "priority": pod.priority,
+        **pod.requests,
+        "arrival": came,
+        "wait": rounded((end if bound is None else bound) - came),
+        "node": pod.node,
+        "bound": bound,
+        "ended": _end_of(pod),
+        "state": pod.state,
+        "rejections": sum(line.what == "rejected" for line in pod.story),
+    }
+
+
+def _end_of(pod: PodRecord) -> float | None:
+    return next((at for end in _ENDS if (at := pod.at(end)) is not None), None)
+
+
+def _node_row(node: NodeRecord, pods: Sequence[PodRecord], end: float) -> dict[str, Any]:
+    left = end if node.left is None else node.left
+    taken = dict.fromkeys(node.capacity, 0.0)
+    for pod in pods:
+        ended = _end_of(pod)
+        seconds = (left if ended is None else ended) - (pod.at("bound") or 0.0)
+        for name, number in pod.requests.items():
+            if name in taken:
+                taken[name] += number * seconds
+    seconds = left - node.joined
+    return {
+        "name": node.name,
+        "joined": node.joined,
+        "left": node.left,
+        "pods": len(pods),
+        **{
+            f"{_USED} {name}": rounded(taken[name] / (number * seconds)) if number and seconds else 0.0
+            for name, number in node.capacity.items()
+        },
+    }
 
 
 def waits(seconds: Sequence[float], *, still_waiting: Sequence[float] = ()) -> Waits:
@@ -108,17 +275,12 @@ def waits(seconds: Sequence[float], *, still_waiting: Sequence[float] = ()) -> W
     return Waits(
         len(seconds),
         rounded(math.fsum(ordered) / len(ordered)),
-        rounded(_percentile(ordered, 50)),
-        rounded(_percentile(ordered, 90)),
-        rounded(_percentile(ordered, 99)),
+        rounded(percentile(ordered, 50)),
+        rounded(percentile(ordered, 90)),
+        rounded(percentile(ordered, 99)),
         rounded(ordered[-1]),
         len(still_waiting),
     )
-
-
-def _percentile(ordered: Sequence[float], percent: int) -> float:
-    """The nearest rank."""
-    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
 
 def rounded(number: float) -> float:

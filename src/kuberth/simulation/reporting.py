@@ -9,11 +9,13 @@ import csv
 import io
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from kuberth.bench.drawing import Chart, Curve, single_svgs
+from kuberth.bench.plotting import expect_drawable, write_charts
 from kuberth.simulation.comparing import Comparison, Figure, Unit, unit_of
 from kuberth.simulation.outcomes import Outcome, Sample, Waits
 from kuberth.text.figures import count, decimal, duration, percent
@@ -40,6 +42,11 @@ _FORMATS: Final = {Unit.COUNT: decimal, Unit.SECONDS: duration, Unit.SHARE: perc
 
 def as_json(comparison: Comparison) -> bytes:
     """The whole comparison; of a single run, its outcome alone."""
+    plain = {
+        name: [msgspec.structs.replace(run, records=msgspec.UNSET) for run in runs]
+        for name, runs in comparison.outcomes.items()
+    }
+    comparison = msgspec.structs.replace(comparison, outcomes=plain)
     tree = comparison if len(comparison.variants) > 1 or len(comparison.seeds) > 1 else single(comparison)
     encoder = msgspec.json.Encoder(order="deterministic")
     return msgspec.json.format(encoder.encode(tree), indent=1) + b"\n"
@@ -94,25 +101,33 @@ def _over_time(title: str, unit: str, runs: dict[str, Outcome], measure: Callabl
     )
 
 
-def as_html(comparison: Comparison, *, title: str) -> str:
+def write_plots(comparison: Comparison, path: Path) -> None:
+    """Write the plots over time into a file: .svg, or .png with matplotlib."""
+    expect_drawable(path)
+    write_charts(path, charts(comparison))
+
+
+def as_html(comparison: Comparison, *, title: str = "Kuberth simulation", before: str = "") -> str:
+    """The whole report as a page that loads nothing else; `before` is HTML that comes before the figures."""
     pictures = "".join(single_svgs(charts(comparison)))
     parts = [
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
         "<meta name='viewport' content='width=device-width'>",
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>",
         f"<p><small>{escape(_summary(comparison))}</small></p>",
+        before,
         "<h2>Figures</h2>",
-        _table(*figure_table(comparison)),
+        html_table(*figure_table(comparison)),
         f"<h2>Over time</h2><div class='pictures'>{pictures}</div>",
     ]
     for name, outcomes in comparison.outcomes.items():
         run = outcomes[0]
         parts.append(f"<h2>{escape(name)}: how long pods waited</h2>")
-        parts.append(_table(*wait_table(run)))
+        parts.append(html_table(*wait_table(run)))
         if run.reasons:
             parts.append(f"<h2>{escape(name)}: why pods were rejected</h2>")
             rows = [[each.text, str(each.pods)] for each in run.reasons]
-            parts.append(_table(["reason", "pods"], rows))
+            parts.append(html_table(["reason", "pods"], rows))
     return "".join((*parts, "</body></html>\n"))
 
 
@@ -165,7 +180,8 @@ def _cells(each: Waits) -> Iterator[str]:
     yield str(each.still_waiting)
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table that scrolls by itself where it is too wide."""
     head = "".join(f"<th scope='col'>{escape(cell)}</th>" for cell in header)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

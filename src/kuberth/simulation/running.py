@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
+
+import msgspec
 
 from kuberth.api.core import Binding, Namespace, Node, Pod
 from kuberth.api.meta import ObjectMeta
@@ -28,7 +30,7 @@ from kuberth.client.protocol import Api, WatchEvent, WatchType
 from kuberth.client.writes import Write
 from kuberth.clock import Clock, LoopClock, run_in_virtual_time
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration
-from kuberth.errors import AlreadyExistsError, ApiError, KuberthError
+from kuberth.errors import AlreadyExistsError, ApiError, ConfigError, KuberthError, first_error
 from kuberth.framework.handle import PodEvent
 from kuberth.framework.registry import Registry
 from kuberth.local.manifests import Manifest
@@ -36,16 +38,21 @@ from kuberth.local.memory_api import MemoryApi
 from kuberth.outcomes.event_recorder import ApiEventRecorder, EventSeriesState
 from kuberth.queue.interface import QueueFactory
 from kuberth.simulation.arrivals import Arrival, ArrivalPods, named, pod_groups
-from kuberth.simulation.controlling import namespace_of, served
-from kuberth.simulation.kubelets import Kubelets, Users, started
+from kuberth.simulation.controlling import ManagedCluster, namespace_of, served
+from kuberth.simulation.fleet import Fleet
+from kuberth.simulation.kubelets import Kubelets, create_arrivals, started
+from kuberth.simulation.node_policies import NodePolicy, node_of
 from kuberth.simulation.observing import ENDED, MAX_SAMPLES, Books, RunObserver
 from kuberth.simulation.outcomes import VERSION, Attempts, Outcome, Reason, rounded, waits
+from kuberth.simulation.stories import RunRecorder
 from kuberth.simulation.workloads import arrival_of
 
 GANG_GATES: Final = ("GenericWorkload", "GangScheduling")
 """Enabled for a trace with gangs, unless the scenario sets them."""
 QUIET_SECONDS: Final = 15.0
 """Longer than the longest backoff: a pod that is not tried in this time waits for an event."""
+NODES_PATIENCE: Final = 30 * 86_400.0
+"""Longest time to wait after the last arrival where nodes come and go: a pod may never run to its end."""
 MAX_REASONS: Final = 40
 _LIMIT_SECONDS: Final = 2.0**32
 _SETTLED: Final = 2
@@ -71,6 +78,10 @@ class Scenario:
     """Objects that controllers act on: Deployments, Jobs, budgets and so on."""
     controllers: bool = False
     """Run controllers even if nothing is managed."""
+    node_policies: Sequence[NodePolicy] = ()
+    """What adds and removes nodes; not together with controllers."""
+    records: bool = False
+    """Keep a record of every pod and node in the outcome."""
 
     @property
     def has_controllers(self) -> bool:
@@ -81,18 +92,26 @@ Report = Callable[[int, float], None]
 """Called as a run goes on, with the number of the trace's pods that have arrived, and the virtual time."""
 
 
-def _no_report(_arrived: int, _seconds: float) -> None:
-    pass
+def no_report(_arrived: int, _seconds: float) -> None:
+    """Report nothing."""
 
 
 def simulate(
-    scenario: Scenario, *, seed: int = 0, report: Report = _no_report, interruptible: bool = False
+    scenario: Scenario,
+    *,
+    seed: int = 0,
+    report: Report = no_report,
+    interruptible: bool = False,
+    on_start: Callable[[RunObserver], None] = lambda _observer: None,
 ) -> Outcome:
     """Run the scenario.
 
     With `interruptible` (only in the main thread), the first SIGINT ends the run: the outcome is of the time
-    until then.
+    until then. `on_start` is called in the run's task with what measures the run.
     """
+
+    if scenario.has_controllers and scenario.node_policies:
+        raise ConfigError("nodes come and go only in simulations without controllers: their kubelets stay")
 
     async def main() -> Outcome:
         gates = effective_gates(scenario)
@@ -106,9 +125,12 @@ def simulate(
                     report=report,
                     interruptible=interruptible,
                     pod_runners=managed,
+                    on_start=on_start,
                 ).run()
         api = SimulationApi(clock=clock, feature_gates=gates, steady=True)
-        return await SimulationRun(scenario, api, seed=seed, report=report, interruptible=interruptible).run()
+        return await SimulationRun(
+            scenario, api, seed=seed, report=report, interruptible=interruptible, on_start=on_start
+        ).run()
 
     with _rare_garbage_collection(), _single_error():
         return run_in_virtual_time(main, limit_seconds=_LIMIT_SECONDS)
@@ -120,12 +142,9 @@ def _single_error() -> Iterator[None]:
     try:
         yield
     except ExceptionGroup as group:
-        first: Exception = group
-        while isinstance(first, ExceptionGroup):
-            first = first.exceptions[0]
         if group.split(KuberthError)[1] is not None:
             raise
-        raise first from None
+        raise first_error(group) from None
 
 
 @contextmanager
@@ -147,38 +166,6 @@ def effective_gates(scenario: Scenario) -> dict[str, bool]:
     return gates
 
 
-class PodRunners(Protocol):
-    """Runs the pods that the scheduler has placed."""
-
-    patience: float | None
-    """Longest time to wait for them after the last arrival; None: they always come to an end."""
-
-    @property
-    def idle(self) -> bool:
-        """Whether they will change nothing more."""
-        ...
-
-    async def check(self) -> None:
-        """ConfigError for objects that cannot be simulated."""
-        ...
-
-    async def run(self) -> None:
-        """Run until cancelled."""
-        ...
-
-    def note(self, event: WatchEvent) -> None:
-        """Process a change of a pod."""
-        ...
-
-    async def wait_idle(self) -> None:
-        """Return when they are idle."""
-        ...
-
-    def stop_timers(self) -> None:
-        """Let no more pods end."""
-        ...
-
-
 class SimulationRun:
     """One run over an empty API, on the time of the running event loop, virtual or real."""
 
@@ -188,9 +175,10 @@ class SimulationRun:
         api: Api,
         *,
         seed: int,
-        report: Report = _no_report,
+        report: Report = no_report,
         interruptible: bool = False,
-        pod_runners: PodRunners | None = None,
+        pod_runners: ManagedCluster | None = None,
+        on_start: Callable[[RunObserver], None] = lambda _observer: None,
     ) -> None:
         """`pod_runners` run the pods, with the controllers that create them; None: kubelets only."""
         loop = asyncio.get_running_loop()
@@ -199,12 +187,16 @@ class SimulationRun:
         self._report = report
         self._arrived = 0
         self._interruptible = interruptible
+        self._on_start = on_start
         self._clock = LoopClock(loop)
         self._now = partial(_since, loop.time, loop.time())
         self._gates = effective_gates(scenario)
         self._api = api
-        self._kubelets: PodRunners = Kubelets(api, clock=self._clock) if pod_runners is None else pod_runners
-        self._reason_counter = ReasonCounter(api, self._clock)
+        self._kubelets = Kubelets(api, clock=self._clock) if pod_runners is None else pod_runners
+        self._recorder = RunRecorder(scenario.nodes, now=self._now) if scenario.records else None
+        self._reason_counter = ReasonCounter(
+            api, self._clock, note=self._recorder.note_event if self._recorder else lambda _event: None
+        )
         self._scheduler = Scheduler(
             self._api,
             config=scenario.config,
@@ -222,8 +214,9 @@ class SimulationRun:
         await self._create_objects()
         await kubelets.check()
         span = scenario.until or max((each.arrival for _, each in arrivals), default=0.0)
+        shapes = [shape for policy in scenario.node_policies for shape in policy.shapes()]
         observer = RunObserver(
-            Books(scenario.nodes),
+            Books(scenario.nodes, later=[node_of(shape, "later") for shape in shapes]),
             now=self._now,
             interval=max(1.0, span / (MAX_SAMPLES / 2)),
             last_arrival=max(
@@ -231,9 +224,31 @@ class SimulationRun:
             ),
             on_sample=lambda sample: self._report(self._arrived, sample.at),
         )
+        self._on_start(observer)
+        recorders = [self._recorder] if self._recorder else []
+        self._fleet = Fleet(
+            api,
+            sorted(scenario.nodes, key=lambda node: node.metadata.name),
+            scenario.node_policies,
+            seed=self._seed,
+            now=self._now,
+            evict=kubelets.evict,
+            listeners=[observer.note_node, *(each.note_node for each in recorders)],
+        )
+        notified = [*(each.note for each in recorders), observer.note, kubelets.note]
+        if scenario.node_policies:
+            notified.append(self._fleet.note)
         interrupted = False
         async with asyncio.TaskGroup() as tasks:
-            users = Users(
+            scheduling = tasks.create_task(self._scheduler.run(), name="scheduler")
+            await self._scheduler.wait_synced()
+            followers = [
+                tasks.create_task(self._follow(*notified), name="followers"),
+                tasks.create_task(kubelets.run(), name="kubelets"),
+                tasks.create_task(observer.sample(), name="samples"),
+                tasks.create_task(self._fleet.run(), name="nodes"),
+            ]
+            users = create_arrivals(
                 api,
                 arrivals,
                 pod_groups(scenario.arrivals),
@@ -241,14 +256,7 @@ class SimulationRun:
                 now=self._now,
                 on_arrival=self._note_arrival,
             )
-            scheduling = tasks.create_task(self._scheduler.run(), name="scheduler")
-            await self._scheduler.wait_synced()
-            followers = [
-                tasks.create_task(self._follow(observer.note, kubelets.note), name="followers"),
-                tasks.create_task(kubelets.run(), name="kubelets"),
-                tasks.create_task(observer.sample(), name="samples"),
-            ]
-            playing = tasks.create_task(users.run(), name="users")
+            playing = tasks.create_task(users, name="users")
             try:
                 async with asyncio.timeout(None) as limit:
                     with _end_on_interrupt(limit) if self._interruptible else contextlib.nullcontext():
@@ -273,7 +281,8 @@ class SimulationRun:
             return
         await playing
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._kubelets.patience):
+            patience = NODES_PATIENCE if self._scenario.node_policies else self._kubelets.patience
+            async with asyncio.timeout(patience):
                 await self._settle()
 
     def _note_arrival(self, number: int) -> None:
@@ -310,7 +319,9 @@ class SimulationRun:
             await asyncio.sleep(QUIET_SECONDS)
             queues = queue.pending_pods()
             tried = any(pods for queue, pods in queues.items() if queue not in ("unschedulable", "gated"))
+            tried = tried and not self._fleet.empty
             busy = tried or queue.in_flight() or not kubelets.idle or len(self._scheduler.waiting_pods)
+            busy = busy or not self._fleet.idle
             quiet = 0 if busy else quiet + 1
 
     def _outcome(self, observer: RunObserver, *, interrupted: bool) -> Outcome:
@@ -324,6 +335,7 @@ class SimulationRun:
         tried = Attempts(attempts["scheduled"], attempts["unschedulable"], attempts["error"])
         everyone = books.waits_by(lambda _tenant, _priority: "", now=end)
         samples = observer.samples
+        nodes_mean, nodes_used = observer.mean_nodes()
         return Outcome(
             version=VERSION,
             name=self._scenario.name,
@@ -344,6 +356,9 @@ class SimulationRun:
             reasons=self._reason_counter.reasons(),
             samples=samples,
             interrupted=interrupted,
+            nodes_mean=nodes_mean,
+            nodes_used=nodes_used,
+            records=self._recorder.records(end) if self._recorder else msgspec.UNSET,
         )
 
 
@@ -428,11 +443,13 @@ def _has_ended(pod: Pod, uid: str) -> bool:
 class ReasonCounter(ApiEventRecorder):
     """Counts the reasons in FailedScheduling events instead of writing events."""
 
-    def __init__(self, api: Api, clock: Clock) -> None:
+    def __init__(self, api: Api, clock: Clock, *, note: Callable[[PodEvent], None]) -> None:
         super().__init__(api, clock, controllers=("",))
+        self._note = note
         self._reasons: Counter[str] = Counter()
 
     def record(self, event: PodEvent) -> None:
+        self._note(event)
         if event.reason == "FailedScheduling":
             super().record(event)
 

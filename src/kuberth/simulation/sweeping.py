@@ -7,18 +7,25 @@ seed gives the same outcome.
 from __future__ import annotations
 
 import importlib
+import itertools
 import multiprocessing
 import os
+import pickle
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from kuberth.errors import ConfigError
 from kuberth.simulation.outcomes import Outcome
-from kuberth.simulation.running import Scenario, simulate
+from kuberth.simulation.running import Report, Scenario, simulate
 
 ScenarioMaker = Callable[[int], Scenario]
 """The scenario of a seed; it has to be picklable where runs are spread over processes."""
+
+
+Task = tuple[str, int]
+"""The name of a variant, and a seed."""
 
 
 def run_all(
@@ -34,8 +41,8 @@ def run_all(
     `processes` None: one per core. An interrupt (Ctrl-C) ends the runs; the outcomes are then those that are
     `comparable`.
     """
-    work = [(make, seed) for seed in seeds for make in variants.values()]
-    spread = _on_dask(work, dask) if dask else _on_cores(work, processes)
+    tasks = [(name, seed) for seed in seeds for name in variants]
+    spread = _on_dask(variants, tasks, dask) if dask else _on_cores(variants, tasks, processes)
     done: list[Outcome] = []
     try:
         for outcome in spread:
@@ -45,6 +52,33 @@ def run_all(
         if not done:
             raise
     return comparable({name: done[index :: len(variants)] for index, name in enumerate(variants)})
+
+
+def run_in_turn(
+    variants: Mapping[str, ScenarioMaker], seeds: Sequence[int], *, report: Report
+) -> dict[str, list[Outcome]]:
+    """Run every variant with every seed in this thread; `report` gets the pods that arrived in all runs.
+
+    The first SIGINT ends the current run and those after it. The outcomes are all there are, the last with
+    the figures until then.
+    """
+    outcomes: dict[str, list[Outcome]] = {name: [] for name in variants}
+    before = 0
+    # All variants of a seed before the next seed, so that an interrupt leaves something to compare.
+    for seed, (name, make) in itertools.product(seeds, variants.items()):
+        scenario = make(seed)
+        outcome = simulate(
+            scenario, seed=seed, report=partial(_report_total, report, before), interruptible=True
+        )
+        outcomes[name].append(outcome)
+        before += len(scenario.arrivals)
+        if outcome.interrupted:
+            break
+    return outcomes
+
+
+def _report_total(report: Report, before: int, arrived: int, seconds: float) -> None:
+    report(before + arrived, seconds)
 
 
 def comparable(outcomes: Mapping[str, Sequence[Outcome]]) -> dict[str, list[Outcome]]:
@@ -61,23 +95,45 @@ def comparable(outcomes: Mapping[str, Sequence[Outcome]]) -> dict[str, list[Outc
     }
 
 
-def _play(task: tuple[ScenarioMaker, int]) -> Outcome:
-    make, seed = task
-    return simulate(make(seed), seed=seed)
+def _play(variants: Mapping[str, ScenarioMaker], task: Task) -> Outcome:
+    name, seed = task
+    return simulate(variants[name](seed), seed=seed)
 
 
-def _on_cores(work: Sequence[tuple[ScenarioMaker, int]], processes: int | None) -> Iterator[Outcome]:
-    count = min(len(work), processes or len(os.sched_getaffinity(0)))
+_received: Mapping[str, ScenarioMaker] = {}
+"""The variants, in a process of a pool: sent once, not with every task."""
+
+
+def _start(variants: Mapping[str, ScenarioMaker]) -> None:
+    global _received
+    _received = variants
+    # Ctrl-C reaches all processes of a terminal, and only the first one has to act on it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _play_received(task: Task) -> Outcome:
+    return _play(_received, task)
+
+
+def _on_cores(
+    variants: Mapping[str, ScenarioMaker], tasks: Sequence[Task], processes: int | None
+) -> Iterator[Outcome]:
+    count = min(len(tasks), processes or len(os.sched_getaffinity(0)))
     if count <= 1:
-        yield from map(_play, work)
+        yield from map(partial(_play, variants), tasks)
         return
-    # Ctrl-C reaches all processes of a terminal, and only this one has to act on it.
-    ignore = (signal.SIGINT, signal.SIG_IGN)
-    with multiprocessing.get_context("spawn").Pool(count, signal.signal, ignore) as pool:
-        yield from pool.imap(_play, work)
+    try:
+        pickle.dumps(variants)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise ConfigError(
+            f"a policy cannot be sent to another process ({error}); define its classes and functions in a "
+            "module, or run with processes=1"
+        ) from error
+    with multiprocessing.get_context("spawn").Pool(count, _start, (variants,)) as pool:
+        yield from pool.imap(_play_received, tasks)
 
 
-def _on_dask(work: Sequence[tuple[ScenarioMaker, int]], address: str) -> Iterable[Outcome]:
+def _on_dask(variants: Mapping[str, ScenarioMaker], tasks: Sequence[Task], address: str) -> Iterable[Outcome]:
     try:
         distributed: Any = importlib.import_module("distributed")
     except ImportError as error:
@@ -87,5 +143,7 @@ def _on_dask(work: Sequence[tuple[ScenarioMaker, int]], address: str) -> Iterabl
     except (OSError, ValueError, TimeoutError) as error:
         raise ConfigError(f"--dask {address}: the cluster cannot be reached: {error}") from error
     with client:
-        results: Iterable[Outcome] = client.gather(client.map(_play, work, pure=False))
+        sent = client.scatter([variants], broadcast=True)[0]
+        futures = [client.submit(_play, sent, task, pure=False) for task in tasks]
+        results: Iterable[Outcome] = client.gather(futures)
         yield from results

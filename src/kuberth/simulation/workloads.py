@@ -44,6 +44,7 @@ class Coming(NamedTuple):
 
 
 def read_workload(path: Path, *, format_: str = "kuberth") -> Coming:
+    """What arrives, from a trace or manifests; `format_` is that of `kuberth simulate --trace-format`."""
     if format_ == "kuberth" and (path.is_dir() or path.suffix in (".yaml", ".yml", ".json")):
         return _read_pods(path)
     return Coming(FORMATS[format_](path))

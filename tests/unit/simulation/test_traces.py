@@ -58,7 +58,7 @@ def test_csv_and_json_lines_say_the_same(tmp_path: Path) -> None:
         ("t.csv", 'arrival,labels\n1,"{"\n', ":2:2: labels:"),
         ("t.csv", 'arrival,name\n1,"a\n', "this is no CSV"),
         ("t.csv", "arrival\n", "there is no pod in this trace"),
-        ("t.jsonl", '{"arrival": 1}\n{"arrival": 1,}\n', ":2:15: this is no JSON"),
+        ("t.jsonl", '{"arrival": 1}\n{"arrival": 1 2}\n', ":2:15: this is no JSON"),
         ("t.jsonl", '{"arrival": NaN}\n', ":1:1: this is no JSON: NaN"),
         ("t.jsonl", '{"arrival": 1, "colour": "red"}\n', ":1:16: unknown field colour"),
         ("t.jsonl", '{"arrival": 1, "priority": "high"}\n', ":1:16: priority:"),

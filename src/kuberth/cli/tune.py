@@ -1,0 +1,58 @@
+"""`kuberth tune`: search a better scheduler configuration for a workload."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kuberth.cli.context import FILE_OR_FOLDER, NEW_FILE, Extras, default_option, parallel_options
+from kuberth.cli.simulate import seed_option, workload_options
+
+
+@click.command(
+    short_help="Search a better configuration for a workload.",
+    epilog="docs/tune.md describes the objectives and how a configuration is judged.",
+)
+@workload_options
+@click.option(
+    "--config",
+    type=FILE_OR_FOLDER,
+    help="KubeSchedulerConfiguration to start from and compare with.  [default: the default configuration]",
+)
+@click.option(
+    "--objective",
+    multiple=True,
+    default=("wait-mean",),
+    show_default=True,
+    metavar="NAME[=WEIGHT]",
+    help="Figure to make smaller, such as wait-p99, wait-p90@1000 (of a priority), nodes-used, fragmentation "
+    "or unfairness; repeatable for a weighted sum.",
+)
+@default_option("--trials", click.IntRange(1, 100_000), 40, "Number of configurations to try.")
+@seed_option
+@default_option("--seeds", click.IntRange(1, 1000), 3, "Number of runs of each configuration in the search.")
+@default_option(
+    "--unseen-seeds",
+    click.IntRange(2, 1000),
+    10,
+    "Number of runs of the best configurations that the search has not seen.",
+)
+@parallel_options
+@click.option(
+    "--state", type=NEW_FILE, help="File for finished runs; the same command continues from it after Ctrl-C."
+)
+@click.option(
+    "--output-file",
+    type=NEW_FILE,
+    help="Write the best configuration here (.yaml), and the next best with -2, -3 in the name.",
+)
+@click.pass_context
+def tune(ctx: click.Context, /, **flags: Any) -> None:
+    """Search a configuration that is better than the default for a workload.
+
+    It says so if none is better.
+    """
+    from kuberth.cli.tune_run import run_tune  # heavy: not for --help
+
+    run_tune(ctx.obj or Extras(), flags)

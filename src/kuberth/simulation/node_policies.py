@@ -1,0 +1,185 @@
+"""Nodes that come and go: an autoscaler, interruptions of spot nodes, or a policy of your own.
+
+In: the state of the cluster at regular times. Out: orders to add and remove nodes. A policy is a value;
+`begin` makes what decides in one run, so that the same seed gives the same nodes.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from kuberth.api.core import Node, Pod
+from kuberth.errors import ConfigError
+from kuberth.simulation.arrivals import requests_of
+from kuberth.simulation.clusters import from_shapes
+from kuberth.simulation.observing import capacity_of
+
+
+class AddNode(NamedTuple):
+    """Order a node of a shape, as in files of node shapes; its name and number are set by the run."""
+
+    shape: Mapping[str, Any]
+    after: float = 0.0
+    """Seconds until the node is ready."""
+
+
+class RemoveNode(NamedTuple):
+    """Remove a node at once; its pods are evicted and created again."""
+
+    name: str
+
+
+class NodeState(NamedTuple):
+    """A node of the cluster now."""
+
+    node: Node
+    pods: int
+    empty_since: float
+    """When its last pod ended, or when it joined; meaningless while it has pods."""
+    added: bool
+    """Whether a policy added it."""
+
+
+class ClusterNow(NamedTuple):
+    """What a node policy sees."""
+
+    seconds: float
+    nodes: Mapping[str, NodeState]
+    """By name, in the order in which they joined."""
+    ordered: int
+    """Nodes that are ordered and not ready yet."""
+    waiting: Sequence[Pod]
+    """Pods without a node."""
+
+
+NodeOrder = AddNode | RemoveNode
+Decide = Callable[[ClusterNow], Iterable[NodeOrder]]
+
+
+class NodePolicy(ABC):
+    """Adds and removes nodes during a run."""
+
+    interval: float
+    """Seconds between two decisions."""
+
+    @abstractmethod
+    def begin(self, rng: random.Random) -> Decide:
+        """Return the function that decides in one run; it is called every `interval` seconds."""
+
+    def shapes(self) -> Sequence[Mapping[str, Any]]:
+        """The shapes of nodes that the policy may add."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Autoscaler(NodePolicy):
+    """Adds nodes for waiting pods, and removes nodes of its own that stay empty.
+
+    It counts how many new nodes the requests of the waiting pods fill, first fit. Unlike the cluster
+    autoscaler it does not ask the scheduler whether a pod would fit there, so affinity does not count.
+    """
+
+    shape: Mapping[str, Any] = field(default_factory=dict)
+    """The shape of its nodes; by default 8 CPUs and 32 GiB."""
+    most: int = 100
+    """Largest number of nodes that it keeps."""
+    ready_after: float = 120.0
+    """Seconds from the order to the ready node."""
+    idle_seconds: float = 600.0
+    """Seconds after which an empty node is removed."""
+    interval: float = 10.0
+
+    def __post_init__(self) -> None:
+        if self.interval <= 0 or self.ready_after < 0 or self.idle_seconds < 0 or self.most < 0:
+            raise ConfigError("an autoscaler has a positive interval, and no time or number below zero")
+
+    def shapes(self) -> Sequence[Mapping[str, Any]]:
+        return (self.shape,)
+
+    def begin(self, rng: random.Random) -> Decide:
+        capacity = capacity_of(node_of(self.shape, "autoscaled"))
+        return lambda now: self._decide(now, capacity)
+
+    def _decide(self, now: ClusterNow, capacity: Mapping[str, float]) -> Iterable[NodeOrder]:
+        own = [(name, each) for name, each in now.nodes.items() if each.added]
+        empty = [(name, each) for name, each in own if not each.pods]
+        # Pods that wait although a node is empty or ordered may fit on that one, or on none.
+        more = _nodes_for(now.waiting, capacity) - len(empty) - now.ordered
+        for _ in range(min(more, self.most - len(own) - now.ordered)):
+            yield AddNode(self.shape, self.ready_after)
+        for name, each in empty:
+            if now.seconds - each.empty_since >= self.idle_seconds:
+                yield RemoveNode(name)
+
+
+def _nodes_for(pods: Iterable[Pod], capacity: Mapping[str, float]) -> int:
+    """How many nodes the requests of the pods fill, first fit; pods that fit on none are left out."""
+    free: list[dict[str, float]] = []
+    for pod in pods:
+        asked = requests_of(pod)
+        if any(number > capacity.get(name, 0.0) for name, number in asked.items()):
+            continue
+        for node in free:
+            if all(number <= node[name] for name, number in asked.items()):
+                break
+        else:
+            node = dict(capacity)
+            free.append(node)
+        for name, number in asked.items():
+            node[name] -= number
+    return len(free)
+
+
+@dataclass(frozen=True, slots=True)
+class SpotInterruptions(NodePolicy):
+    """Takes nodes away at random times, as a cloud does with spot nodes."""
+
+    per_day: float = 1.0
+    """Mean number of interruptions of one node in a day."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Nodes with these labels; by default all."""
+    back_after: float | None = 600.0
+    """Seconds until a node of the same size comes instead; None: never."""
+    interval: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.interval <= 0 or self.per_day < 0 or (self.back_after or 0.0) < 0:
+            raise ConfigError("interruptions have a positive interval, and no time or rate below zero")
+
+    def begin(self, rng: random.Random) -> Decide:
+        chance = -math.expm1(-self.per_day * self.interval / 86_400)
+        return lambda now: self._decide(now, rng, chance)
+
+    def _decide(self, now: ClusterNow, rng: random.Random, chance: float) -> Iterable[NodeOrder]:
+        for name, each in now.nodes.items():
+            labels = each.node.metadata.labels
+            if not all(labels.get(key) == value for key, value in self.labels.items()):
+                continue
+            if now.seconds and rng.random() < chance:
+                yield RemoveNode(name)
+                if self.back_after is not None:
+                    yield AddNode(shape_like(each.node), self.back_after)
+
+
+def shape_like(node: Node) -> dict[str, Any]:
+    """The shape of a node: its size, labels and taints."""
+    own = {"kubernetes.io/hostname", "topology.kubernetes.io/zone"}
+    zone = node.metadata.labels.get("topology.kubernetes.io/zone")
+    return {
+        "capacity": {name: str(number) for name, number in node.status.allocatable.items()},
+        "labels": {name: value for name, value in node.metadata.labels.items() if name not in own},
+        "taints": [
+            {"key": each.key, "value": each.value, "effect": str(each.effect)} for each in node.spec.taints
+        ],
+        "zones": [zone] if zone else [],
+    }
+
+
+def node_of(shape: Mapping[str, Any], name: str) -> Node:
+    """A node of this shape; `-1` follows its name."""
+    return from_shapes([{**shape, "name": name, "count": 1}], count=0).nodes[0]

@@ -1,0 +1,514 @@
+"""Searches a better scheduler configuration for a workload.
+
+In: an experiment to search on, another to check on, and an objective. Out: configurations that are better
+than the base on runs that the search has not seen, or none. Weights of score plugins and the scoring strategy
+of NodeResourcesFit are searched, by Optuna's TPE sampler; the same seed gives the same result, also after a
+resume.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import os
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+import kuberth
+from kuberth.api.wire import encode
+from kuberth.config.in_tree import IN_TREE_PLUGINS
+from kuberth.config.plugin_args import MAX_CUSTOM_SCORE
+from kuberth.errors import ConfigError
+from kuberth.simulation.clusters import ClusterState
+from kuberth.simulation.comparing import Comparison, compare, interval
+from kuberth.simulation.experiments import Experiment, Policy
+from kuberth.simulation.node_policies import NodePolicy
+from kuberth.simulation.outcomes import Outcome, Waits, rounded
+from kuberth.simulation.sweeping import run_all
+from kuberth.simulation.workloads import Coming
+
+WEIGHED: Final = (
+    "NodeResourcesFit",
+    "NodeResourcesBalancedAllocation",
+    "PodTopologySpread",
+    "InterPodAffinity",
+    "NodeAffinity",
+    "TaintToleration",
+)
+"""Score plugins whose weights are searched where the workload has something for them to score."""
+HEAVIEST: Final = 10
+RATIO: Final = "RequestedToCapacityRatio"
+STRATEGIES: Final = ("LeastAllocated", "MostAllocated", RATIO)
+UTILIZATIONS: Final = (0, 50, 100)
+"""Where the shape of RequestedToCapacityRatio has points, in percent; their scores are searched."""
+_FIT: Final = "NodeResourcesFit"
+_BATCH: Final = 4
+"""Configurations that are drawn before the next results are used; the number of processes changes nothing."""
+CANDIDATES: Final = 3
+"""Configurations that are checked on runs that the search has not seen."""
+SURE: Final = 0.99
+"""Confidence that a configuration needs to count as better."""
+LEAST_GAIN: Final = 0.01
+"""Share of the base's value by which it has to be better."""
+_UNSEEN: Final = 1_000_000
+"""Distance of the seeds that the search has not seen."""
+
+Parameters = dict[str, Any]
+"""What was drawn: weights by plugin, `strategy`, `resource NAME` with the weight of a resource, and with
+RequestedToCapacityRatio `shape PERCENT` with the score of a point."""
+
+OBJECTIVES: Final[Mapping[str, Callable[[Outcome], float]]] = {
+    "waiting": lambda each: each.pods.waiting,
+    "preempted": lambda each: each.pods.preempted,
+    "attempts-wasted": lambda each: each.attempts_wasted,
+    "fragmentation": lambda each: each.fragmentation,
+    "unfairness": lambda each: 1 - each.fairness,
+    "nodes": lambda each: each.nodes_mean,
+    "nodes-used": lambda each: each.nodes_used,
+}
+"""Figures that can be made smaller, besides waits."""
+WAITS: Final = ("mean", "p50", "p90", "p99", "longest")
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """A weighted sum of figures; less is better."""
+
+    weights: Mapping[str, float]
+    """By figure: a name of `OBJECTIVES`, or `wait-p99` and the like, of one priority `wait-p99@1000`."""
+
+    def __post_init__(self) -> None:
+        if not self.weights:
+            raise ConfigError("an objective has at least one figure")
+        for name, weight in self.weights.items():
+            kind, at, priority = name.partition("@")
+            is_wait = kind.startswith("wait-") and kind.removeprefix("wait-") in WAITS
+            if not (is_wait or (name in OBJECTIVES)) or (at and not priority.lstrip("-").isdigit()):
+                known = ", ".join((*(f"wait-{each}[@PRIORITY]" for each in WAITS), *OBJECTIVES))
+                raise ConfigError(f"there is no objective {name!r}; there are {known}")
+            if not weight > 0:
+                raise ConfigError(f"objective {name}: the weight is a positive number, got {weight:g}")
+
+    @classmethod
+    def parse(cls, texts: Sequence[str]) -> Objective:
+        """From `NAME` and `NAME=WEIGHT`."""
+        weights: dict[str, float] = {}
+        for text in texts:
+            name, equals, weight = text.partition("=")
+            try:
+                weights[name] = float(weight) if equals else 1.0
+            except ValueError as error:
+                raise ConfigError(f"objective {text}: {weight!r} is not a number") from error
+        return cls(weights)
+
+    def value(self, outcome: Outcome) -> float:
+        """The sum for one run."""
+        return rounded(sum(weight * _figure(outcome, name) for name, weight in self.weights.items()))
+
+    def __str__(self) -> str:
+        return " + ".join(
+            name if weight == 1 else f"{weight:g} × {name}" for name, weight in self.weights.items()
+        )
+
+
+def _figure(outcome: Outcome, name: str) -> float:
+    if name in OBJECTIVES:
+        return OBJECTIVES[name](outcome)
+    kind, at, priority = name.removeprefix("wait-").partition("@")
+    waits: Waits | None = outcome.waits_by_priority.get(priority) if at else outcome.waits
+    return 0.0 if waits is None else float(getattr(waits, kind))
+
+
+class TunedConfiguration(msgspec.Struct, frozen=True):
+    """A configuration, checked on runs that the search has not seen."""
+
+    name: str
+    """Its name in the comparison."""
+    config: dict[str, Any]
+    """The configuration as in YAML."""
+    searched: float
+    """Mean difference of the objective to the base in the search."""
+    difference: float
+    """Mean difference to the base on unseen runs."""
+    low: float
+    """The lower bound of its 95 % confidence interval."""
+    high: float
+    """The upper bound."""
+    is_better: bool
+    """Whether the difference is below zero with 99 % confidence, and by at least 1 % of the base."""
+
+
+class Tuned(msgspec.Struct, frozen=True):
+    """The result of a search."""
+
+    base: float
+    """Mean value of the objective on unseen runs with the base configuration."""
+    candidates: list[TunedConfiguration]
+    """Best first; empty if nothing was better than the base in the search."""
+    comparison: Comparison
+    """The base and all candidates on the unseen runs."""
+
+    @property
+    def better(self) -> list[TunedConfiguration]:
+        """Those that are better than the base."""
+        return [each for each in self.candidates if each.is_better]
+
+
+class TuningProgress(msgspec.Struct, frozen=True):
+    """How far a search is."""
+
+    tried: int
+    """Configurations that were tried."""
+    trials: int
+    """Configurations to try."""
+    best: float
+    """The best mean difference to the base so far; 0: none is better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """A search."""
+
+    experiment: Experiment
+    """Where the search runs."""
+    objective: Objective
+    """What is made smaller."""
+    base: Mapping[str, Any] = field(default_factory=dict)
+    """The configuration to compare with and to start from, as in YAML; empty: the default."""
+    policy: Policy = field(default_factory=Policy)
+    """Plugins, queue, gates and nodes of all runs."""
+    unseen: Experiment | None = None
+    """Where candidates are checked; None: the same experiment with other seeds."""
+    trials: int = 40
+    """Configurations to try."""
+    seeds: int = 3
+    """Runs of each configuration in the search."""
+    unseen_seeds: int = 10
+    """Runs of each candidate on the unseen experiment."""
+    seed: int = 0
+    """The seed of the search, and the first one of its runs."""
+
+    def run(
+        self,
+        *,
+        file: Path | None = None,
+        processes: int | None = 1,
+        dask: str = "",
+        on_progress: Callable[[TuningProgress], None] = lambda _progress: None,
+    ) -> Tuned:
+        """Search and check.
+
+        `file` keeps finished runs: the same search continues from it after an interrupt.
+        """
+        if self.trials < 1 or self.seeds < 1 or self.unseen_seeds < 2:
+            raise ConfigError("a search has at least one trial, one seed and two unseen seeds")
+        finished = _Finished(file, self._identity())
+        return _Search(self, finished, processes=processes, dask=dask, on_progress=on_progress).run()
+
+    def _identity(self) -> str:
+        """What the values of finished runs depend on."""
+        experiment, policy = self.experiment, self.policy
+        coming = experiment.workload(self.seed)
+        clusters = [each for each in (experiment.cluster, policy.cluster) if each is not None]
+        objects = [obj for each in clusters for obj in (*each.objects, *each.managed)]
+        objects += (*coming.objects, *coming.managed)
+        parts = (
+            kuberth.__version__,
+            [encode(each) for each in (*(node for each in clusters for node in each.nodes), *objects)],
+            [msgspec.json.encode(each) for each in coming.arrivals],
+            [self.base, dict(self.objective.weights), self.seeds, self.seed],
+            [
+                experiment.until,
+                experiment.controllers,
+                *map(_said_of, (experiment.interruptions, policy.nodes)),
+            ],
+            sorted((name, _code_of(factory)) for name, factory in policy.plugins.items()),
+            None if policy.queue is None else _code_of(policy.queue),
+            sorted(policy.gates.items()),
+        )
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def _said_of(policy: NodePolicy | None) -> object:
+    return repr(policy) if policy is None or is_dataclass(policy) else _code_of(policy)
+
+
+def _code_of(factory: object) -> tuple[str, ...]:
+    """The name of a function or class, and a digest of the file that it is in; the same in every process."""
+    if isinstance(factory, partial):
+        given = (*factory.args, *sorted(factory.keywords.items()))
+        return (
+            *_code_of(factory.func),
+            *(repr(each) for each in given if isinstance(each, str | int | tuple)),
+        )
+    code: Any = factory if hasattr(factory, "__qualname__") else type(factory)
+    name = f"{getattr(code, '__module__', '')}:{getattr(code, '__qualname__', '')}"
+    try:
+        return name, hashlib.sha256(Path(inspect.getfile(code)).read_bytes()).hexdigest()
+    except (OSError, TypeError):  # made in a notebook
+        return (name,)
+
+
+class _Line(msgspec.Struct, frozen=True):
+    parameters: Parameters
+    values: list[float]
+
+
+class _Finished:
+    """Values of configurations, in a file."""
+
+    def __init__(self, file: Path | None, identity: str) -> None:
+        self._file = file
+        self._values: dict[bytes, list[float]] = {}
+        if file is None:
+            return
+        if not file.exists():
+            file.write_text(f"{identity}\n", encoding="utf-8")
+            return
+        first, *lines = file.read_text(encoding="utf-8").splitlines() or [""]
+        if first != identity:
+            raise ConfigError(f"{file}: it belongs to another search; give another file or delete it")
+        for line in lines:
+            try:
+                read = msgspec.json.decode(line, type=_Line)
+            except msgspec.DecodeError:
+                break  # the last line, where the program was ended
+            self._values[_key(read.parameters)] = read.values
+
+    def get(self, parameters: Parameters) -> list[float] | None:
+        return self._values.get(_key(parameters))
+
+    def add(self, parameters: Parameters, values: list[float]) -> None:
+        self._values[_key(parameters)] = values
+        if self._file is not None:
+            with self._file.open("ab") as stream:
+                stream.write(msgspec.json.encode(_Line(parameters, values)) + b"\n")
+                stream.flush()
+                os.fsync(stream.fileno())
+
+
+def _key(parameters: Parameters) -> bytes:
+    return msgspec.json.encode(parameters, order="sorted")
+
+
+class _Search:
+    def __init__(
+        self,
+        tuning: Tuning,
+        finished: _Finished,
+        *,
+        processes: int | None,
+        dask: str,
+        on_progress: Callable[[TuningProgress], None],
+    ) -> None:
+        self._tuning = tuning
+        self._finished = finished
+        self._processes = processes
+        self._dask = dask
+        self._on_progress = on_progress
+        coming = tuning.experiment.workload(tuning.seed)
+        self._resources = _requested(coming)
+        self._plugins = weighed(tuning.experiment.cluster, coming)
+
+    def run(self) -> Tuned:
+        optuna = _optuna()
+        tuning = self._tuning
+        sampler = optuna.samplers.TPESampler(
+            seed=tuning.seed, n_startup_trials=max(_BATCH, tuning.trials // 4)
+        )
+        study = optuna.create_study(sampler=sampler)
+        for known in self._known():
+            study.enqueue_trial(known)
+        [base] = self._values([{}])
+        tried: dict[bytes, tuple[float, Parameters]] = {}
+        done = 0
+        while done < tuning.trials:
+            batch = [study.ask() for _ in range(min(_BATCH, tuning.trials - done))]
+            done += len(batch)
+            drawn = [self._draw(trial) for trial in batch]
+            for trial, parameters, values in zip(batch, drawn, self._values(drawn), strict=True):
+                mean = statistics.fmean(a - b for a, b in zip(values, base, strict=True))
+                tried[_key(parameters)] = mean, parameters
+                study.tell(trial, mean)
+            best = min(mean for mean, _ in tried.values())
+            self._on_progress(TuningProgress(done, tuning.trials, min(0.0, rounded(best))))
+        # Of configurations with equal means, which decide alike, the one that is first in the order of their
+        # parameters, so that the order of trials changes nothing.
+        distinct: dict[float, Parameters] = {}
+        for _, (mean, parameters) in sorted(tried.items()):
+            distinct.setdefault(mean, parameters)
+        return self._check(sorted(pair for pair in distinct.items() if pair[0] < 0)[:CANDIDATES])
+
+    def _known(self) -> list[Parameters]:
+        """Configurations to begin with: the default weights with each strategy."""
+        weights = {name: IN_TREE_PLUGINS[name].weight for name in self._plugins}
+        resources = {f"resource {name}": 1 for name in self._resources}
+        return [
+            {**weights, **resources, "strategy": strategy} for strategy in STRATEGIES if strategy != RATIO
+        ]
+
+    def _draw(self, trial: Any) -> Parameters:
+        strategy = trial.suggest_categorical("strategy", STRATEGIES)
+        points = [f"shape {percent}" for percent in UTILIZATIONS] if strategy == RATIO else []
+        return {
+            **{name: trial.suggest_int(name, 0, HEAVIEST) for name in self._plugins},
+            "strategy": strategy,
+            **{
+                f"resource {name}": trial.suggest_int(f"resource {name}", 1, HEAVIEST)
+                for name in self._resources
+            },
+            **{name: trial.suggest_int(name, 0, MAX_CUSTOM_SCORE) for name in points},
+        }
+
+    def _values(self, drawn: Sequence[Parameters]) -> list[list[float]]:
+        """The objective of each configuration, by seed; {} is the base."""
+        tuning = self._tuning
+        missing = {_key(each): each for each in drawn if self._finished.get(each) is None}
+        if missing:
+            policies = [self._policy(str(number), each) for number, each in enumerate(missing.values())]
+            seeds = range(tuning.seed, tuning.seed + tuning.seeds)
+            outcomes = self._run(tuning.experiment, policies, seeds)
+            for policy, each in zip(policies, missing.values(), strict=True):
+                self._finished.add(each, [tuning.objective.value(run) for run in outcomes[policy.name]])
+        found = [self._finished.get(each) for each in drawn]
+        return [values for values in found if values is not None]
+
+    def _run(
+        self, experiment: Experiment, policies: Sequence[Policy], seeds: Sequence[int]
+    ) -> dict[str, list[Outcome]]:
+        makers = replace(experiment, records=False).makers(policies)
+        outcomes = run_all(makers, seeds, processes=self._processes, dask=self._dask)
+        if any(len(outcomes.get(policy.name, ())) < len(seeds) for policy in policies):
+            raise KeyboardInterrupt
+        return outcomes
+
+    def _policy(self, name: str, parameters: Parameters) -> Policy:
+        config = tuned(self._tuning.base, parameters) if parameters else self._tuning.base
+        return replace(self._tuning.policy, name=name, config=config)
+
+    def _check(self, chosen: Sequence[tuple[float, Parameters]]) -> Tuned:
+        tuning = self._tuning
+        names = [f"tuned-{number}" for number in range(1, len(chosen) + 1)]
+        policies = [self._policy("base", {})]
+        policies += (self._policy(name, each) for name, (_, each) in zip(names, chosen, strict=True))
+        first = tuning.seed + _UNSEEN
+        seeds = range(first, first + tuning.unseen_seeds)
+        outcomes = self._run(tuning.unseen or tuning.experiment, policies, seeds)
+        values = {name: [tuning.objective.value(run) for run in runs] for name, runs in outcomes.items()}
+        candidates = [
+            judged(name, tuned(tuning.base, each), mean, values["base"], values[name])
+            for name, (mean, each) in zip(names, chosen, strict=True)
+        ]
+        candidates.sort(key=lambda each: (not each.is_better, each.difference, each.name))
+        return Tuned(rounded(statistics.fmean(values["base"])), candidates, compare(outcomes))
+
+
+def judged(
+    name: str, config: Mapping[str, Any], searched: float, base: Sequence[float], values: Sequence[float]
+) -> TunedConfiguration:
+    """Whether values on unseen runs are better than the base's, seed by seed."""
+    differences = [value - other for value, other in zip(values, base, strict=True)]
+    mean, spread, seeds = statistics.fmean(differences), statistics.stdev(differences), len(differences)
+    usual, sure = (interval(mean, spread, seeds=seeds, level=level) for level in (0.95, SURE))
+    assert usual is not None
+    assert sure is not None
+    least = LEAST_GAIN * abs(statistics.fmean(base))
+    is_better = sure[1] < 0 and -mean >= least
+    return TunedConfiguration(name, dict(config), rounded(searched), rounded(mean), *usual, is_better)
+
+
+def tuned(base: Mapping[str, Any], parameters: Parameters) -> dict[str, Any]:
+    """The base configuration with the weights and the strategy that were drawn, in every profile."""
+    profiles = [_tuned_profile(each, parameters) for each in base.get("profiles") or [{}]]
+    return {**base, "profiles": profiles}
+
+
+def _tuned_profile(profile: Mapping[str, Any], parameters: Parameters) -> dict[str, Any]:
+    plugins = dict(profile.get("plugins") or {})
+    score = plugins.get("score") or {}
+    enabled, disabled = (
+        [each for each in score.get(which) or () if each["name"] not in parameters]
+        for which in ("enabled", "disabled")
+    )
+    for name in (each for each in WEIGHED if each in parameters):
+        disabled.append({"name": name})
+        if parameters[name]:
+            enabled.append({"name": name, "weight": parameters[name]})
+    plugins["score"] = {"enabled": enabled, "disabled": disabled}
+    resources = [
+        {"name": name.removeprefix("resource "), "weight": weight}
+        for name, weight in parameters.items()
+        if name.startswith("resource ")
+    ]
+    strategy = {"type": parameters["strategy"], "resources": resources}
+    if parameters["strategy"] == RATIO:
+        shape = [{"utilization": each, "score": parameters[f"shape {each}"]} for each in UTILIZATIONS]
+        strategy["requestedToCapacityRatio"] = {"shape": shape}
+    configs = list(profile.get("pluginConfig") or ())
+    given = next((each.get("args") for each in configs if each["name"] == _FIT), None)
+    args = {**(given or {}), "scoringStrategy": strategy}
+    rest = [each for each in configs if each["name"] != _FIT]
+    return {**profile, "plugins": plugins, "pluginConfig": [*rest, {"name": _FIT, "args": args}]}
+
+
+def weighed(cluster: ClusterState, coming: Coming) -> list[str]:
+    """Plugins of `WEIGHED` that score nodes of this cluster for these pods: others keep their weights."""
+    if coming.managed or cluster.managed:
+        return list(WEIGHED)
+    affinities = [each.affinity or each.spec.get("affinity") or {} for each in coming.arrivals]
+    scores = {
+        "PodTopologySpread": any(
+            each.spread or each.spec.get("topologySpreadConstraints") for each in coming.arrivals
+        ),
+        "InterPodAffinity": any("podAffinity" in each or "podAntiAffinity" in each for each in affinities),
+        "NodeAffinity": any("nodeAffinity" in each for each in affinities),
+        "TaintToleration": any(
+            taint.effect == "PreferNoSchedule" for node in cluster.nodes for taint in node.spec.taints
+        ),
+    }
+    return [name for name in WEIGHED if scores.get(name, True)]
+
+
+def _requested(coming: Coming) -> list[str]:
+    """Resources that arrivals request, besides CPU and memory."""
+    asked = {name for each in coming.arrivals for name in each.requests}
+    return sorted({"cpu", "memory"} | (asked - {"pods", "ephemeral-storage"}))
+
+
+def halves(coming: Coming) -> tuple[Coming, Coming] | None:
+    """What arrives in the first and in the second half of the time; None if either would be empty.
+
+    A gang belongs where its first member arrives. The second half begins at its first arrival.
+    """
+    first: dict[tuple[str, str], float] = {}
+    for each in coming.arrivals:
+        if each.gang:
+            key = each.tenant, each.gang
+            first[key] = min(first.get(key, each.arrival), each.arrival)
+    at = [first.get((each.tenant, each.gang), each.arrival) for each in coming.arrivals]
+    if not at or coming.managed:
+        return None
+    middle = (min(at) + max(at)) / 2
+    early = [each for each, time in zip(coming.arrivals, at, strict=True) if time <= middle]
+    late = [each for each, time in zip(coming.arrivals, at, strict=True) if time > middle]
+    if not early or not late:
+        return None
+    start = min(each.arrival for each in late)
+    shifted = [msgspec.structs.replace(each, arrival=each.arrival - start) for each in late]
+    return coming._replace(arrivals=early), coming._replace(arrivals=shifted)
+
+
+def _optuna() -> Any:
+    try:
+        optuna: Any = importlib.import_module("optuna")
+    except ImportError as error:
+        raise ConfigError("tuning needs Optuna: pip install 'kuberth[tune]'") from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna

@@ -1,0 +1,287 @@
+"""The search for a better configuration: it finds one where there is one, and says so where there is none."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from kuberth.api.core import Pod
+from kuberth.cluster.nodes import NodeRow
+from kuberth.config import load
+from kuberth.config.types import API_VERSION, KIND
+from kuberth.errors import ConfigError
+from kuberth.framework import CycleState, ScorePlugin
+from kuberth.queue import PriorityQueue
+from kuberth.simulation import (
+    Arrival,
+    Autoscaler,
+    Coming,
+    Experiment,
+    Policy,
+    SpotInterruptions,
+    nodes_of,
+)
+from kuberth.simulation.tuning import Objective, Tuned, Tuning, TuningProgress, halves, judged, tuned, weighed
+from kuberth.testing import make_pod
+from tests.unit.simulation.harness import pod
+
+WAITS = Objective({"wait-mean": 1.0})
+REQUEST_SEEDS = [pytest.param(seed, marks=pytest.mark.scale) for seed in range(2, 21)]
+
+
+def alike(seed: int) -> Coming:
+    """Pods of one size: whatever node they get, as many fit."""
+    rng = random.Random(seed)
+    return Coming([pod(rng.uniform(0, 1000), rng.uniform(100, 900), cpu="4") for _ in range(30)])
+
+
+def mixed(seed: int) -> Coming:
+    """Small pods, of which four run at any time, and pods that need an empty node."""
+    rng = random.Random(seed)
+    small = [pod(80 * n + rng.uniform(0, 50), rng.uniform(300, 400)) for n in range(25)]
+    return Coming([*small, *(pod(300 * n + rng.uniform(0, 50), 100, cpu="8") for n in range(1, 7))])
+
+
+PLANTED = Experiment(nodes_of(4), mixed)
+"""Packing keeps nodes empty for the pods that need one."""
+NONE = Experiment(nodes_of(2), alike)
+
+
+def halves_of_hours(seed: int) -> Coming:
+    """Pods of one size, more than fit."""
+    rng = random.Random(seed)
+    return Coming([pod(rng.uniform(0, 3000), rng.uniform(200, 1500), cpu="2") for _ in range(60)])
+
+
+NOISY = Experiment(nodes_of(5), halves_of_hours, interruptions=SpotInterruptions(per_day=40, back_after=300))
+"""Which pods an interrupted node takes away depends on the configuration; how many on average does not."""
+
+
+def searched(experiment: Experiment, seed: int, **more: Any) -> Tuning:
+    return Tuning(experiment, WAITS, trials=6, seeds=1, unseen_seeds=2, seed=seed, **more)
+
+
+@pytest.mark.parametrize("seed", [1, *REQUEST_SEEDS])
+def test_a_planted_better_configuration_is_found(seed: int) -> None:
+    found = Tuning(PLANTED, WAITS, trials=4, seeds=2, unseen_seeds=6, seed=100 * seed).run()
+    assert found.better
+    best = found.better[0]
+    assert best.low <= best.difference <= best.high < 0
+    load(
+        {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", **best.config}
+    )
+
+
+@pytest.mark.parametrize("seed", [1, *REQUEST_SEEDS])
+def test_where_none_is_better_none_is_reported(seed: int) -> None:
+    assert searched(NONE, 100 * seed).run().better == []
+
+
+@pytest.mark.scale
+@pytest.mark.parametrize("seed", range(1, 21))
+def test_chance_is_not_reported_as_better(seed: int) -> None:
+    """Twenty searches among configurations that differ by 30 s in a run, and by nothing on average."""
+    found = Tuning(NOISY, WAITS, trials=8, seeds=3, unseen_seeds=10, seed=100 * seed).run()
+    assert found.better == []
+
+
+def noisy(rng: random.Random, shift: float) -> tuple[list[float], list[float]]:
+    base = [rng.gauss(100, 20) for _ in range(10)]
+    return base, [value + rng.gauss(shift, 10) for value in base]
+
+
+def test_noise_is_not_better() -> None:
+    rng = random.Random(5)
+    verdicts = [judged("c", {}, -1.0, *noisy(rng, 0.0)).is_better for _ in range(200)]
+    assert sum(verdicts) <= 4, "a half in a hundred is expected"
+    assert all(judged("c", {}, -1.0, *noisy(rng, -30.0)).is_better for _ in range(20))
+
+
+def test_a_gain_that_does_not_matter_is_none() -> None:
+    base = [100.0, 101.0, 102.0]
+    assert not judged("c", {}, -1.0, base, [value - 0.5 for value in base]).is_better
+    assert judged("c", {}, -1.0, base, [value - 5 for value in base]).is_better
+
+
+def encoded(found: Tuned) -> bytes:
+    return msgspec.json.encode(found)
+
+
+def test_an_interrupted_search_continues_to_the_same_result(tmp_path: Path) -> None:
+    def interrupt(progress: TuningProgress) -> None:
+        seen.append(progress.tried)
+        raise KeyboardInterrupt
+
+    seen: list[int] = []
+    file = tmp_path / "search.jsonl"
+    search = searched(PLANTED, 7)
+    with pytest.raises(KeyboardInterrupt):
+        search.run(file=file, on_progress=interrupt)
+    kept = len(file.read_text().splitlines())
+    with file.open("a") as stream:
+        stream.write('{"parameters": {"No')
+    continued = search.run(file=file, on_progress=lambda each: seen.append(each.tried))
+    assert seen == [4, 4, 6]
+    assert kept == 1 + 1 + 4, "the identity, the base and four configurations"
+    assert encoded(continued) == encoded(search.run())
+    with pytest.raises(ConfigError, match="another search"):
+        searched(PLANTED, 8).run(file=file)
+
+
+class FirstQueue(PriorityQueue):
+    """A queue of one's own."""
+
+
+class OtherQueue(PriorityQueue):
+    """Another one."""
+
+
+class NoRule(ScorePlugin):
+    name = "NoRule"
+
+    def score(self, state: CycleState, pod: Pod, node: NodeRow) -> int:
+        return 0
+
+
+OWN = Policy(plugins={"NoRule": NoRule}, queue=partial(FirstQueue), gates={"GenericWorkload": True})
+SEARCH = Tuning(NONE, WAITS, policy=OWN)
+OTHERS = {
+    "plugins": replace(SEARCH, policy=replace(OWN, plugins={})),
+    "queue": replace(SEARCH, policy=replace(OWN, queue=OtherQueue)),
+    "gates": replace(SEARCH, policy=replace(OWN, gates={})),
+    "nodes": replace(SEARCH, policy=replace(OWN, nodes=Autoscaler())),
+    "autoscaler": replace(SEARCH, policy=replace(OWN, nodes=Autoscaler(most=3))),
+    "interruptions": replace(SEARCH, experiment=replace(NONE, interruptions=SpotInterruptions())),
+    "cluster": replace(SEARCH, experiment=replace(NONE, cluster=nodes_of(3))),
+    "objects": replace(
+        SEARCH, experiment=replace(NONE, cluster=nodes_of(2)._replace(objects=[make_pod("p")]))
+    ),
+    "objective": replace(SEARCH, objective=Objective({"waiting": 1})),
+    "seeds": replace(SEARCH, seeds=4),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
+def test_finished_runs_of_another_search_are_refused(other: Tuning, tmp_path: Path) -> None:
+    identities = {search._identity() for search in OTHERS.values()}
+    assert len(identities) == len(OTHERS), "they differ from each other, too"
+    file = tmp_path / "search.jsonl"
+    file.write_text(f"{SEARCH._identity()}\n")
+    with pytest.raises(ConfigError, match="another search"):
+        other.run(file=file)
+
+
+def test_the_identity_of_a_search_is_the_same_in_every_process() -> None:
+    module = "tests.unit.simulation.test_tuning"
+    command = f"from {module} import SEARCH; print(SEARCH._identity())"
+    asked = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=False)
+    assert asked.stdout.strip() == SEARCH._identity(), asked.stderr
+
+
+def test_the_shape_of_a_strategy_is_searched() -> None:
+    drawn = {"NodeResourcesFit": 1, "strategy": "RequestedToCapacityRatio", "resource cpu": 1}
+    made = tuned({}, {**drawn, "shape 0": 0, "shape 50": 9, "shape 100": 4})
+    config = load({"apiVersion": API_VERSION, "kind": KIND, **made})
+    [args] = [each.args for each in config.profiles[0].plugin_config if each.name == "NodeResourcesFit"]
+    shape = args.scoring_strategy.requested_to_capacity_ratio.shape
+    assert [(each.utilization, each.score) for each in shape] == [(0, 0), (50, 9), (100, 4)]
+
+
+def test_the_base_keeps_what_is_not_searched() -> None:
+    drawn = {"NodeResourcesFit": 3, "NodeResourcesBalancedAllocation": 0, "PodTopologySpread": 1}
+    drawn |= {"InterPodAffinity": 1, "NodeAffinity": 1, "TaintToleration": 1, "resource cpu": 2}
+    base = {
+        "parallelism": 4,
+        "profiles": [
+            {
+                "schedulerName": "own",
+                "plugins": {"score": {"enabled": [{"name": "ImageLocality", "weight": 7}]}},
+                "pluginConfig": [
+                    {"name": "NodeResourcesFit", "args": {"ignoredResources": ["example.com/x"]}},
+                    {"name": "InterPodAffinity", "args": {"hardPodAffinityWeight": 5}},
+                ],
+            }
+        ],
+    }
+    made = tuned(base, {**drawn, "strategy": "MostAllocated"})
+    (profile,) = made["profiles"]
+    assert (made["parallelism"], profile["schedulerName"]) == (4, "own")
+    names = [each["name"] for each in profile["plugins"]["score"]["enabled"]]
+    assert names[:2] == ["ImageLocality", "NodeResourcesFit"]
+    assert "NodeResourcesBalancedAllocation" not in names
+    fit = profile["pluginConfig"][-1]["args"]
+    assert fit["ignoredResources"] == ["example.com/x"]
+    assert fit["scoringStrategy"] == {
+        "type": "MostAllocated",
+        "resources": [{"name": "cpu", "weight": 2}],
+    }
+
+
+SPREAD = [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}]
+TAINTED = {"taints": [{"key": "old", "effect": "PreferNoSchedule"}]}
+ALWAYS = {"NodeResourcesFit", "NodeResourcesBalancedAllocation"}
+
+
+@pytest.mark.parametrize(
+    ("arrival", "shape", "more"),
+    [
+        pytest.param(pod(0), {}, set(), id="nothing"),
+        pytest.param(pod(0, spread=SPREAD), {}, {"PodTopologySpread"}, id="spread"),
+        pytest.param(pod(0, affinity={"podAffinity": {}}), {}, {"InterPodAffinity"}, id="pods"),
+        pytest.param(pod(0, spec={"affinity": {"nodeAffinity": {}}}), {}, {"NodeAffinity"}, id="nodes"),
+        pytest.param(pod(0), TAINTED, {"TaintToleration"}, id="taints"),
+    ],
+)
+def test_only_plugins_that_have_something_to_score_are_searched(
+    arrival: Arrival, shape: dict[str, Any], more: set[str]
+) -> None:
+    assert set(weighed(nodes_of(1, shape), Coming([arrival]))) == ALWAYS | more
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["wait-p75"], "there is no objective 'wait-p75'"),
+        (["wait-p99@high"], "there is no objective"),
+        (["nodes-used=none"], "'none' is not a number"),
+        (["nodes-used=0"], "positive"),
+        ([], "at least one"),
+    ],
+)
+def test_objectives_that_cannot_be(texts: list[str], expected: str) -> None:
+    with pytest.raises(ConfigError, match=expected):
+        Objective.parse(texts)
+
+
+def test_an_objective_is_a_weighted_sum() -> None:
+    crowded = Experiment(
+        nodes_of(1), lambda _seed: Coming([pod(0, 10, cpu="8"), pod(0, 10, cpu="8", priority=5)])
+    )
+    outcome = crowded.run()
+    both = Objective.parse(["wait-longest=2", "nodes-used=3"])
+    assert both.value(outcome) == pytest.approx(2 * 10 + 3 * 1)
+    assert Objective.parse(["wait-longest@5"]).value(outcome) == 0
+    assert str(both) == "2 × wait-longest + 3 × nodes-used"
+
+
+def test_a_trace_is_halved_by_time_and_gangs_stay_whole() -> None:
+    arrivals = [Arrival(0), Arrival(4, gang="g"), Arrival(6, gang="g"), Arrival(8), Arrival(10)]
+    found = halves(Coming(arrivals))
+    assert found is not None
+    assert [each.arrival for each in found[0].arrivals] == [0, 4, 6]
+    assert [each.arrival for each in found[1].arrivals] == [0, 2]
+    assert halves(Coming([Arrival(3)])) is None
+
+
+def test_optuna_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(ConfigError, match=r"kuberth\[tune\]"):
+        searched(NONE, 1).run()
