@@ -30,9 +30,11 @@ from kuberth.testing.factories import make_namespace
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 
 
-def profile(*plugins: str, name: str = "default-scheduler", **more: Any) -> dict[str, Any]:
-    """A profile of just these plugins, besides the two that every profile needs."""
-    enabled = ["PrioritySort", *plugins, "DefaultBinder"]
+def profile(
+    *plugins: str, name: str = "default-scheduler", sort: str = "PrioritySort", **more: Any
+) -> dict[str, Any]:
+    """A profile of just these plugins, besides the two that every profile needs; `sort` is one of them."""
+    enabled = [sort, *(each for each in plugins if each != sort), "DefaultBinder"]
     return {
         "schedulerName": name,
         "plugins": {

@@ -1,0 +1,554 @@
+"""Checks a plugin against the framework's contract, on random clusters.
+
+In: a plugin class and its arguments. Out: a finding for every rule: it holds, it does not apply, it is worth
+a warning, or it is broken, with the pod and the node that show it.
+
+    def test_my_plugin_keeps_the_contract() -> None:
+        assert_keeps_contract(MyPlugin)
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from kuberth.api.core import Node, Pod
+from kuberth.assembly.profiles import full_registry, load_configuration
+from kuberth.cluster.nodes import Nodes
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.config import KubeSchedulerConfiguration, load
+from kuberth.errors import KuberthError, described
+from kuberth.evaluation import Answer, Evaluator
+from kuberth.framework.cluster_events import Action, ClusterEvent, Hint, Resource
+from kuberth.framework.cycle_state import CycleState
+from kuberth.framework.extension_points import (
+    EnqueueExtensions,
+    FilterPlugin,
+    PermitPlugin,
+    Plugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScorePlugin,
+    points_of,
+)
+from kuberth.framework.object_changes import node_changes
+from kuberth.framework.registry import PluginFactory, Registry
+from kuberth.framework.status import SUCCESS, Status
+from kuberth.queue.interface import QueueFactory
+from kuberth.testing.harness import API_VERSION, profile
+from kuberth.testing.queue_contract import QUEUE_CONTRACT
+from kuberth.testing.random_clusters import RandomCluster, words_of
+from kuberth.testing.recording import ReadRecorder
+from kuberth.text.field_errors import InvalidConfiguration
+
+CLUSTERS: Final = 40
+"""Random clusters that a plugin is checked on."""
+PODS: Final = 6
+"""Pending pods on each."""
+NODES_TIMED: Final = 5000
+SLOW_MICROSECONDS: Final = 2.0
+"""A node, from which on a whole-table form is worth writing."""
+TIMED: Final = ("filter", "score")
+REFERENCE: Final = "NodeResourcesFit"
+"""The in-tree plugin that the time is shown beside."""
+_MAY_REJECT: Final = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
+_NODE_ADDED: Final = ClusterEvent(Resource.NODE, Action.ADD)
+_RUNS: Final = 5
+
+
+class RuleOutcome(StrEnum):
+    """How a rule came out."""
+
+    OK = "ok"
+    """It holds."""
+    SKIPPED = "skipped"
+    """It does not apply to this plugin."""
+    WARNING = "warning"
+    """It holds, but the author should know something."""
+    FAILED = "failed"
+    """It is broken."""
+
+
+class RuleFinding(NamedTuple):
+    """What a rule found."""
+
+    rule: str
+    """The rule's name."""
+    outcome: RuleOutcome
+    """How it came out."""
+    message: str
+    """What was tried, or what shows that the rule is broken."""
+
+
+class PluginTiming(NamedTuple):
+    """How long an extension point takes for one node of a large cluster."""
+
+    point: str
+    """The extension point."""
+    microseconds: float
+    """CPU time for one node."""
+    reference: str
+    """An in-tree plugin that was timed in turns with this one."""
+    reference_microseconds: float
+    """Its CPU time for one node."""
+
+
+class PluginReport(NamedTuple):
+    """All that was found about a plugin."""
+
+    plugin: str
+    """The plugin's name."""
+    points: Sequence[str]
+    """The extension points it serves."""
+    findings: Sequence[RuleFinding]
+    """One for each rule; only the first one if the plugin cannot be made."""
+    timings: Sequence[PluginTiming]
+    """For Filter and Score."""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether no rule is broken."""
+        return all(each.outcome is not RuleOutcome.FAILED for each in self.findings)
+
+
+def assert_keeps_contract(
+    plugin: type[Plugin],
+    *,
+    args: Mapping[str, Any] | None = None,
+    pods: Sequence[Pod] = (),
+    clusters: int = CLUSTERS,
+) -> None:
+    """AssertionError with every broken rule. `pods` are asked about beside the random ones."""
+    report = check_plugin(plugin, args=args, pods=pods, clusters=clusters, timed=False)
+    broken = [each for each in report.findings if each.outcome is RuleOutcome.FAILED]
+    if broken:
+        raise AssertionError("; ".join(f"{each.rule}: {each.message}" for each in broken))
+
+
+def check_plugin(
+    plugin: type[Plugin],
+    *,
+    args: Mapping[str, Any] | None = None,
+    pods: Sequence[Pod] = (),
+    clusters: int = CLUSTERS,
+    start: int = 1,
+    timed: bool = True,
+) -> PluginReport:
+    """Check every rule; `start` is the first seed of the random clusters."""
+    check = _Check(plugin, args, pods, range(start, start + clusters))
+    findings = [check.construction()]
+    timings: Sequence[PluginTiming] = ()
+    if findings[0].outcome is not RuleOutcome.FAILED:
+        rules = (
+            check.arguments,
+            check.answers,
+            check.determinism,
+            check.forms,
+            check.statement,
+            check.events,
+            check.hints,
+        )
+        for rule in rules:
+            findings.append(_found(rule))
+            if findings[-1].rule == "answers" and findings[-1].outcome is RuleOutcome.FAILED:
+                break  # every other rule would find the same
+        timings = check.timings() if timed and check.is_sound(findings) else ()
+    return PluginReport(plugin.name, points_of(plugin), findings, timings)
+
+
+def check_queue(factory: QueueFactory, name: str) -> PluginReport:
+    """Check every rule of the contract of queues."""
+    findings = []
+    for rule in QUEUE_CONTRACT:
+        try:
+            rule(factory)
+        except AssertionError as broken:
+            findings.append(RuleFinding("queue", RuleOutcome.FAILED, str(broken)))
+        else:
+            findings.append(RuleFinding("queue", RuleOutcome.OK, rule.name))
+    return PluginReport(name, (), findings, ())
+
+
+def _found(rule: Callable[[], RuleFinding]) -> RuleFinding:
+    try:
+        return rule()
+    except KuberthError as error:  # an answer that the framework does not take, or an exception of the plugin
+        return RuleFinding(rule.__name__, RuleOutcome.FAILED, str(error))
+    except Exception as error:  # where the plugin is called without the framework
+        return RuleFinding(rule.__name__, RuleOutcome.FAILED, described(error))
+
+
+class _Check:
+    def __init__(
+        self, plugin: type[Plugin], args: Mapping[str, Any] | None, pods: Sequence[Pod], seeds: range
+    ) -> None:
+        self._plugin = plugin
+        self._args = args
+        self._pods = pods
+        self._seeds = seeds
+        self._words = words_of(plugin, args)
+        self._judges = issubclass(plugin, PreFilterPlugin | FilterPlugin | ScorePlugin)
+
+    # Rules, in the order they are shown
+
+    def construction(self) -> RuleFinding:
+        try:
+            evaluator = self._evaluator(RandomCluster(self._seeds.start))
+        except InvalidConfiguration as error:
+            problems = "; ".join(str(each) for each in error.errors)
+            return self._failed("construction", f"its arguments are refused: {problems}")
+        except KuberthError as error:
+            return self._failed("construction", str(error))
+        warnings = evaluator.runner.profile.warnings
+        if warnings:
+            return RuleFinding("construction", RuleOutcome.WARNING, "; ".join(warnings))
+        return self._ok(
+            "construction", f"serves {', '.join(points_of(self._plugin)) or 'no extension point'}"
+        )
+
+    def arguments(self) -> RuleFinding:
+        if self._plugin.args_type is None:
+            return self._skipped("arguments", "it declares no args_type, so its arguments are not checked")
+        try:
+            self._configuration({**(self._args or {}), "noSuchArgument": 1})
+        except InvalidConfiguration:
+            return self._ok(
+                "arguments", f"decoded as {self._plugin.args_type.__name__}; unknown ones are refused"
+            )
+        return self._failed("arguments", "an unknown argument is accepted, so a typing error goes unnoticed")
+
+    def answers(self) -> RuleFinding:
+        if not self._judges:
+            return self._skipped("answers", "it does not judge nodes")
+        asked = rejected = 0
+        for cluster, evaluator in self._clusters():
+            for pod in self._pods_of(cluster):
+                answer = evaluator.evaluate(pod)
+                asked += 1
+                rejected += bool(answer.rejections or answer.pre_filter)
+        message = f"{asked} pods on {len(self._seeds)} random clusters, {rejected} with rejected nodes"
+        if issubclass(self._plugin, _MAY_REJECT) and not rejected and issubclass(self._plugin, FilterPlugin):
+            return RuleFinding(
+                "answers",
+                RuleOutcome.WARNING,
+                f"{message}: no branch that rejects was reached; give it pods of yours (--pods FILE)",
+            )
+        return self._ok("answers", message)
+
+    def determinism(self) -> RuleFinding:
+        if not self._judges:
+            return self._skipped("determinism", "it does not judge nodes")
+        for cluster, evaluator in self._clusters():
+            twin = self._evaluator(cluster)
+            for pod in self._pods_of(cluster):
+                first, again, other = evaluator.evaluate(pod), evaluator.evaluate(pod), twin.evaluate(pod)
+                for answer, who in ((again, "asked twice"), (other, "another instance")):
+                    if answer != first:
+                        return self._failed("determinism", f"{who}: {_difference(pod, first, answer)}")
+        return self._ok("determinism", "the same questions get the same answers")
+
+    def forms(self) -> RuleFinding:
+        """Both forms agree, and a view of one node gets what it gets among all."""
+        if not issubclass(self._plugin, FilterPlugin | ScorePlugin):
+            return self._skipped("forms", "it does not judge nodes one by one")
+        for cluster, evaluator in self._clusters():
+            plugin, nodes = evaluator.runner.profile.plugins[self._plugin.name], evaluator.cluster.all_nodes()
+            for pod in self._pods_of(cluster):
+                for answers in _all_forms(plugin, evaluator, pod, nodes):
+                    (first, expected), *others = answers.items()
+                    for form, given in others:
+                        for name, answer in expected.items():
+                            if given[name] != answer:
+                                return self._failed(
+                                    "forms",
+                                    f"pod {pod.metadata.name}, node {name}: {first} gives {answer!r}, "
+                                    f"{form} gives {given[name]!r}",
+                                )
+        return self._ok("forms", "one node and all nodes at once get the same answers")
+
+    def statement(self) -> RuleFinding:
+        evaluator = self._evaluator(RandomCluster(self._seeds.start))
+        if evaluator.runner.profile.plugins[self._plugin.name].inputs is None:
+            return RuleFinding(
+                "statement",
+                RuleOutcome.WARNING,
+                "it states no `inputs`, so it is asked about every pod and node again, and equal pods that "
+                "fit nowhere are not rejected together",
+            )
+        recorder = ReadRecorder()
+        for cluster, evaluator in self._clusters(recorder.watching(self._plugin)):
+            for pod in self._pods_of(cluster):
+                evaluator.evaluate(pod)
+                for event, old, new in _changes(cluster):
+                    evaluator.hints(pod, event, old, new)
+        if recorder.outside:
+            return self._failed("statement", "; ".join(sorted(map(str, recorder.outside))))
+        for cluster, kept in self._clusters(with_plans=True):
+            fresh = self._evaluator(cluster)
+            pods = [*self._pods_of(cluster)]
+            for number, pod in enumerate([*pods, *pods, *pods]):
+                equal = cluster.equal_pod(pod, f"equal-{number}")
+                before, after = kept.evaluate(equal), fresh.evaluate(equal)
+                if before != after:
+                    return self._failed(
+                        "statement", f"kept for equal pods: {_difference(equal, after, before)}"
+                    )
+                changed = cluster.change(cluster.nodes[number % len(cluster.nodes)])
+                cluster.nodes[number % len(cluster.nodes)] = changed
+                kept.add(changed)
+                fresh.add(changed)
+        return self._ok("statement", "it reads what it states, and kept answers stay right")
+
+    def events(self) -> RuleFinding:
+        if not issubclass(self._plugin, _MAY_REJECT):
+            return self._skipped("events", "it rejects no pods")
+        if not issubclass(self._plugin, EnqueueExtensions):
+            return RuleFinding(
+                "events",
+                RuleOutcome.WARNING,
+                "it registers no events, so every event brings back the pods that it rejected; derive it "
+                "from EnqueueExtensions and say which events help",
+            )
+        evaluator = self._evaluator(RandomCluster(self._seeds.start))
+        registered = [
+            each
+            for each in evaluator.runner.profile.hints
+            if each.plugin == self._plugin.name and not each.implied
+        ]
+        if not registered:
+            return RuleFinding(
+                "events",
+                RuleOutcome.WARNING,
+                "events_to_register is empty: a pod that it rejects waits until the pod itself changes, or "
+                "for up to 5m 30s until the queue tries all pods again",
+            )
+        return self._ok("events", "; ".join(dict.fromkeys(each.event.description for each in registered)))
+
+    def hints(self) -> RuleFinding:
+        """A change of a node that lets the plugin's pod pass must bring the pod back."""
+        if not issubclass(self._plugin, FilterPlugin | PreFilterPlugin) or not issubclass(
+            self._plugin, EnqueueExtensions
+        ):
+            return self._skipped("hints", "it has none about nodes that let pods pass")
+        helped = 0
+        for cluster, evaluator in self._clusters():
+            for pod in self._pods_of(cluster):
+                for event, old, new in _changes(cluster):
+                    if evaluator.evaluate(pod, score=False).feasible:
+                        break
+                    evaluator.add(new)
+                    fits_now = bool(evaluator.evaluate(pod, score=False).feasible)
+                    hint = evaluator.hints(pod, event, old, new).get(self._plugin.name)
+                    if old is None:
+                        evaluator.remove(new)
+                    else:
+                        evaluator.add(old)
+                    if fits_now:
+                        helped += 1
+                        if hint is not Hint.QUEUE and not self._is_queued_by_another(
+                            evaluator, pod, old, new
+                        ):
+                            said = "it is not registered for it" if hint is None else "its hint says Skip"
+                            return self._failed(
+                                "hints",
+                                f"pod {pod.metadata.name} fits after {event.label} of node "
+                                f"{new.metadata.name}, but {said}: the pod would go on waiting",
+                            )
+        return self._ok("hints", f"{helped} changes of nodes that helped a pod bring it back")
+
+    def _is_queued_by_another(self, evaluator: Evaluator, pod: Pod, old: Node | None, new: Node) -> bool:
+        """Whether another of the events that the same change of the node is brings the pod back."""
+        return old is not None and any(
+            evaluator.hints(pod, event, old, new).get(self._plugin.name) is Hint.QUEUE
+            for event in node_changes(old, new)
+        )
+
+    # How long it takes
+
+    def timings(self) -> Sequence[PluginTiming]:
+        """The plugin on a large cluster, in turns with an in-tree one."""
+        points = [point for point in points_of(self._plugin) if point in TIMED]
+        if not points:
+            return ()
+        cluster = RandomCluster(self._seeds.start, words=self._words, nodes=NODES_TIMED)
+        pod = next(iter(self._pods_of(cluster)))
+        own = self._evaluator(cluster)
+        reference = Evaluator(
+            [*cluster.nodes, *cluster.placed], config=load(_tree(profile(REFERENCE))), with_plans=False
+        )
+        found = []
+        for point in points:
+            turns = [
+                (_microseconds(own, point, pod), _microseconds(reference, point, pod)) for _ in range(_RUNS)
+            ]
+            mine, others = (statistics.median(each) for each in zip(*turns, strict=True))
+            found.append(PluginTiming(point, mine, REFERENCE, others))
+        return found
+
+    def is_sound(self, findings: Sequence[RuleFinding]) -> bool:
+        return all(each.outcome is not RuleOutcome.FAILED for each in findings)
+
+    # Clusters to ask about
+
+    def _clusters(
+        self, factory: PluginFactory | None = None, *, with_plans: bool = False
+    ) -> Iterator[tuple[RandomCluster, Evaluator]]:
+        for seed in self._seeds:
+            cluster = RandomCluster(seed, words=self._words)
+            yield cluster, self._evaluator(cluster, factory, with_plans=with_plans)
+
+    def _pods_of(self, cluster: RandomCluster) -> Iterator[Pod]:
+        yield from self._pods
+        for number in range(PODS):
+            yield cluster.pod(f"pod-{number}")
+
+    def _evaluator(
+        self, cluster: RandomCluster, factory: PluginFactory | None = None, *, with_plans: bool = False
+    ) -> Evaluator:
+        return Evaluator(
+            [*cluster.nodes, *cluster.placed],
+            config=self._config,
+            registry=self._registry(factory or self._plugin),
+            with_plans=with_plans,
+        )
+
+    @cached_property
+    def _config(self) -> KubeSchedulerConfiguration:
+        return self._configuration(self._args)
+
+    def _registry(self, factory: PluginFactory) -> Registry:
+        """All plugins, with the one that is checked, which may be an in-tree one, in its place."""
+        registry = Registry()
+        for name in self._others:
+            registry.register(name, self._others[name], origin=self._others.origin(name))
+        registry.register(self._plugin.name, factory, origin="code")
+        return registry
+
+    @cached_property
+    def _others(self) -> Registry:
+        found, others = full_registry(), Registry()
+        for name in found:
+            if name != self._plugin.name:
+                others.register(name, found[name], origin=found.origin(name))
+        return others
+
+    def _configuration(self, args: Mapping[str, Any] | None) -> KubeSchedulerConfiguration:
+        name = self._plugin.name
+        sorts = issubclass(self._plugin, QueueSortPlugin)
+        tree = profile(sort=name) if sorts else profile(name)
+        if args is not None:
+            tree["pluginConfig"] = [{"name": name, "args": dict(args)}]
+        return load_configuration(_tree(tree), self._registry(self._plugin))
+
+    def _ok(self, rule: str, message: str) -> RuleFinding:
+        return RuleFinding(rule, RuleOutcome.OK, message)
+
+    def _skipped(self, rule: str, message: str) -> RuleFinding:
+        return RuleFinding(rule, RuleOutcome.SKIPPED, message)
+
+    def _failed(self, rule: str, message: str) -> RuleFinding:
+        return RuleFinding(rule, RuleOutcome.FAILED, message)
+
+
+def _tree(one: Mapping[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration", "profiles": [one]}
+
+
+def _changes(cluster: RandomCluster) -> Iterator[tuple[ClusterEvent, Node | None, Node]]:
+    """A new node, and changes of the nodes that are there."""
+    yield _NODE_ADDED, None, cluster.node("node-new")
+    for old in cluster.nodes[:3]:
+        new = cluster.change(old)
+        for event in node_changes(old, new):
+            yield event, old, new
+
+
+def _difference(pod: Pod, first: Answer, second: Answer) -> str:
+    where = f"pod {pod.metadata.name}"
+    for name in sorted({*first.rejections, *second.rejections}):
+        given = first.rejections.get(name, SUCCESS), second.rejections.get(name, SUCCESS)
+        if given[0] != given[1]:
+            return f"{where}, node {name}: {given[0]!r}, then {given[1]!r}"
+    for plugin in sorted({*first.scores, *second.scores}):
+        before, after = first.scores.get(plugin, {}), second.scores.get(plugin, {})
+        for name in sorted({*before, *after}):
+            if before.get(name, 0) != after.get(name, 0):
+                return f"{where}, node {name}: score {before.get(name, 0)}, then {after.get(name, 0)}"
+    one, two = (each.pre_filter or each.message or "all nodes pass" for each in (first, second))
+    return f"{where}: {one}, then {two}"
+
+
+def _all_forms(
+    plugin: Plugin, evaluator: Evaluator, pod: Pod, nodes: Nodes
+) -> Iterator[dict[str, dict[str, object]]]:
+    """For Filter and for Score: by form, the answer for every node."""
+    state = CycleState(PodInfo(pod))
+    if not evaluator.runner.pre_filtering.run(state, pod, nodes).status.is_success:
+        return
+    single = [(row.name, row) for row in nodes]
+    if isinstance(plugin, FilterPlugin) and plugin.name not in state.skip_filter:
+        forms: dict[str, dict[str, object]] = {}
+        if type(plugin).filter_nodes is not FilterPlugin.filter_nodes:
+            forms["filter_nodes"] = _verdicts(plugin, state, pod, nodes)
+            forms["filter_nodes of one node"] = {
+                name: _verdicts(plugin, state, pod, row.alone)[name] for name, row in single
+            }
+        if type(plugin).filter is not FilterPlugin.filter:
+            forms["filter"] = {name: _named(plugin.filter(state, pod, row), plugin) for name, row in single}
+        yield forms
+    if isinstance(plugin, ScorePlugin):
+        if not evaluator.runner.scoring.run_pre_score(state, pod, nodes).is_success:
+            return
+        if plugin.name in state.skip_score:
+            return
+        forms = {}
+        if type(plugin).score_nodes is not ScorePlugin.score_nodes:
+            forms["score_nodes"] = _scores(plugin, state, pod, nodes)
+            forms["score_nodes of one node"] = {
+                name: _scores(plugin, state, pod, row.alone)[name] for name, row in single
+            }
+        if type(plugin).score is not ScorePlugin.score:
+            forms["score"] = {name: plugin.score(state, pod, row) for name, row in single}
+        yield forms
+
+
+def _verdicts(plugin: FilterPlugin, state: CycleState, pod: Pod, nodes: Nodes) -> dict[str, object]:
+    verdict = plugin.filter_nodes(state, pod, nodes)
+    if verdict is None:
+        return dict.fromkeys(nodes.names(), SUCCESS)
+    return {
+        name: SUCCESS if not code else _named(verdict.status(code), plugin)
+        for name, code in zip(nodes.names(), verdict.codes.tolist(), strict=True)
+    }
+
+
+def _named(status: Status | None, plugin: Plugin) -> Status:
+    return SUCCESS if status is None or status.is_success else status.by(plugin.name)
+
+
+def _scores(plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: Nodes) -> dict[str, object]:
+    scores = plugin.score_nodes(state, pod, nodes)
+    if isinstance(scores, Status):
+        return dict.fromkeys(nodes.names(), 0 if scores.is_skip else scores)
+    return dict(zip(nodes.names(), scores.tolist(), strict=True))
+
+
+def _microseconds(evaluator: Evaluator, point: str, pod: Pod) -> float:
+    """CPU time of one extension point for a node, as the framework calls it."""
+    runner, nodes = evaluator.runner, evaluator.cluster.all_nodes()
+    state = CycleState(PodInfo(pod))
+    runner.pre_filtering.run(state, pod, nodes)
+    if point == "score":
+        runner.scoring.run_pre_score(state, pod, nodes)
+    started = time.thread_time()
+    if point == "score":
+        runner.scoring.run(state, pod, nodes)
+    else:
+        runner.filtering.judge(state, pod, nodes)
+    return (time.thread_time() - started) / len(nodes) * 1e6
