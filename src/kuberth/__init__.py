@@ -5,7 +5,7 @@ or the `cluster` table, `scheduling` decides over the table with the `framework`
 `binding` writes the result to the API.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 KUBERNETES_VERSION = "1.36"
 """The Kubernetes whose scheduler this is."""

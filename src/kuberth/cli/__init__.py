@@ -21,7 +21,7 @@ import click
 
 import kuberth
 from kuberth.cli.context import Extras
-from kuberth.errors import KuberthError
+from kuberth.errors import KuberthError, first_error
 
 if TYPE_CHECKING:
     from kuberth.framework.registry import PluginFactory
@@ -29,13 +29,18 @@ if TYPE_CHECKING:
 
 COMMANDS: Final = {
     "bench": "kuberth.cli.bench:bench",
+    "completion": "kuberth.cli.completion:completion",
     "config": "kuberth.cli.config:config_group",
+    "demo": "kuberth.cli.demo:demo",
     "explain": "kuberth.cli.explain:explain",
+    "plugin": "kuberth.cli.plugin:plugin_group",
     "run": "kuberth.cli.run:run",
     "shadow": "kuberth.cli.shadow:shadow",
     "simulate": "kuberth.cli.simulate:simulate",
     "top": "kuberth.cli.top:top",
+    "tune": "kuberth.cli.tune:tune",
     "up": "kuberth.cli.up:up",
+    "version": "kuberth.cli.version:version_command",
 }
 
 
@@ -84,9 +89,7 @@ def main(
         cli.main(args=args, prog_name=prog_name, obj=Extras(plugins or {}, queue))
     except* KuberthError as group:
         # Tasks fail in groups; the first error is the one to report.
-        error = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+        error = first_error(group)
     if error is not None:
         click.echo(f"Error: {error}", err=True)
         sys.exit(1)

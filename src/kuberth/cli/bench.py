@@ -12,6 +12,7 @@ from kuberth.cli.context import (
     NEW_FILE,
     DurationType,
     Extras,
+    default_option,
     feature_gates_option,
     output_option,
     plugin_option,
@@ -37,12 +38,11 @@ _ENDINGS = (".yaml", ".yml", ".json")
     metavar="LABELS",
     help="Select workloads by label, e.g. performance,-short.",
 )
-@click.option(
+@default_option(
     "--target",
-    type=click.Choice(_TARGETS),
-    default="inproc",
-    show_default=True,
-    help="API server to use: embedded in this process, embedded over HTTPS, or a real kube-apiserver.",
+    click.Choice(_TARGETS),
+    "inproc",
+    "API server to use: embedded in this process, embedded over HTTPS, or a real kube-apiserver.",
 )
 @click.option(
     "--peer", "peers", type=click.Choice(_PEERS), multiple=True, help="Scheduler to compare with; repeatable."
@@ -52,20 +52,8 @@ _ENDINGS = (".yaml", ".yml", ".json")
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Folder with etcd, kube-apiserver and kube-scheduler.  [default: that of `make envtest`]",
 )
-@click.option(
-    "--repeat",
-    type=click.IntRange(1, 100),
-    default=1,
-    show_default=True,
-    help="Repetitions per workload; the median is shown.",
-)
-@click.option(
-    "--timeout",
-    type=DurationType(positive=True),
-    default="10m",
-    show_default=True,
-    help="Time to wait for pods that stay pending.",
-)
+@default_option("--repeat", click.IntRange(1, 100), 1, "Repetitions per workload; the median is shown.")
+@default_option("--timeout", DurationType(positive=True), "10m", "Time to wait for pods that stay pending.")
 @click.option(
     "--scheduler-config",
     type=FILE,

@@ -6,7 +6,6 @@ line; `print` writes the configuration with all defaults.
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -54,6 +53,8 @@ def validate_command(
 
     Plugins and the queue are constructed, as a scheduler would, but not started.
     """
+    import asyncio
+
     from kuberth.config import resolve_profile
 
     config, registry = _load(extras, file, feature_gates, plugin_references)
@@ -109,9 +110,9 @@ async def _construct(
 def _load(
     extras: Extras | None, file: str | None, feature_gates: str, plugin_references: tuple[str, ...]
 ) -> tuple[KubeSchedulerConfiguration, Registry]:
-    from kuberth.config import InvalidConfiguration, load
+    from kuberth.assembly.profiles import load_configuration
+    from kuberth.config import InvalidConfiguration
     from kuberth.config.feature_gates import parse_settings
-    from kuberth.config.types import API_VERSION, KIND
 
     try:
         overrides = parse_settings(feature_gates)
@@ -119,17 +120,8 @@ def _load(
         _fail("--feature-gates", [str(one.message) for one in error.errors])
     try:
         registry = build_registry(extras or Extras(), plugin_references)
-        config = load(
-            {"apiVersion": API_VERSION, "kind": KIND}
-            if file is None
-            else sys.stdin.buffer.read()
-            if file == "-"
-            else Path(file),
-            feature_gates=overrides,
-            args_types=registry.args_types(),
-            known_plugins=registry.names(),
-            extension_points=registry.extension_points(),
-        )
+        source = None if file is None else sys.stdin.buffer.read() if file == "-" else Path(file)
+        config = load_configuration(source, registry, feature_gates=overrides)
     except InvalidConfiguration as error:
         _fail(_title(file), [str(one) for one in error.errors])
     except ConfigError as error:

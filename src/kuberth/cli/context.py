@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kuberth.queue.interface import QueueContext, QueueFactory, SchedulingQueue
 
 
+T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -78,10 +79,27 @@ feature_gates_option = click.option(
 )
 
 
+def default_option(
+    name: str, kind: Any, default: Any, text: str, **settings: Any
+) -> Callable[[Command], Command]:
+    """An option with a default, which the help shows."""
+    return click.option(name, type=kind, default=default, show_default=True, help=text, **settings)
+
+
 def output_option(*formats: str, text: str = "Output format.") -> Callable[[Command], Command]:
     """`--output`; the first format is the default."""
     choice = click.Choice(formats)
     return click.option("-o", "--output", type=choice, default=formats[0], show_default=True, help=text)
+
+
+def parallel_options(command: Command) -> Command:
+    """Where simulations run."""
+    command = click.option(
+        "--dask", default="", metavar="ADDRESS", help="Scheduler address of a Dask cluster to run on instead."
+    )(command)
+    return click.option(
+        "--processes", type=click.IntRange(1, 4096), help="Number of processes.  [default: one per core]"
+    )(command)
 
 
 def connection_options(command: Command) -> Command:
@@ -116,17 +134,11 @@ def configuration(
     source: Path | str | None, registry: Registry, gates: Mapping[str, bool], *, name: str = ""
 ) -> KubeSchedulerConfiguration:
     """Load a file, or a text called `name`; None is the default configuration."""
-    from kuberth.config import InvalidConfiguration, load
-    from kuberth.config.types import API_VERSION, KIND
+    from kuberth.assembly.profiles import load_configuration
+    from kuberth.config import InvalidConfiguration
 
     try:
-        return load(
-            source or {"apiVersion": API_VERSION, "kind": KIND},
-            feature_gates=gates,
-            known_plugins=registry.names(),
-            extension_points=registry.extension_points(),
-            args_types=registry.args_types(),
-        )
+        return load_configuration(source, registry, feature_gates=gates)
     except InvalidConfiguration as exc:
         title = name or source or "--feature-gates"
         raise ConfigError("\n".join(f"{title}: {error}" for error in exc.errors)) from exc
@@ -210,3 +222,14 @@ def notices(
                 f"the installed plugin {entry.value} is called {own_name} by its class but {entry.name} by "
                 f"its entry point; the configuration must call it {entry.name}"
             )
+
+
+def run_on_fastest_loop(main: Coroutine[Any, Any, T]) -> T:
+    """Run on uvloop's event loop where it is installed, on Python's own otherwise."""
+    import asyncio
+
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(main)
+    return uvloop.run(main)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from rich.console import Console, RenderableType
@@ -15,8 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from kuberth.text.figures import count, duration
-from kuberth.text.printable import printable
+from kuberth.text.figures import count, duration, printable
 
 Tree = Mapping[str, Any]
 
@@ -50,11 +50,11 @@ def _print_indented(line: RenderableType, console: Console) -> None:
         console.print(Text(" " * INDENT) + part)
 
 
+@dataclass(frozen=True, slots=True)
 class _Style:
-    def __init__(self, *, names: bool, now: float | None, narrow: bool) -> None:
-        self.names = names
-        self.now = now
-        self.narrow = narrow
+    names: bool
+    now: float | None
+    narrow: bool
 
     def on(self, nodes: Sequence[str]) -> str:
         """`on 12 nodes (n1, n2, n3, …)`."""

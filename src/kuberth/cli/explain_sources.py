@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from kuberth.api.core import Pod
-from kuberth.cli.event_loops import run_on_fastest_loop
+from kuberth.cli.context import run_on_fastest_loop
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.client_config import ClientConfig, TlsSettings
 from kuberth.client.identity.kubeconfig import load_client_config

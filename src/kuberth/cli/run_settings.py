@@ -12,14 +12,14 @@ from typing import Any
 
 import msgspec
 
-from kuberth.cli.context import Extras, build_registry, notices, queue_factory
+from kuberth.cli.context import Extras, build_registry, notices, queue_factory, run_on_fastest_loop
 from kuberth.cli.context import configuration as load_configuration
-from kuberth.cli.event_loops import run_on_fastest_loop
 from kuberth.cli.run_flags import Flags
 from kuberth.config import KubeSchedulerConfiguration, to_yaml
 from kuberth.config.feature_gates import parse_settings
 from kuberth.errors import ConfigError
 from kuberth.framework.registry import Registry
+from kuberth.programs.collecting import collecting_in_portions
 from kuberth.programs.run.daemon import ServingSettings, Settings
 from kuberth.programs.run.daemon import run as run_daemon
 
@@ -77,7 +77,8 @@ def run_scheduler(
         },
     )
     try:
-        return run_on_fastest_loop(run_daemon(settings))
+        with collecting_in_portions():
+            return run_on_fastest_loop(run_daemon(settings))
     except (SystemExit, KeyboardInterrupt) as end:
         # Signals arrive in another way: code in the process, most likely a plugin, raised this.
         logger.error("%r was raised inside the scheduler; exiting, so that it can be restarted", end)

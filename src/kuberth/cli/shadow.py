@@ -14,6 +14,7 @@ from kuberth.cli.context import (
     build_registry,
     configuration,
     connection_options,
+    default_option,
     feature_gates_option,
     notices,
     output_option,
@@ -23,11 +24,8 @@ from kuberth.cli.context import (
 
 @click.command(short_help="Compare decisions with a cluster's scheduler, read-only.")
 @connection_options
-@click.option(
-    "--scheduler-name",
-    default="default-scheduler",
-    show_default=True,
-    help="Decide the pods with this spec.schedulerName.",
+@default_option(
+    "--scheduler-name", None, "default-scheduler", "Decide the pods with this spec.schedulerName."
 )
 @click.option(
     "--config",
@@ -39,12 +37,11 @@ from kuberth.cli.context import (
 @plugin_option
 @click.option("--for", "duration", type=DurationType(positive=True), help="Stop after this time, e.g. 10m.")
 @click.option("--pods", type=click.IntRange(min=1), help="Stop after this number of placed pods.")
-@click.option(
+@default_option(
     "--settle",
-    type=DurationType(positive=True),
-    default="2s",
-    show_default=True,
-    help="Time within which bindings may arrive in another order than they were decided.",
+    DurationType(positive=True),
+    "2s",
+    "Time within which bindings may arrive in another order than they were decided.",
 )
 @output_option(
     "text", "json", text="Output format; json prints one line per decision and the report as the last line."
@@ -54,12 +51,7 @@ from kuberth.cli.context import (
     type=click.IntRange(0, 65535),
     help="Port for Prometheus metrics over HTTPS; 0 picks a free port.  [default: none]",
 )
-@click.option(
-    "--metrics-address",
-    default="127.0.0.1",
-    show_default=True,
-    help="Address for metrics; clients are not authenticated.",
-)
+@default_option("--metrics-address", None, "127.0.0.1", "Address for metrics; clients are not authenticated.")
 @click.pass_obj
 def shadow(
     extras: Extras | None,
@@ -82,7 +74,7 @@ def shadow(
     Nothing is written: the rights to get, list and watch are enough. A report is printed on Ctrl-C, or after
     --for or --pods.
     """
-    from kuberth.cli.event_loops import run_on_fastest_loop
+    from kuberth.cli.context import run_on_fastest_loop
     from kuberth.cli.shadow_display import display_for
     from kuberth.config.feature_gates import parse_settings
     from kuberth.programs.shadow.program import ShadowSettings, run_shadow

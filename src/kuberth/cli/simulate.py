@@ -12,8 +12,10 @@ from kuberth.cli.context import (
     NEW_FILE,
     Extras,
     connection_options,
+    default_option,
     feature_gates_option,
     output_option,
+    parallel_options,
     plugin_option,
     queue_option,
 )
@@ -43,26 +45,14 @@ def _spread(args: list[str], option: str, commands: set[str]) -> list[str]:
     return spread
 
 
-_pods_option = click.option(
-    "--pods",
-    type=click.IntRange(1, 10_000_000),
-    default=1000,
-    show_default=True,
-    help="Number of pods to generate.",
+_pods_option = default_option("--pods", click.IntRange(1, 10_000_000), 1000, "Number of pods to generate.")
+_days_option = default_option(
+    "--days", click.FloatRange(0.0001, 3650), 1.0, "Days over which the generated pods arrive."
 )
-_days_option = click.option(
-    "--days",
-    type=click.FloatRange(0.0001, 3650),
-    default=1.0,
-    show_default=True,
-    help="Days over which the generated pods arrive.",
-)
-_seed_option = click.option(
-    "--seed", type=int, default=0, show_default=True, help="Seed of the random numbers."
-)
+seed_option = default_option("--seed", int, 0, "Seed of the random numbers.")
 
 
-def _workload_options(command: Any) -> Any:
+def workload_options(command: Any) -> Any:
     """Add the options for the cluster, the workload and the output, which all simulations share."""
     for option in reversed(
         (
@@ -76,13 +66,7 @@ def _workload_options(command: Any) -> Any:
             click.option(
                 "--trace", type=FILE_OR_FOLDER, help="Workload: a trace (.csv, .jsonl) or manifests."
             ),
-            click.option(
-                "--trace-format",
-                type=click.Choice(_FORMATS),
-                default="kuberth",
-                show_default=True,
-                help="Format of the trace.",
-            ),
+            default_option("--trace-format", click.Choice(_FORMATS), "kuberth", "Format of the trace."),
             click.option(
                 "--generate",
                 metavar="MIX",
@@ -93,6 +77,18 @@ def _workload_options(command: Any) -> Any:
             click.option("--until", type=click.FloatRange(0.001), help="Stop after this virtual time (s)."),
             click.option(
                 "--controllers", is_flag=True, help="Run controllers even if no manifest needs them."
+            ),
+            click.option(
+                "--autoscale",
+                type=click.IntRange(1, 100_000),
+                metavar="NODES",
+                help="Add up to this number of nodes (of --shape) for waiting pods; remove them when empty.",
+            ),
+            click.option(
+                "--spot",
+                type=click.FloatRange(0, 1440, min_open=True),
+                metavar="PER_DAY",
+                help="Take nodes away at random, each this many times a day on average.",
             ),
             feature_gates_option,
             click.option("--output-json", type=NEW_FILE, help="Write the full results as JSON."),
@@ -114,7 +110,7 @@ def _workload_options(command: Any) -> Any:
     short_help="Simulate a workload in virtual time.",
     epilog="docs/simulate.md describes the trace formats and the figures.",
 )
-@_workload_options
+@workload_options
 @click.option(
     "--config",
     type=FILE_OR_FOLDER,
@@ -127,14 +123,8 @@ def _workload_options(command: Any) -> Any:
     metavar="FILE...",
     help="Compare these configurations or node shapes on the same workload.",
 )
-@_seed_option
-@click.option(
-    "--seeds",
-    type=click.IntRange(1, 1000),
-    default=1,
-    show_default=True,
-    help="Number of runs, with consecutive seeds.",
-)
+@seed_option
+@default_option("--seeds", click.IntRange(1, 1000), 1, "Number of runs, with consecutive seeds.")
 @click.option(
     "--fit",
     type=FILE_OR_FOLDER,
@@ -165,7 +155,7 @@ def simulate(ctx: click.Context, /, **flags: Any) -> None:
 
 
 @simulate.command()
-@_workload_options
+@workload_options
 @click.option(
     "--config",
     "compare",
@@ -173,20 +163,11 @@ def simulate(ctx: click.Context, /, **flags: Any) -> None:
     multiple=True,
     help="KubeSchedulerConfiguration to run; repeatable.",
 )
-@_seed_option
-@click.option(
-    "--seeds",
-    type=click.IntRange(1, 1000),
-    default=5,
-    show_default=True,
-    help="Number of runs per configuration, with consecutive seeds.",
+@seed_option
+@default_option(
+    "--seeds", click.IntRange(1, 1000), 5, "Number of runs per configuration, with consecutive seeds."
 )
-@click.option(
-    "--processes", type=click.IntRange(1, 4096), help="Number of processes.  [default: one per core]"
-)
-@click.option(
-    "--dask", default="", metavar="ADDRESS", help="Scheduler address of a Dask cluster to run on instead."
-)
+@parallel_options
 @click.pass_context
 def sweep(ctx: click.Context, /, **flags: Any) -> None:
     """Run several configurations and seeds, on all cores or on Dask."""
@@ -203,7 +184,7 @@ def snapshot(kubeconfig: str | None, context: str | None, output_file: Path | No
 
     It has the objects that a scheduler reads, without secrets and annotations.
     """
-    from kuberth.cli.simulate_real import write_snapshot
+    from kuberth.cli.simulate_run import write_snapshot
 
     write_snapshot(kubeconfig, context, output_file)
 
@@ -214,7 +195,7 @@ def snapshot(kubeconfig: str | None, context: str | None, output_file: Path | No
 @click.option("--output-file", type=NEW_FILE, required=True, help="Trace file to write: .jsonl.")
 def record(kubeconfig: str | None, context: str | None, seconds: float | None, output_file: Path) -> None:
     """Record the pods of a real cluster as a trace, read-only."""
-    from kuberth.cli.simulate_real import write_recording
+    from kuberth.cli.simulate_run import write_recording
 
     write_recording(kubeconfig, context, seconds, output_file)
 
@@ -223,7 +204,7 @@ def record(kubeconfig: str | None, context: str | None, seconds: float | None, o
 @click.argument("mix", metavar="MIX")
 @_pods_option
 @_days_option
-@_seed_option
+@seed_option
 def trace(mix: str, pods: int, days: float, seed: int) -> None:
     """Print a generated trace; MIX is services, gpu or alibaba-gpu."""
     from kuberth.simulation.generating import generate, mix_named

@@ -6,9 +6,11 @@ checked before the first run; files are written at the end.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -16,132 +18,173 @@ from typing import Any, Final
 import click
 import msgspec
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from kuberth.bench.plotting import expect_drawable, write_charts
+from kuberth.assembly.profiles import full_registry
+from kuberth.bench.plotting import expect_drawable
 from kuberth.cli.context import Extras, build_registry, queue_factory
-from kuberth.cli.simulate_progress import Show, shown_progress
-from kuberth.config import load
+from kuberth.client.http_api import HttpApi
+from kuberth.client.identity.kubeconfig import load_client_config
+from kuberth.clock import NANOSECONDS, Clock, SystemClock
 from kuberth.config.feature_gates import parse_settings
 from kuberth.errors import ConfigError
-from kuberth.framework.registry import Registry
 from kuberth.local.hollow.shapes import load_shapes
-from kuberth.simulation.clusters import ClusterState, from_shapes, read_cluster, shape_of
+from kuberth.queue.interface import QueueContext, SchedulingQueue
+from kuberth.simulation.arrivals import Arrival
+from kuberth.simulation.clusters import ClusterState, from_shapes, holds_shapes, read_cluster, shape_of
 from kuberth.simulation.comparing import Comparison, compare
+from kuberth.simulation.experiments import Experiment, FixedWorkload, GeneratedWorkload, Policy, Workload
 from kuberth.simulation.fitting import Fitting, expect_pod
-from kuberth.simulation.generating import generate, mix_named, shapes_for
+from kuberth.simulation.generating import mix_named, shapes_for
+from kuberth.simulation.node_policies import Autoscaler, SpotInterruptions
 from kuberth.simulation.outcomes import Outcome
 from kuberth.simulation.published import alibaba_gpu
-from kuberth.simulation.reporting import as_csv, as_html, as_json, charts, figure_table, single, wait_table
-from kuberth.simulation.running import Scenario, simulate
-from kuberth.simulation.snapshots import write_whole
-from kuberth.simulation.sweeping import ScenarioMaker, comparable, run_all
-from kuberth.simulation.workloads import Coming, read_workload
-from kuberth.text.documents import read_tree
-from kuberth.text.field_errors import InvalidConfiguration
-from kuberth.text.figures import count
+from kuberth.simulation.recording import Recording
+from kuberth.simulation.reporting import (
+    as_csv,
+    as_html,
+    as_json,
+    figure_table,
+    single,
+    wait_table,
+    write_plots,
+)
+from kuberth.simulation.running import Scenario
+from kuberth.simulation.snapshots import take_snapshot, write_whole
+from kuberth.simulation.sweeping import ScenarioMaker, comparable, run_all, run_in_turn
+from kuberth.simulation.traces import write_trace
+from kuberth.simulation.workloads import read_workload
+from kuberth.text.figures import count, duration
+
+LINE_SECONDS: Final = 5.0
+BAR_SECONDS: Final = 0.1
+"""Shortest time between two lines, and between two states of a bar."""
+
+Show = Callable[[int, float], None]
+"""Called with the number that is done, and the virtual time (s) or 0."""
+
 
 INTERRUPTED_CODE: Final = 130
 """Exit code after an interrupt, as of a process that SIGINT ended."""
-
+NO_CLUSTER: Final = "give a cluster: --cluster FILE or --nodes NUMBER"
 Flags = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class _ScenarioMaker:
-    """Makes the scenario of a seed from flags; small, so that it can be sent to another process."""
+@contextmanager
+def shown_progress(what: str, total: int) -> Iterator[Show]:
+    if not sys.stderr.isatty():
+        yield Throttle(partial(_print_line, what, total), LINE_SECONDS, clock=SystemClock()).show
+        return
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[time]}"))
+    console = Console(stderr=True)
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
+        task = progress.add_task(what, total=total or None, time="")
 
-    flags: dict[str, Any]
-    extras: Extras
-    name: str
-    variant: Path | None
-    cache: dict[str, Any] = field(default_factory=dict, compare=False)
+        def show(done: int, seconds: float) -> None:
+            progress.update(task, completed=done, time=_simulated(seconds))
 
-    def __call__(self, seed: int) -> Scenario:
-        if "cluster" not in self.cache:
-            self.cache["cluster"] = self._cluster()
-            self.cache["config"] = self._config()
-            if self.flags["generate"] is None:
-                self.cache["coming"] = read_workload(self.flags["trace"], format_=self.flags["trace_format"])
-        cluster: ClusterState = self.cache["cluster"]
-        coming: Coming = self.cache.get("coming") or Coming(self._generated(seed))
-        return Scenario(
-            nodes=cluster.nodes,
-            arrivals=coming.arrivals,
-            objects=(*cluster.objects, *coming.objects),
-            name=self.name,
-            config=self.cache["config"],
-            gates=parse_settings(self.flags["feature_gates"]),
-            registry=self._registry,
-            queue=queue_factory(self.extras, self.flags["queue_reference"]),
-            until=self.flags["until"],
-            managed=(*cluster.managed, *coming.managed),
-            controllers=self.flags["controllers"],
-        )
-
-    def _registry(self) -> Registry:
-        return build_registry(self.extras, self.flags["plugin_references"])
-
-    def _generated(self, seed: int) -> Sequence[Any]:
-        seconds = self.flags["days"] * 86_400
-        return generate(
-            mix_named(self.flags["generate"]), pods=self.flags["pods"], seconds=seconds, seed=seed
-        )
-
-    def _config(self) -> Any:
-        file = self.variant if self.variant is not None and not holds_shapes(self.variant) else None
-        file = file or self.flags.get("config")
-        gates = parse_settings(self.flags["feature_gates"])
-        return None if file is None else load(file, feature_gates=gates)
-
-    def _cluster(self) -> ClusterState:
-        flags = self.flags
-        if self.variant is not None and holds_shapes(self.variant):
-            return from_shapes(self.variant, count=flags["nodes"] or 0)
-        if flags["cluster"] is not None:
-            if flags["cluster"].suffix == ".csv":
-                return from_shapes(alibaba_gpu.read_nodes(flags["cluster"]), count=0)
-            return read_cluster(flags["cluster"])
-        if flags["shape"] is not None:
-            return from_shapes([{"name": "node", **shape_of(flags["shape"])}], count=flags["nodes"])
-        if flags["generate"] is not None:
-            return from_shapes(shapes_for(mix_named(flags["generate"]), flags["nodes"]), count=0)
-        return from_shapes(None, count=flags["nodes"])
+        yield Throttle(show, BAR_SECONDS, clock=SystemClock()).show
 
 
-def holds_shapes(path: Path) -> bool:
-    """Whether a file has node shapes instead of a scheduler configuration."""
-    try:
-        tree, _errors = read_tree(path.read_bytes())
-    except (OSError, InvalidConfiguration):
-        return False
-    return isinstance(tree, list) or (isinstance(tree, dict) and "nodes" in tree and "kind" not in tree)
+class Throttle:
+    """Passes on what it is called with, unless the last time was less than `seconds` ago."""
+
+    def __init__(self, show: Show, seconds: float, *, clock: Clock) -> None:
+        self._show = show
+        self._least_ns = seconds * NANOSECONDS
+        self._clock = clock
+        self._last_ns = clock.now_ns()
+
+    def show(self, done: int, seconds: float) -> None:
+        now = self._clock.now_ns()
+        if now - self._last_ns >= self._least_ns:
+            self._last_ns = now
+            self._show(done, seconds)
+
+
+def _print_line(what: str, total: int, done: int, seconds: float) -> None:
+    parts = [f"{done} of {total} {what}"] if total else []
+    parts += [_simulated(seconds)] if seconds else []
+    click.echo(f"kuberth simulate: {', '.join(parts)}", err=True)
+
+
+def _simulated(seconds: float) -> str:
+    return f"{duration(seconds)} simulated" if seconds else ""
+
+
+def experiment_of(flags: Flags) -> Experiment:
+    """The cluster and the workload that the flags name."""
+    return Experiment(
+        _cluster(flags),
+        _workload(flags),
+        until=flags["until"],
+        controllers=flags["controllers"],
+        interruptions=None if flags["spot"] is None else SpotInterruptions(flags["spot"]),
+        records=False,
+    )
+
+
+def policy_of(extras: Extras, flags: Flags, name: str, file: Path | None) -> Policy:
+    """The policy of a configuration or a file of node shapes; None: that of `--config`."""
+    shapes = file is not None and holds_shapes(file)
+    registry = build_registry(extras, flags["plugin_references"])
+    known = full_registry()
+    queue = flags["queue_reference"]
+    queue_factory(extras, queue)
+    return Policy(
+        name,
+        config=flags.get("config") if shapes or file is None else file,
+        plugins={name: registry[name] for name in registry if name not in known},
+        queue=extras.queue if queue is None else partial(_make_queue, extras, queue),
+        gates=parse_settings(flags["feature_gates"]),
+        nodes=_autoscaler(flags),
+        cluster=from_shapes(file, count=flags["nodes"] or 0) if shapes else None,
+    )
+
+
+def _autoscaler(flags: Flags) -> Autoscaler | None:
+    if flags["autoscale"] is None:
+        return None
+    return Autoscaler({} if flags["shape"] is None else shape_of(flags["shape"]), most=flags["autoscale"])
+
+
+def _make_queue(extras: Extras, reference: str, context: QueueContext) -> SchedulingQueue:
+    """Make the queue of `--queue`, in whichever process it is needed."""
+    factory = queue_factory(extras, reference)
+    assert factory is not None
+    return factory(context)
+
+
+def _workload(flags: Flags) -> Workload:
+    if flags["generate"] is not None:
+        return GeneratedWorkload(flags["generate"], pods=flags["pods"], days=flags["days"])
+    return FixedWorkload(read_workload(flags["trace"], format_=flags["trace_format"]))
+
+
+def _cluster(flags: Flags) -> ClusterState:
+    if flags["cluster"] is not None:
+        if flags["cluster"].suffix == ".csv":
+            return from_shapes(alibaba_gpu.read_nodes(flags["cluster"]), count=0)
+        return read_cluster(flags["cluster"])
+    if flags["nodes"] is None:
+        return ClusterState(())  # every variant has its own
+    if flags["shape"] is not None:
+        return from_shapes([{"name": "node", **shape_of(flags["shape"])}], count=flags["nodes"])
+    if flags["generate"] is not None:
+        return from_shapes(shapes_for(mix_named(flags["generate"]), flags["nodes"]), count=0)
+    return from_shapes(None, count=flags["nodes"])
 
 
 def run_simulation(extras: Extras, flags: dict[str, Any]) -> None:
     variants = _variants(extras, flags)
     seeds = range(flags["seed"], flags["seed"] + flags["seeds"])
     # The first scenario of each variant is made before any run: errors are reported at once.
-    scenarios = {name: make(seeds[0]) for name, make in variants.items()}
-    total = sum(len(each.arrivals) for each in scenarios.values()) * len(seeds)
-    outcomes: dict[str, list[Any]] = {name: [] for name in variants}
+    total = sum(len(make(seeds[0]).arrivals) for make in variants.values()) * len(seeds)
     with shown_progress("pods", total) as show:
-        before = 0
-        # All variants of a seed before the next seed, so that an interrupt leaves something to compare.
-        for seed, (name, make) in itertools.product(seeds, variants.items()):
-            scenario = scenarios.pop(name, None) or make(seed)
-            report = partial(_show_total, show, before)
-            outcome = simulate(scenario, seed=seed, report=report, interruptible=True)
-            outcomes[name].append(outcome)
-            before += len(scenario.arrivals)
-            if outcome.interrupted:
-                break
+        outcomes = run_in_turn(variants, seeds, report=show)
     _report_results(compare(comparable(outcomes)), flags)
     _expect_all(outcomes, len(seeds))
-
-
-def _show_total(show: Show, before: int, arrived: int, seconds: float) -> None:
-    show(before + arrived, seconds)
 
 
 def _expect_all(outcomes: Mapping[str, Sequence[Outcome]], seeds: int) -> None:
@@ -160,16 +203,10 @@ def _expect_all(outcomes: Mapping[str, Sequence[Outcome]], seeds: int) -> None:
 
 def run_sweep(extras: Extras, flags: dict[str, Any]) -> None:
     variants = _variants(extras, flags)
-    for make in variants.values():
-        make(flags["seed"])
     seeds = range(flags["seed"], flags["seed"] + flags["seeds"])
-    # Each process reads the input again: sending it would be slower.
-    fresh: dict[str, ScenarioMaker] = {
-        name: replace(make, cache={}) for name, make in variants.items() if isinstance(make, _ScenarioMaker)
-    }
     with shown_progress("runs", len(variants) * len(seeds)) as show:
         outcomes = run_all(
-            fresh,
+            variants,
             seeds,
             processes=flags["processes"],
             dask=flags["dask"],
@@ -182,9 +219,14 @@ def run_sweep(extras: Extras, flags: dict[str, Any]) -> None:
 def run_fit(extras: Extras, flags: dict[str, Any]) -> None:
     if flags["fit_shapes"] is not None and flags["fit_pods"] is None:
         raise click.UsageError("--fit-shapes needs --fit-pods")
+    if flags["autoscale"] is not None or flags["spot"] is not None:
+        raise click.UsageError("--fit is about nodes that stay: leave out --autoscale and --spot")
+    if flags["cluster"] is None and flags["nodes"] is None:
+        raise click.UsageError(NO_CLUSTER)
     pod = expect_pod(read_workload(flags["fit"]).arrivals)
     # Only the cluster counts, without its workload.
-    scenario = _ScenarioMaker({**flags, "trace": flags["fit"], "generate": None}, extras, "fit", None)(0)
+    fitted = {**flags, "trace": flags["fit"], "generate": None}
+    scenario = experiment_of(fitted).scenario(policy_of(extras, flags, "fit", None))
     if scenario.managed:
         raise ConfigError(f"{scenario.managed[0]}: --fit runs no controllers; remove it from --cluster")
     shapes = _shapes_to_try(flags, scenario)
@@ -228,24 +270,24 @@ def _shapes_to_try(flags: Flags, scenario: Scenario) -> list[dict[str, Any]]:
 
 
 def _variants(extras: Extras, flags: dict[str, Any]) -> dict[str, ScenarioMaker]:
-    _check(flags)
+    check_flags(flags)
     files: Sequence[Path] = flags["compare"]
-    if not files:
-        return {"simulation": _ScenarioMaker(flags, extras, "simulation", None)}
     names = [file.stem for file in files]
     if len(set(names)) < len(names):
         names = [str(file) for file in files]
     if len(set(names)) < len(names):
         raise click.UsageError("--compare: a file is given twice")
-    return {name: _ScenarioMaker(flags, extras, name, file) for name, file in zip(names, files, strict=True)}
+    policies = [policy_of(extras, flags, name, file) for name, file in zip(names, files, strict=True)]
+    return experiment_of(flags).makers(policies or [policy_of(extras, flags, "simulation", None)])
 
 
-def _check(flags: Flags) -> None:
+def check_flags(flags: Flags) -> None:
+    """UsageError or ConfigError, before anything runs, for flags that cannot be."""
     if (flags["trace"] is None) == (flags["generate"] is None):
         raise click.UsageError("give a workload: --trace FILE or --generate MIX")
     shapes_compared = bool(flags["compare"]) and all(holds_shapes(file) for file in flags["compare"])
     if flags["cluster"] is None and flags["nodes"] is None and not shapes_compared:
-        raise click.UsageError("give a cluster: --cluster FILE or --nodes NUMBER")
+        raise click.UsageError(NO_CLUSTER)
     if flags["shape"] is not None and flags["nodes"] is None:
         raise click.UsageError("--shape needs --nodes NUMBER")
     for name in ("output_json", "output_csv", "report"):
@@ -255,33 +297,84 @@ def _check(flags: Flags) -> None:
         expect_drawable(flags["plot"])
 
 
-def _report_results(comparison: Comparison, flags: Flags) -> None:
-    encoded = as_json(comparison)
+def write_files(comparison: Comparison, flags: Flags) -> None:
     if flags["output_json"] is not None:
-        write_whole(flags["output_json"], encoded)
+        write_whole(flags["output_json"], as_json(comparison))
     if flags["output_csv"] is not None:
         write_whole(flags["output_csv"], as_csv(comparison).encode())
     if flags["report"] is not None:
-        write_whole(flags["report"], as_html(comparison, title="Kuberth simulation").encode())
+        write_whole(flags["report"], as_html(comparison).encode())
     if flags["plot"] is not None:
-        write_charts(flags["plot"], charts(comparison))
+        write_plots(comparison, flags["plot"])
+
+
+def _report_results(comparison: Comparison, flags: Flags) -> None:
+    write_files(comparison, flags)
     if flags["output"] == "json":
-        click.echo(encoded.decode(), nl=False)
+        click.echo(as_json(comparison).decode(), nl=False)
         return
     console = Console()
-    console.print(_table("Figures", *figure_table(comparison)))
+    console.print(text_table("Figures", *figure_table(comparison)))
     for name in comparison.variants:
         run = comparison.outcomes[name][0]
-        console.print(_table(f"{name}: time until a node was found", *wait_table(run)))
+        console.print(text_table(f"{name}: time until a node was found", *wait_table(run)))
     if len(comparison.variants) == 1 and (reasons := single(comparison).reasons):
         rows = [[each.text, str(each.pods)] for each in reasons]
-        console.print(_table("Why pods were rejected", ["reason", "pods"], rows))
+        console.print(text_table("Why pods were rejected", ["reason", "pods"], rows))
 
 
-def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+def text_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
     for number, name in enumerate(header):
         table.add_column(name, justify="right" if number else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
     return table
+
+
+def write_snapshot(kubeconfig: str | None, context: str | None, file: Path | None) -> None:
+    if file is None and sys.stdout.isatty():
+        raise click.UsageError("a snapshot is binary; redirect the output or give --output-file")
+    if file is not None and not file.name.endswith(".json.gz"):
+        raise click.UsageError("--output-file: expected a file name that ends with .json.gz")
+    content = asyncio.run(_snapshot(kubeconfig, context))
+    if file is None:
+        sys.stdout.buffer.write(content)
+    else:
+        write_whole(file, content)
+
+
+async def _snapshot(kubeconfig: str | None, context: str | None) -> bytes:
+    api = HttpApi(load_client_config(kubeconfig=kubeconfig, context=context))
+    try:
+        return await take_snapshot(api)
+    finally:
+        await api.close()
+
+
+def write_recording(kubeconfig: str | None, context: str | None, seconds: float | None, file: Path) -> None:
+    if file.suffix != ".jsonl":
+        raise click.UsageError("--output-file: expected a file name that ends with .jsonl")
+    if not file.resolve().parent.is_dir():
+        raise ConfigError(f"{file}: the folder does not exist")
+    arrivals = asyncio.run(_record(kubeconfig, context, seconds))
+    write_whole(file, write_trace(arrivals).encode())
+    click.echo(f"{count(len(arrivals), 'pod')} recorded in {file}", err=True)
+
+
+async def _record(kubeconfig: str | None, context: str | None, seconds: float | None) -> list[Arrival]:
+    api = HttpApi(load_client_config(kubeconfig=kubeconfig, context=context))
+    loop = asyncio.get_running_loop()
+    recording = Recording(api, now=loop.time)
+    following = asyncio.ensure_future(recording.follow())
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, following.cancel)
+    try:
+        await asyncio.wait([following], timeout=seconds)
+        if following.done() and not following.cancelled():
+            following.result()
+        return recording.arrivals()
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        await api.close()

@@ -25,7 +25,7 @@ def top(**flags: Any) -> None:
     Press ? for the keys. -o json prints the state once.
     """
     # Heavy, and not for --help.
-    from kuberth.cli.event_loops import run_on_fastest_loop
+    from kuberth.cli.context import run_on_fastest_loop
     from kuberth.cli.explain_sources import serving_at
     from kuberth.cli.top_session import show
     from kuberth.client.identity.kubeconfig import load_client_config

@@ -16,8 +16,7 @@ from rich.text import Text
 from kuberth.cli.explain_display import print_explanation
 from kuberth.cli.top_model import VIEWS, WAITING, TopModel, share
 from kuberth.overview.node_rows import NOT_READY, TAINTED, UNSCHEDULABLE
-from kuberth.text.figures import count, decimal, duration, percent, size
-from kuberth.text.printable import printable
+from kuberth.text.figures import count, decimal, duration, percent, printable, size
 
 T = TypeVar("T")
 

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
+import termios
 import time
+import tty
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -20,7 +23,6 @@ from rich.console import Console
 from rich.live import Live
 
 from kuberth.cli.top_display import brief, detail_lines, frame, whole
-from kuberth.cli.top_keys import keys_of
 from kuberth.cli.top_model import VIEW, PodName, TopModel
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.client_config import ClientConfig
@@ -28,6 +30,30 @@ from kuberth.errors import ApiError, ConfigError, ForbiddenError, KuberthError, 
 from kuberth.explaining.page import PATH as EXPLAIN_PATH
 from kuberth.overview.pages import HISTORY_PATH, SEARCH_PATH, STREAM_PATH
 from kuberth.overview.reading import EventReader, StreamState
+
+_NAMED: Final = {
+    "\r": "enter",
+    "\n": "enter",
+    "\t": "tab",
+    "\x7f": "backspace",
+    "\b": "backspace",
+    "\x04": "q",
+}
+_SEQUENCES: Final = {
+    "A": "up",
+    "B": "down",
+    "C": "right",
+    "D": "left",
+    "H": "home",
+    "F": "end",
+    "1~": "home",
+    "4~": "end",
+    "5~": "pageup",
+    "6~": "pagedown",
+    "Z": "tab",
+}
+_ESCAPE: Final = "\x1b"
+
 
 FIRST_SECONDS: Final = 15.0
 """Time within which the server must have sent its whole state."""
@@ -37,6 +63,61 @@ AGAIN_SECONDS: Final = 2.0
 """Time before a stream that ended is requested again."""
 CLOCK_SECONDS: Final = 1.0
 """Time after which ages are redrawn even if nothing changes."""
+
+
+def decode_keys(text: str) -> Iterator[str]:
+    """Names of the keys in a chunk of terminal input; unknown keys are left out."""
+    at = 0
+    while at < len(text):
+        letter = text[at]
+        at += 1
+        if letter != _ESCAPE:
+            if letter in _NAMED:
+                yield _NAMED[letter]
+            elif letter.isprintable():
+                yield letter
+            continue
+        if at >= len(text) or text[at] not in "[O":
+            yield "escape"
+            continue
+        end = at + 1
+        while end < len(text) and not ("@" <= text[end] <= "~"):
+            end += 1
+        name = _SEQUENCES.get(text[at + 1 : end + 1])
+        at = end + 1
+        if name is not None:
+            yield name
+
+
+@contextmanager
+def keys_of(descriptor: int, press: Callable[[str], None]) -> Iterator[None]:
+    """Call `press` for every key; the end of the input counts as q."""
+    loop = asyncio.get_running_loop()
+    before = termios.tcgetattr(descriptor)
+
+    def ready() -> None:
+        try:
+            data = os.read(descriptor, 1024)
+        except OSError:  # the terminal is gone
+            data = b""
+        if not data:
+            loop.remove_reader(descriptor)
+            press("q")
+        for key in decode_keys(data.decode(errors="ignore")):
+            press(key)
+
+    try:
+        tty.setcbreak(descriptor, termios.TCSANOW)
+        # No Ctrl-Z: the shell would be left with the screen of this program.
+        mode = termios.tcgetattr(descriptor)
+        mode[6][termios.VSUSP] = b"\0"
+        termios.tcsetattr(descriptor, termios.TCSANOW, mode)
+        loop.add_reader(descriptor, ready)
+        yield
+    finally:
+        loop.remove_reader(descriptor)
+        with suppress(termios.error):  # the terminal is gone
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
 async def show(client: ClientConfig, *, view: str | None, once: bool, output: str) -> None:

@@ -15,6 +15,7 @@ from kuberth.cli.context import (
     Extras,
     build_registry,
     configuration,
+    default_option,
     feature_gates_option,
     notices,
     plugin_option,
@@ -55,19 +56,10 @@ def default_data() -> Path:
     help="Folder that stores the cluster.  [default: ~/.local/share/kuberth]",
 )
 @click.option("--memory", is_flag=True, help="Keep the cluster in memory only; it is lost at the end.")
-@click.option(
-    "--host",
-    default="127.0.0.1",
-    show_default=True,
-    help="Address to listen on. Everyone with the credentials is an administrator.",
+@default_option(
+    "--host", None, "127.0.0.1", "Address to listen on. Everyone with the credentials is an administrator."
 )
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=6443,
-    show_default=True,
-    help="Port of the API server; 0 picks a free port.",
-)
+@default_option("--port", click.IntRange(0, 65535), 6443, "Port of the API server; 0 picks a free port.")
 @click.option(
     "--page-port",
     type=click.IntRange(0, 65535),
@@ -108,9 +100,8 @@ def default_data() -> Path:
 def up(extras: Extras | None, /, **flags: Any) -> None:
     """Run a local cluster until Ctrl-C: a Kubernetes API server, simulated nodes and the scheduler."""
     # Heavy, and not for --help.
-    from kuberth.cli.event_loops import run_on_fastest_loop
-    from kuberth.cli.up_display import run_cluster
-    from kuberth.cli.up_rules import RuleReader
+    from kuberth.cli.context import run_on_fastest_loop
+    from kuberth.cli.up_display import RuleReader, run_cluster
     from kuberth.config import FeatureGates, default_configuration
     from kuberth.config.feature_gates import parse_settings
     from kuberth.local.manifests import read_manifests

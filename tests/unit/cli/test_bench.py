@@ -14,7 +14,7 @@ from kuberth.bench.measurements import ThresholdVerdict
 from kuberth.bench.running import WorkloadResult
 from kuberth.bench.throughput import Distribution
 from kuberth.cli import main
-from kuberth.cli.bench_display import notes, results_tables
+from kuberth.cli.bench_run import notes, results_tables
 from tests.unit.bench.test_measurements import measured
 
 CASES = """

@@ -44,6 +44,8 @@ def modules_after(arguments: list[str], **environment: str) -> set[str]:
     [
         pytest.param(["--help"], {}, id="help"),
         pytest.param(["--version"], {}, id="version"),
+        pytest.param(["version", "-o", "json"], {}, id="version-command"),
+        pytest.param(["completion", "fish"], {}, id="completion-command"),
         pytest.param(["run", "--help"], {}, id="run-help"),
         pytest.param(["run", "--version"], {}, id="run-version"),
         pytest.param(["up", "--help"], {}, id="up-help"),
@@ -70,6 +72,12 @@ def test_nothing_heavy_is_imported(arguments: list[str], environment: dict[str, 
     modules = modules_after(arguments, **environment)
     assert "kuberth.cli" in modules
     assert not {module for module in modules if module.split(".")[0] in HEAVY}
+
+
+def test_help_reads_all_commands_and_little_else() -> None:
+    modules = modules_after(["--help"])
+    assert {"kuberth.cli.bench", "kuberth.cli.version"} <= modules
+    assert not modules & {"asyncio", "importlib.metadata", "ssl", "socket"}
 
 
 def test_the_scheduler_runs_without_the_local_cluster(tmp_path: Path) -> None:

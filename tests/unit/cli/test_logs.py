@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kuberth.cli.logs import JsonFormatter, TextFormatter, set_up_logging
+from kuberth.cli.run import JsonFormatter, TextFormatter, set_up_logging
 from kuberth.observe import verbosity
 from kuberth.testing import make_node, make_pod
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from kuberth.cli import cli, simulate_run
 from kuberth.cli.simulate import _spread
-from kuberth.cli.simulate_progress import LINE_SECONDS, Throttle, _print_line
+from kuberth.cli.simulate_run import LINE_SECONDS, Throttle, _print_line
 from kuberth.errors import ConfigError
 from kuberth.simulation.generating import generate
 from kuberth.testing import FakeClock
@@ -45,7 +45,7 @@ def test_two_runs_with_one_seed_are_byte_equal(tmp_path: Path) -> None:
 
 
 def test_arrivals_are_drawn_once_for_each_seed() -> None:
-    with patch("kuberth.cli.simulate_run.generate", wraps=generate) as drawing:
+    with patch("kuberth.simulation.experiments.generate", wraps=generate) as drawing:
         assert ran(*SMALL, "--seed", 3, "--seeds", 2).exit_code == 0
     assert [call.kwargs["seed"] for call in drawing.mock_calls] == [3, 4]
 
@@ -112,6 +112,21 @@ def test_fit(tmp_path: Path) -> None:
     assert "6 pods: 1 more node of shape as-node-1 (2 pods on an empty node)" in done.output
 
 
+def test_nodes_come_and_go(tmp_path: Path) -> None:
+    trace = tmp_path / "t.csv"
+    trace.write_text("arrival,duration,cpu\n" + "".join(f"{number},900,8\n" for number in range(4)))
+
+    def found(*words: object) -> Any:
+        done = ran("--nodes", 1, "--trace", trace, "-o", "json", *words)
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)
+
+    alone, more = found(), found("--autoscale", 2, "--shape", "cpu=8")
+    assert more["seconds"] < alone["seconds"]
+    interrupted = found("--spot", 200)
+    assert interrupted["pods"]["arrived"] > 4, "evicted pods are created again"
+
+
 def test_a_trace_that_is_printed_can_be_played(tmp_path: Path) -> None:
     drawn = ran("trace", "services", "--pods", 5, "--days", "0.01")
     (tmp_path / "t.jsonl").write_text(drawn.stdout)
@@ -126,6 +141,7 @@ def test_a_trace_that_is_printed_can_be_played(tmp_path: Path) -> None:
         (("--generate", "gpu"), "give a cluster"),
         (("--nodes", "2", "--generate", "gpu", "--trace", "{trace}"), "give a workload"),
         (("--generate", "gpu", "--shape", "cpu=1", "--cluster", "{trace}"), "--shape needs --nodes"),
+        (("--nodes", "2", "--fit", "{trace}", "--spot", "2"), "leave out --autoscale and --spot"),
     ],
 )
 def test_words_that_do_not_go_together(tmp_path: Path, words: tuple[str, ...], expected: str) -> None:

@@ -24,8 +24,8 @@ import yaml
 from rich.cells import cell_len
 
 from kuberth.cli.top_display import brief, detail_lines, frame, spark, whole
-from kuberth.cli.top_keys import decode_keys
 from kuberth.cli.top_model import VIEWS, PodName, TopModel
+from kuberth.cli.top_session import decode_keys
 from kuberth.overview.reading import EventReader, StreamState
 
 NOW = 1_000_000.0

@@ -7,7 +7,8 @@ import pytest
 from rich.console import Console
 from rich.live import Live
 
-from kuberth.cli.up_display import ConsoleHandler, _link, live_frame, summary_line, summary_table
+from kuberth.cli import COMMANDS
+from kuberth.cli.up_display import TRY_NEXT, ConsoleHandler, link_for, live_frame, summary_line, summary_table
 from kuberth.programs.up.summary import Summary
 
 LONG = "0/5 nodes are available: 3 Insufficient cpu, 2 node(s) had untolerated taint {dedicated: gpu}"
@@ -33,7 +34,7 @@ def shown(summary: Summary, *, width: int, rows: int = 8, live: bool = False) ->
 )
 def test_a_token_is_printed_only_on_a_terminal(terminal: bool, expected: str) -> None:
     console = Console(file=io.StringIO(), force_terminal=terminal)
-    assert _link("http://127.0.0.1:1/ui/#token=secret", console) == expected
+    assert link_for("http://127.0.0.1:1/ui/#token=secret", console) == expected
 
 
 def test_phases_in_a_constant_order() -> None:
@@ -90,3 +91,10 @@ def test_the_log_appears_above_the_summary() -> None:
     assert isinstance(console.file, io.StringIO)
     assert "[bold]word[/bold] " in console.file.getvalue()
     assert max(len(line) for line in console.file.getvalue().splitlines() if "\x1b" not in line) <= 60
+
+
+def test_commands_to_try_next_exist() -> None:
+    for line in TRY_NEXT.splitlines()[1:]:
+        words = line.split("#")[0].split()
+        if words[0] == "kuberth":
+            assert words[1] in COMMANDS

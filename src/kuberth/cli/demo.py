@@ -1,0 +1,62 @@
+"""`kuberth demo`: a tour of what the scheduler does, on a cluster in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from kuberth.cli.context import default_option
+
+if TYPE_CHECKING:
+    from kuberth.programs.up.cluster import EmbeddedCluster
+
+_STYLES: Final = {
+    "title": "bold cyan",
+    "text": "",
+    "command": "bold",
+    "result": "green",
+    "code": "dim",
+}
+_PREFIXES: Final = {"title": "\n# ", "command": "$ ", "result": "→ ", "code": "  "}
+
+
+@click.command()
+@default_option("--pause", click.FloatRange(min=0), 4.0, "Seconds between scenes.")
+@click.option("--no-page", is_flag=True, help="Do not serve the web page.")
+@click.option("--keep", is_flag=True, help="Keep the cluster after the tour, until Ctrl-C.")
+def demo(pause: float, no_page: bool, keep: bool) -> None:
+    """Play a tour: spread, gates, preemption, a gang, a rule of your own, explain.
+
+    A cluster in memory runs in this process while the tour lasts; nothing is stored.
+    """
+    import asyncio
+
+    from rich.console import Console
+
+    from kuberth.cli.context import run_on_fastest_loop
+    from kuberth.cli.up_display import link_for
+    from kuberth.programs.demo.playing import play
+
+    console = Console()
+
+    def print_line(style: str, line: str) -> None:
+        text = _PREFIXES.get(style, "") + line
+        console.print(text, style=_STYLES[style], highlight=False, markup=False, soft_wrap=True)
+
+    async def until_interrupted(cluster: EmbeddedCluster) -> None:
+        print_line("text", f"The cluster goes on until Ctrl-C: export KUBECONFIG={cluster.kubeconfig_path}")
+        await asyncio.Event().wait()
+
+    try:
+        run_on_fastest_loop(
+            play(
+                print_line,
+                pause_seconds=pause,
+                page=not no_page,
+                shown_link=lambda link: link_for(link, console),
+                keep=until_interrupted if keep else None,
+            )
+        )
+    except KeyboardInterrupt:
+        print_line("text", "\nStopped.")

@@ -1,0 +1,65 @@
+"""`kuberth version`: which Kuberth this is and what it runs on.
+
+In: the installed distributions and the commit that the build wrote into the package. Out: a table, or JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+import kuberth
+from kuberth.cli.context import output_option
+
+
+def facts() -> dict[str, str | dict[str, str]]:
+    """Versions of Kuberth, of Kubernetes' scheduler that it follows, and of all that both run on."""
+    import platform
+
+    return {
+        "version": kuberth.__version__,
+        "commit": _commit(),
+        "kubernetes": kuberth.KUBERNETES_VERSION,
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "platform": f"{platform.system()} {platform.machine()}",
+        "dependencies": _dependencies(),
+    }
+
+
+@click.command("version")
+@output_option("text", "json")
+def version_command(output: str) -> None:
+    """Show the versions of Kuberth and of what it runs on."""
+    found = facts()
+    if output == "json":
+        import json
+
+        click.echo(json.dumps(found, indent=2))
+        return
+    dependencies = found.pop("dependencies")
+    assert isinstance(dependencies, dict)
+    for name, value in {**found, **dependencies}.items():
+        click.echo(f"{name:<14}{value or 'not recorded'}")
+
+
+def _commit() -> str:
+    """The git commit that the package was built from; "" where the build knew none, as in a checkout."""
+    file = Path(kuberth.__file__).with_name("commit.txt")
+    return file.read_text(encoding="utf-8").strip() if file.is_file() else ""
+
+
+def _dependencies() -> dict[str, str]:
+    """The installed version of each direct dependency, without those of extras and other systems."""
+    from importlib import metadata
+
+    needed = [line for line in metadata.requires("kuberth") or () if "extra ==" not in line]
+    names = [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in needed]
+    found: dict[str, str] = {}
+    for name in sorted(names, key=str.lower):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = ""
+    return found

@@ -1,0 +1,165 @@
+"""Plays the tour.
+
+In: scenes, and where to print. Out: a cluster in which they happened; lines with what was done and seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from kuberth.api.core import Pod
+from kuberth.assembly.profiles import full_registry, load_configuration
+from kuberth.cluster.nodes import NodeRow
+from kuberth.config import FeatureGates
+from kuberth.config.types import API_VERSION, KIND
+from kuberth.errors import KuberthError
+from kuberth.framework import CycleState, DependsOn, FilterPlugin, Inputs, Status
+from kuberth.local.manifests import read_manifests
+from kuberth.programs.demo.scenes import FEATURE_GATES, SCENES, SHAPES, PodView, Scene, TourStep
+from kuberth.programs.up.cluster import ClusterSettings, EmbeddedCluster, PageSettings, apply, running_cluster
+
+LOOK_SECONDS: Final = 0.05
+PATIENCE_SECONDS: Final = 60.0
+"""How long a step may take before the tour gives up."""
+ZONE: Final = "topology.kubernetes.io/zone"
+Print = Callable[[str, str], None]
+"""Prints a line in a style: title, text, command, result or code."""
+
+
+class NeedsDisk(FilterPlugin):
+    name = "NeedsDisk"
+    inputs = Inputs({"metadata.labels"}, filter=DependsOn.NODE_OBJECT)
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeRow) -> Status | None:
+        wanted = pod.metadata.labels.get("disk")
+        if wanted is not None and node.labels.get("disk") != wanted:
+            return Status.unresolvable(f"node(s) have no {wanted} disk")
+        return None
+
+
+async def play(
+    print_line: Print,
+    *,
+    pause_seconds: float = 4.0,
+    page: bool = True,
+    shown_link: Callable[[str], str] = str,
+    scenes: Sequence[Scene] = SCENES,
+    keep: Callable[[EmbeddedCluster], Any] | None = None,
+) -> None:
+    """Start a cluster in memory, play all scenes and end the cluster, after `keep` if it is given."""
+    with tempfile.TemporaryDirectory() as folder:
+        shapes = _written(Path(folder, "shapes.yaml"), SHAPES)
+        registry = full_registry({NeedsDisk.name: NeedsDisk})
+        enabled = {"multiPoint": {"enabled": [{"name": NeedsDisk.name}]}}
+        tree = {"apiVersion": API_VERSION, "kind": KIND, "profiles": [{"plugins": enabled}]}
+        config = load_configuration(tree, registry, feature_gates=FEATURE_GATES)
+        settings = ClusterSettings(
+            shapes=shapes,
+            port=0,
+            config=config,
+            registry=registry,
+            feature_gates=dict(FeatureGates(FEATURE_GATES)),
+            page=PageSettings(0) if page else None,
+        )
+        async with running_cluster(settings, progress=lambda _line: None) as cluster:
+            print_line("text", "A cluster of four simulated nodes runs in this process.")
+            if cluster.page_link is not None:
+                print_line("text", f"Watch it in a browser: {shown_link(cluster.page_link)}")
+            tour = _Tour(cluster, Path(folder), print_line)
+            for scene in scenes:
+                await asyncio.sleep(pause_seconds)
+                await tour.play(scene, pause_seconds)
+            print_line("title", "That was the tour")
+            print_line(
+                "text", "Next: `kuberth up` for a cluster of your own, `kuberth plugin new` for a rule."
+            )
+            if keep is not None:
+                await keep(cluster)
+
+
+def _written(file: Path, text: str) -> Path:
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+class _Tour:
+    def __init__(self, cluster: EmbeddedCluster, folder: Path, print_line: Print) -> None:
+        self._cluster = cluster
+        self._folder = folder
+        self._print = print_line
+
+    async def play(self, scene: Scene, pause_seconds: float) -> None:
+        self._print("title", scene.title)
+        self._print("text", scene.about)
+        if scene.title == "A rule of your own":
+            for line in inspect.getsource(NeedsDisk).splitlines():
+                self._print("code", line)
+        for number, step in enumerate(scene.steps):
+            if number:
+                await asyncio.sleep(pause_seconds / 2)
+            self._print("command", step.command)
+            await self._do(step)
+            if step.explain:
+                await self._explain(step.explain)
+            else:
+                self._print("result", await self._seen(step))
+
+    async def _do(self, step: TourStep) -> None:
+        core = self._cluster.core
+        if step.manifests:
+            for manifest in read_manifests(_written(self._folder / "step.yaml", step.manifests)):
+                await apply(core, manifest)
+        if step.ungate:
+            await self._patch("pods", step.ungate, {"spec": {"schedulingGates": None}})
+        if step.scale is not None:
+            name, replicas = step.scale
+            await self._patch("deployments.apps", name, {"spec": {"replicas": replicas}})
+
+    async def _patch(self, resource: str, name: str, patch: dict[str, Any]) -> None:
+        await self._cluster.core.patch(
+            resource, name, patch, content_type="application/merge-patch+json", namespace="default"
+        )
+
+    async def _seen(self, step: TourStep) -> str:
+        looks = round(PATIENCE_SECONDS / LOOK_SECONDS)
+        for _ in range(looks):
+            line = step.seen(await self._pods())
+            if line:
+                return line
+            await asyncio.sleep(LOOK_SECONDS)
+        raise KuberthError(
+            f"`{step.command}` had no effect within {PATIENCE_SECONDS:.0f}s; the tour ends here"
+        )
+
+    async def _pods(self) -> dict[str, PodView]:
+        core = self._cluster.core
+        zones = {
+            node["metadata"]["name"]: node["metadata"].get("labels", {}).get(ZONE, "")
+            for node in (await core.list("nodes"))["items"]
+        }
+        found = {}
+        for pod in (await core.list("pods"))["items"]:
+            node = pod.get("spec", {}).get("nodeName", "")
+            conditions = pod.get("status", {}).get("conditions", [])
+            message = next(
+                (each.get("message", "") for each in conditions if each["type"] == "PodScheduled"), ""
+            )
+            if "deletionTimestamp" not in pod["metadata"]:
+                found[pod["metadata"]["name"]] = PodView(node, zones.get(node, ""), message)
+        return found
+
+    async def _explain(self, pod: str) -> None:
+        command = [sys.executable, "-m", "kuberth", "explain", pod]
+        command.append(f"--kubeconfig={self._cluster.kubeconfig_path}")
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+        output, _ = await process.communicate()
+        for line in output.decode(errors="replace").splitlines():
+            self._print("code", line)
