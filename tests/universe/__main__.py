@@ -6,8 +6,9 @@ import argparse
 import sys
 import time
 
-from tests.universe.drawing import Universe, draw
+from tests.universe.drawing import draw
 from tests.universe.judging import Broken, judge
+from tests.universe.parts import Universe
 from tests.universe.playing import digest, play
 from tests.universe.printing import story_lines, universe_lines
 from tests.universe.shrinking import shrink
@@ -19,8 +20,11 @@ def main() -> int:
     parser.add_argument("--start", type=int, default=1, help="The first seed.")
     parser.add_argument("--replay", type=int, metavar="SEED", help="Play one universe and print its story.")
     parser.add_argument("--whole", action="store_true", help="Do not reduce universes that break a rule.")
+    parser.add_argument("--first", action="store_true", help="Stop at the first one, and do not reduce it.")
     args = parser.parse_args()
-    return replay(args.replay) if args.replay is not None else play_all(args.start, args.seeds, args.whole)
+    if args.replay is not None:
+        return replay(args.replay)
+    return play_all(args.start, args.seeds, whole=args.whole or args.first, first=args.first)
 
 
 def replay(seed: int) -> int:
@@ -31,19 +35,22 @@ def replay(seed: int) -> int:
     return 1 if broken else 0
 
 
-def play_all(start: int, seeds: int, whole: bool) -> int:
-    began, failed, seconds = time.perf_counter(), 0, 0.0
+def play_all(start: int, seeds: int, *, whole: bool, first: bool) -> int:
+    began, failed, played, seconds = time.perf_counter(), 0, 0, 0.0
     for seed in range(start, start + seeds):
         universe = draw(seed)
         story = play(universe)
         seconds += story[-1]["at"]
+        played += 1
         if broken := judge(story):
             failed += 1
             print(f"seed {seed}, story {digest(story)}:", *(f"  {each}" for each in broken[:5]), sep="\n")
             if not whole:
                 report_reduced(universe, broken[0])
+            if first:
+                break
     took = time.perf_counter() - began
-    print(f"{seeds} universes, {failed} broken; {seconds / 3600:.1f} h of virtual time in {took:.0f} s")
+    print(f"{played} universes, {failed} broken; {seconds / 3600:.1f} h of virtual time in {took:.0f} s")
     return 1 if failed else 0
 
 

@@ -7,7 +7,7 @@ revision.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -15,11 +15,33 @@ from kuberth.api.kinds import REGISTRY
 from kuberth.api.wire import to_builtins
 from kuberth.client.writes import Write
 from kuberth.clock import Clock
-from kuberth.local.memory_api import MemoryApi
+from kuberth.local.apiserver.verbs.selecting import select
+from kuberth.local.memory_api import MemoryApi, _matcher, _row_of, _seen_as
 
 NANOSECONDS = 1_000_000_000
 MAX_ATTEMPTS: Final = 50
 """How often one pod may be tried at one moment."""
+
+
+class JumpingClock:
+    """Another clock, and how far this one is ahead of it; both may change."""
+
+    def __init__(self, clock: Clock, *, ahead_seconds: float = 0.0) -> None:
+        self._clock = clock
+        self.ahead_seconds = ahead_seconds
+
+    def now_ns(self) -> int:
+        return self._clock.now_ns() + round(self.ahead_seconds * NANOSECONDS)
+
+
+def matcher(kind: type[Any], field_selector: str) -> Callable[[Any], bool]:
+    """Which objects of a kind a list with this selector has."""
+    return _matcher(select(_row_of(kind), field_selector=field_selector))
+
+
+def seen_as(kind: type[Any], obj: Any) -> Any:
+    """The object as a list of this kind has it."""
+    return _seen_as(kind, obj)
 
 
 class SpinningError(Exception):
@@ -33,6 +55,10 @@ class Story:
         self._clock = clock
         self.entries: list[dict[str, Any]] = []
         self._attempts: Counter[tuple[float, str]] = Counter()
+        self.give_up: Callable[[], object] = lambda: None
+        """Ends the universe before its time."""
+        self.look: Callable[[], None] = lambda: None
+        """Writes down what the schedulers keep."""
 
     @property
     def now(self) -> float:
@@ -49,6 +75,7 @@ class Story:
         if self._attempts[attempt] > MAX_ATTEMPTS:
             what = f"{fields['key']} is tried more than {MAX_ATTEMPTS} times at one moment"
             self.note("error", by=fields["by"], what=what)
+            self.give_up()
             raise SpinningError(what)
 
 

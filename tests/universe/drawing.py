@@ -1,76 +1,23 @@
 """Draws a universe from a seed: the cluster, what users do to it, and the faults.
 
-In: a seed. Out: a `Universe`, plain data that `playing` plays and `shrinking` takes parts away from. Steps
-name objects that may be gone when their turn comes; they do nothing then, so that any part can be left out.
+In: a seed. Out: a `Universe`. `features` adds what only some universes have.
 """
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-Tree = dict[str, Any]
+from tests.universe.features import with_features
+from tests.universe.parts import HOST, SPAN_SECONDS, ZONE, Fault, Step, Tree, Universe
 
-SPAN_SECONDS: Final = 90.0
-"""Users and faults act within this time."""
-ZONE: Final = "topology.kubernetes.io/zone"
-HOST: Final = "kubernetes.io/hostname"
 OUTCOMES: Final = ("unreachable", "lost", "twice", "hang", "conflict", "too many", "internal", "unavailable")
 PLUGIN_POINTS: Final = ("Reserve", "Permit", "PreBind", "PostBind", "Score")
 
 
-@dataclass(frozen=True)
-class Step:
-    """Something that users, kubelets or node controllers do."""
-
-    at: float
-    verb: str
-    name: str = ""
-    tree: Tree = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A fault of one kind for some time."""
-
-    kind: str
-    start: float
-    end: float
-    share: float = 1.0
-    """How often it happens while it lasts."""
-    subject: str = ""
-    """A kind of object or an extension point; empty: all."""
-    replica: str = ""
-    """Empty: all."""
-    outcomes: tuple[str, ...] = ()
-
-    def concerns(self, by: str) -> bool:
-        return by.startswith(f"scheduler-{self.replica}")
-
-
-@dataclass(frozen=True)
-class Universe:
-    """One cluster, its users and its faults."""
-
-    seed: int
-    nodes: tuple[Tree, ...]
-    steps: tuple[Step, ...]
-    faults: tuple[Fault, ...]
-    replicas: int = 1
-    posts: bool = False
-    """Whether the network takes posts."""
-    permits: bool = False
-    """Whether a plugin holds some pods at Permit."""
-    profiles: int = 1
-    max_unschedulable_seconds: float = 300.0
-    percentage_of_nodes_to_score: int = 0
-    calm_seconds: float = 240.0
-
-
 def draw(seed: int) -> Universe:
     """The universe of a seed."""
-    return _Drawing(random.Random(f"universe {seed}")).universe(seed)
+    return with_features(_Drawing(random.Random(f"universe {seed}")).universe(seed))
 
 
 class _Drawing:
@@ -85,7 +32,8 @@ class _Drawing:
         steps = self._steps(nodes, profiles)
         faults = tuple(self._faults(replicas))
         permits = rng.random() < 0.3
-        # No event brings back what a plugin without events rejected, so that the queue has to.
+        # No event brings back what a plugin without events rejected, so that it does that, or the queue.
+        flushes = rng.random() < 0.3
         rejects = permits or any(fault.kind == "plugin" for fault in faults)
         return Universe(
             seed,
@@ -96,7 +44,8 @@ class _Drawing:
             posts=rng.random() < 0.5,
             permits=permits,
             profiles=profiles,
-            max_unschedulable_seconds=60.0 if rejects else 1e6,
+            activates=not (rejects and flushes),
+            max_unschedulable_seconds=60.0 if rejects and flushes else 1e6,
             percentage_of_nodes_to_score=rng.choice((0, 0, 50, 100)),
         )
 
@@ -179,7 +128,7 @@ class _Drawing:
             spec.setdefault("affinity", {})["podAntiAffinity"] = self._pod_terms(labels, most=1)
         if rng.random() < 0.2:
             spec["topologySpreadConstraints"] = [self._spread(labels)]
-        if rng.random() < 0.08:
+        if rng.random() < 0.15:
             spec["schedulingGates"] = [{"name": "example.com/hold"}]
         if rng.random() < 0.1:
             spec["preemptionPolicy"] = "Never"
@@ -347,6 +296,7 @@ class _Drawing:
                 "repeated events",
                 "plugin",
                 "evicted plans",
+                "reload",
                 "reload",
                 "kill",
                 "kill",

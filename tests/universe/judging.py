@@ -14,11 +14,44 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import lru_cache, partial
+from typing import Final, NamedTuple
 
-from tests.universe.rules import State, Tree, broken_rules
+from tests.universe.books import Books
+from tests.universe.claims import (
+    allocated,
+    claim_keys,
+    device_claim_keys,
+    is_allocated,
+    is_bound,
+    is_used_twice,
+    volume_reaches,
+)
+from tests.universe.gangs import gang_fits, group_key, min_count
+from tests.universe.rules import broken_rules, has_license, may_run
+from tests.universe.trees import State, Tree, labels, namespace, selects_pod
 
+INTRUDER = "intruder"
+"""Takes leases without asking."""
+LEASE_SECONDS = 15.0
+BACKOFF_SECONDS = 1.0
+EXPECTED_LOGS: Final = (
+    "scheduling pod %s failed, it will be retried: %s",
+    "scheduling pod group %s failed, it will be retried: %s",
+    "the status of pod %s/%s could not be written",
+    "Evaluation failed on nominated node: %s",
+)
+EXPECTED_CAUSES: Final = (
+    "AnswerLostError",
+    "ApiError",
+    "ConflictError",
+    "NotFoundError",
+    "TooManyRequestsError",
+    "UnreachableError",
+)
+RENEW_SECONDS = 10.0
+"""The renew deadline: a leader that has not renewed for so long writes nothing."""
 ENDED = ("Succeeded", "Failed")
 
 
@@ -58,6 +91,16 @@ class History:
                 found[key] = tree
         return found
 
+    def between(self, key: str, first: int, last: int) -> list[Tree | None]:
+        """The versions of an object from one revision to another."""
+        revisions, trees = self._versions.get(key, ([], []))
+        start = max(0, bisect_right(revisions, first) - 1)
+        return trees[start : bisect_right(revisions, last)]
+
+    def ever(self) -> list[Tree]:
+        """All versions of all objects."""
+        return [tree for _, trees in self._versions.values() for tree in trees if tree is not None]
+
     def newest(self) -> dict[str, Tree]:
         return {key: trees[-1] for key, (_, trees) in self._versions.items() if trees[-1] is not None}
 
@@ -73,23 +116,73 @@ class _Judge:
         self._bound: dict[str, tuple[str, float]] = {}
         """By UID of the pod: the process that bound it, and when."""
         self._leader: list[tuple[float, str]] = []
-        self._elects = False
+        self._renewed: dict[str, float] = {}
+        """By process: when the last of its renewals that the server stored was sent."""
+        self._books: dict[str, Books] = defaultdict(Books)
+        """By process."""
+        self._elects = self._patient = False
+        self._flush_seconds = 0.0
+        self._activated: dict[str, tuple[float, str]] = {}
+        """By process: when it last activated a pod, and the UID of the pod."""
+        self._saw_another: dict[str, float] = {}
+        """By process: when it last read in the lease that another one leads."""
+        self._tried: dict[tuple[str, str], Tree] = {}
+        """The last attempt, by process and UID of the pod."""
+        self._jumped = False
+        """Whether a scheduler's clock has jumped."""
+        self._extender = ""
+        self._decisions: dict[tuple[str, str], Tree] = {}
+        """The last one, by process and UID of the pod."""
+        self._placed_as: dict[tuple[str, str], Tree] = {}
+        """The pod as it was at the last decision, by process and its UID."""
+        self._slices_seen: dict[tuple[str, str], int] = {}
+        """The revision of ResourceSlices at the last decision, by process and UID of the pod."""
+        self._complete: set[tuple[str, str]] = set()
+        """Process and UID of pods whose gang had its minimum at one moment since they were placed."""
+        self._allocated_by: dict[str, str] = {}
+        """By key of the device claim: the process that wrote its present allocation."""
 
     def read(self) -> Iterator[Broken]:
         for entry in self._story:
             match entry["entry"]:
                 case "begin":
                     self._elects = entry["replicas"] > 1
+                    self._patient = entry["patient"]
+                    self._flush_seconds = entry["flush_seconds"]
+                    self._extender = entry["extender"]
                 case "write":
                     yield from self._judge_write(entry)
                     self._note(entry)
                 case "decision":
+                    yield from self._judge_pause(entry)
                     yield from self._judge_decision(entry)
                     self._assumed[entry["by"]][entry["uid"]] = entry["node"]
+                    if (pod := self._seen_pods(entry).get(entry["key"])) is not None:
+                        self._placed_as[entry["by"], entry["uid"]] = pod
+                    self._slices_seen[entry["by"], entry["uid"]] = entry["seen"].get("ResourceSlice", 0)
+                    if not entry["trial"]:
+                        self._decisions[entry["by"], entry["uid"]] = entry
+                        self._note_gang(entry)
                 case "undone":
                     self._assumed[entry["by"]].pop(entry["uid"], None)
+                case "fault":
+                    self._jumped |= entry["fault"] == "clock jumps"
+                    if entry["fault"] == "pause":
+                        self._books.clear()
                 case "no node":
+                    yield from self._judge_pause(entry)
+                    self._tried[entry["by"], entry["uid"]] = entry
                     self._attempts.append((entry, dict(self._assumed[entry["by"]])))
+                case "books":
+                    yield from self._judge_books(entry)
+                case "activated":
+                    self._activated[entry["by"]] = entry["at"], entry["uid"]
+                    self._forget_tries(entry)
+                case "lease":
+                    if entry["holder"] != entry["by"]:
+                        self._saw_another[entry["by"]] = entry["at"]
+                case "log":
+                    yield from _judge_log(entry)
                 case "error":
                     yield Broken("the scheduler goes on", entry["at"], entry["what"])
                 case "end":
@@ -99,20 +192,71 @@ class _Judge:
         self._kinds[entry["kind"]].note(entry["revision"], entry["key"], entry["object"])
         if entry["kind"] == "Lease" and entry["object"] is not None:
             self._leader.append((entry["at"], entry["object"]["spec"].get("holderIdentity", "")))
+            sent = entry.get("sent", entry["at"])
+            self._renewed[entry["by"]] = max(sent, self._renewed.get(entry["by"], 0.0))
 
     # Safety
 
     def _judge_write(self, entry: Tree) -> Iterator[Broken]:
-        if entry["kind"] != "Pod" or not entry["by"].startswith("scheduler"):
+        if not entry["by"].startswith("scheduler"):
             return
+        if entry["kind"] == "Lease":
+            yield from self._judge_lease(entry)
+            return
+        at, key = entry["at"], entry["key"]
+        holder = self._leader_at(entry["sent"])
+        if self._elects and holder not in (entry["by"], INTRUDER):
+            yield Broken("only the leader writes", at, f"{entry['by']} wrote {key}, but {holder} leads")
+        if self._renewed.get(entry["by"], 0.0) < self._saw_another.get(entry["by"], -1.0) < entry["sent"]:
+            yield Broken("a process that saw another leader writes nothing", at, f"{entry['by']} wrote {key}")
+        if self._elects and entry["sent"] - self._renewed.get(entry["by"], 0.0) >= RENEW_SECONDS:
+            yield Broken("only a leader that renewed writes", at, f"{entry['by']} wrote {key}")
+        if entry["kind"] == "Pod":
+            yield from self._judge_pod_write(entry)
+        elif entry["kind"] == "ResourceClaim":
+            yield from self._judge_allocation(entry)
+        elif entry["kind"] == "PersistentVolume":
+            yield from self._judge_volume(entry)
+
+    def _judge_lease(self, entry: Tree) -> Iterator[Broken]:
+        """A lease is taken from another process after it was not renewed for its duration."""
+        since, holder = self._leader[-1] if self._leader else (0.0, "")
+        if holder not in ("", entry["by"]) and entry["sent"] - since < LEASE_SECONDS:
+            yield Broken("a lease that is held is not taken", entry["at"], f"{entry['by']} from {holder}")
+
+    def _forget_tries(self, activated: Tree) -> None:
+        """A pod is activated by its name, as upstream: so is one that was made again under it."""
+        for (by, uid), tried in list(self._tried.items()):
+            if by == activated["by"] and tried["key"] == activated["key"]:
+                del self._tried[by, uid]
+
+    def _judge_pause(self, entry: Tree) -> Iterator[Broken]:
+        """A rejected pod backs off, where it may not be popped early, and is gated while a plugin says so."""
+        before = self._tried.pop((entry["by"], entry["uid"]), None)
+        pod = self._seen_pods(entry).get(entry["key"])
+        if pod is None or group_key(pod):
+            return
+        if labels(pod).get("license") == "g" and not self._was_licensed(pod, before, entry):
+            yield Broken("a pod is gated without its license", entry["at"], entry["key"])
+        patient = self._patient and not self._jumped
+        if before is not None and patient and entry["at"] - before["at"] < BACKOFF_SECONDS:
+            yield Broken("a rejected pod backs off", entry["at"], entry["key"])
+
+    def _was_licensed(self, pod: Tree, before: Tree | None, entry: Tree) -> bool:
+        """Whether its license was valid at one moment since the last attempt."""
+        since = 0 if before is None else before["seen"].get("License", 0)
+        versions = self._kinds["License"].between(
+            f"{namespace(pod)}/g", since, entry["seen"].get("License", 0)
+        )
+        return any(each is not None and each["spec"]["valid"] for each in versions)
+
+    def _judge_pod_write(self, entry: Tree) -> Iterator[Broken]:
         old = self._kinds["Pod"].newest().get(entry["key"])
         new = entry["object"]
         at, key = entry["at"], entry["key"]
         if old is None:
             yield Broken("only users create pods", at, key)
             return
-        if self._elects and (holder := self._leader_at(entry["sent"])) != entry["by"]:
-            yield Broken("only the leader writes", at, f"{entry['by']} wrote {key}, but {holder} leads")
         if _is_marked(new) and not _is_marked(old):
             yield from self._judge_victim(entry, old)
         if new is None:
@@ -133,6 +277,91 @@ class _Judge:
             yield Broken("a pod is bound where it was placed", at, f"{key} on {after}, not {decided!r}")
         if old["spec"].get("schedulingGates"):
             yield Broken("a gated pod is not bound", at, key)
+        yield from self._judge_claims(entry, new)
+        if group_key(new) and (entry["by"], _uid(new)) not in self._complete and not entry["late"]:
+            groups = self._kinds["PodGroup"].newest()
+            if min_count(new, groups) > 1:
+                yield Broken("gangs are bound together", at, f"{key} is bound alone")
+
+    def _judge_claims(self, entry: Tree, pod: Tree) -> Iterator[Broken]:
+        """A pod is bound after its volumes and devices are its own."""
+        at, key = entry["at"], entry["key"]
+        claims = self._kinds["PersistentVolumeClaim"].newest()
+        volumes = self._kinds["PersistentVolume"].newest()
+        decision = self._decisions.get((entry["by"], _uid(pod)))
+        nodes = [self._kinds["Node"].newest().get(node_of(pod))]
+        if decision is not None:
+            nodes.append(self._kinds["Node"].at(decision["seen"].get("Node", 0)).get(node_of(pod)))
+        for claim_key in claim_keys(pod):
+            claim = claims.get(claim_key)
+            if claim is None or not is_bound(claim):
+                yield Broken("a pod is bound with its volumes", at, f"{key} without {claim_key}")
+                continue
+            volume = volumes[claim["spec"]["volumeName"]]
+            if not any(node is not None and volume_reaches(volume, node) for node in nodes):
+                yield Broken("a pod is bound with its volumes", at, f"{key} away from {claim_key}")
+        device_claims = self._kinds["ResourceClaim"].newest()
+        for claim_key in device_claim_keys(pod) or ():
+            claim = device_claims.get(claim_key, {})
+            users = [each["uid"] for each in claim.get("status", {}).get("reservedFor", ())]
+            if not is_allocated(claim) or _uid(pod) not in users:
+                yield Broken("a pod is bound with its devices", at, f"{key} without {claim_key}")
+
+    def _judge_allocation(self, entry: Tree) -> Iterator[Broken]:
+        """No device is given twice, as far as the process could know."""
+        at, key, new = entry["at"], entry["key"], entry["object"]
+        claims = self._kinds["ResourceClaim"].newest()
+        before = claims.get(key)
+        if new is None or not is_allocated(new) or (before is not None and is_allocated(before)):
+            return
+        self._allocated_by[key] = entry["by"]
+        seen = self._seen_claims(entry, key)
+        ever = self._kinds["ResourceSlice"].ever()
+        known = {
+            (each["spec"]["driver"], each["spec"]["pool"]["name"], device["name"])
+            for each in ever
+            for device in each["spec"].get("devices", ())
+        }
+        for device in sorted(allocated(new)):
+            if device not in known:
+                yield Broken("only devices that exist are given", at, f"{device} to {key}")
+            for other, claim in claims.items():
+                if other == key or device not in allocated(claim):
+                    continue
+                known_by_itself = self._allocated_by.get(other) == entry["by"]
+                if known_by_itself or device in allocated(seen.get(other, {})):
+                    yield Broken("a device is given once", at, f"{device} to {key} and {other}")
+
+    def _seen_claims(self, entry: Tree, key: str) -> Mapping[str, Tree]:
+        """The device claims that the process had seen when it last placed a pod with this one."""
+        pods = {_uid(pod): pod for pod in self._kinds["Pod"].newest().values()}
+        revision = 0
+        for (by, uid), decision in self._decisions.items():
+            pod = pods.get(uid)
+            if by == entry["by"] and pod is not None and key in (device_claim_keys(pod) or ()):
+                revision = max(revision, decision["seen"].get("ResourceClaim", 0))
+        return self._kinds["ResourceClaim"].at(revision)
+
+    def _judge_volume(self, entry: Tree) -> Iterator[Broken]:
+        old, new = self._kinds["PersistentVolume"].newest().get(entry["key"]), entry["object"]
+        before = {} if old is None else old["spec"].get("claimRef", {})
+        after = {} if new is None else new["spec"].get("claimRef", {})
+        if before.get("uid") and before["uid"] != after.get("uid"):
+            yield Broken("a volume is given once", entry["at"], entry["key"])
+
+    def _note_gang(self, entry: Tree) -> None:
+        """Remember whose gang has its minimum now: Permit lets all of them go at this moment."""
+        pods = self._seen_pods(entry)
+        pod = pods.get(entry["key"])
+        self._complete.discard((entry["by"], entry["uid"]))
+        if pod is None or not (group := group_key(pod)):
+            return
+        assumed = self._assumed[entry["by"]]
+        members = [each for each in pods.values() if group_key(each) == group]
+        placed = [each for each in members if node_of(each) or _uid(each) in assumed]
+        groups = self._kinds["PodGroup"].at(entry["seen"].get("PodGroup", 0))
+        if len(placed) >= min_count(pod, groups):
+            self._complete |= {(entry["by"], _uid(each)) for each in placed}
 
     def _leader_at(self, at: float) -> str:
         return next((holder for since, holder in reversed(self._leader) if since <= at), "")
@@ -146,10 +375,20 @@ class _Judge:
             return
         if pod["spec"].get("schedulingGates"):
             yield Broken("a gated pod is not placed", at, key)
+        if entry["version"] != pod["metadata"]["resourceVersion"] and not (self._extender or group_key(pod)):
+            # A cycle that waits for extenders, or for the rest of the group, goes on with what it began with.
+            yield Broken("a pod is placed in its newest version", at, key)
         if node_of(pod):
             yield Broken("a pod is placed once", at, f"{key} is on {node_of(pod)}")
         if self._assumed[entry["by"]].get(entry["uid"]):
             yield Broken("a pod is placed once", at, f"{key} was placed before and not given up")
+        if group_key(pod):
+            groups = self._kinds["PodGroup"].at(entry["seen"].get("PodGroup", 0))
+            if group_key(pod) not in groups:
+                yield Broken("a pod without its group is not placed", at, key)
+        if entry["trial"]:
+            # Others of the group may count as gone already; what comes of it is judged.
+            return
         for rule in broken_rules(pod, node, self._state(entry, pods, self._assumed[entry["by"]])):
             yield Broken(rule, at, f"{key} on {node}")
 
@@ -166,8 +405,14 @@ class _Judge:
                 placed.append((pod, node_of(pod)))
             elif not _is_marked(pod):
                 # A pod that is being deleted cannot be bound any more: the API server refuses it.
-                placed.append((pod, assumed.get(_uid(pod), "")))
-        return State(nodes, placed)
+                # As upstream, one that changes while it is bound counts as it was.
+                was = self._placed_as.get((entry["by"], _uid(pod)), pod)
+                placed.append((was, assumed.get(_uid(pod), "")))
+        others = lru_cache(lambda kind: self._kinds[kind].at(entry["seen"].get(kind, 0)))
+        own = {uid: self._slices_seen.get((entry["by"], uid), 0) for uid in assumed}
+        # An extender whose failures are ignored refuses nodes, too, but need not have been asked.
+        extended = self._extender == "strict" or (bool(self._extender) and entry["entry"] != "decision")
+        return State(nodes, placed, others=others, own=own, extended=extended)
 
     def _judge_victim(self, entry: Tree, victim: Tree) -> Iterator[Broken]:
         """Some attempt of this process needs the victim's node, and the victim gone."""
@@ -186,14 +431,24 @@ class _Judge:
             node = node_of(victim) or assumed.get(_uid(victim), "")
             state = self._state(attempt, pods, assumed)
             if not self._has_rivals(attempt, pod, pods) and any(
-                not broken_rules(pod, name, state) for name in state.nodes
+                may_run(pod, name, state.in_doubt()) for name in state.nodes
             ):
                 reasons.append(f"{attempt['key']} fits without a victim")
                 continue
-            rules = broken_rules(pod, node, state.without(node, below=_priority(pod)))
+            if self._breaks_budget_needlessly(victim, pod, state) and not self._has_rivals(
+                attempt, pod, pods
+            ):
+                reasons.append(f"{attempt['key']} could have kept the budget")
+                continue
+            # As upstream, preemption asks no extender that has no verb for it.
+            left = state.without(node, partial(_is_less_important, than=pod))
+            rules = [rule for rule in broken_rules(pod, node, left) if rule != "extender"]
             if any(_is_marked(other) for other in state.on(node)):
                 # As upstream, a victim that is being deleted is taken away from sums that left it out.
                 rules = [rule for rule in rules if rule != "topology spread"]
+            if is_used_twice(pod, state):
+                # As upstream, such a claim counts as used once, and is free without one of its users.
+                rules = [rule for rule in rules if rule != "volumes"]
             if rules:
                 reasons.append(f"{attempt['key']} does not fit even without all victims: {', '.join(rules)}")
                 continue
@@ -201,6 +456,41 @@ class _Judge:
         yield Broken(
             "no victim without need", at, f"{key}: {'; '.join(dict.fromkeys(reasons)) or 'no attempt'}"
         )
+
+    def _breaks_budget_needlessly(self, victim: Tree, pod: Tree, state: State) -> bool:
+        """Whether the victim's budget allows nothing, and some node needs no eviction against a budget."""
+        budgets = [
+            each
+            for each in state.others("PodDisruptionBudget").values()
+            if each["spec"].get("selector", {}).get("matchLabels")
+        ]
+
+        def allowances(other: Tree) -> list[tuple[Tree, int]]:
+            return [
+                (each, each.get("status", {}).get("disruptionsAllowed", 0))
+                for each in budgets
+                if namespace(each) == namespace(other) and selects_pod(each["spec"]["selector"], other)
+            ]
+
+        if all(allowed > 0 for _budget, allowed in allowances(victim)):
+            return False
+        for name in state.nodes:
+            less = [each for each in state.on(name) if _priority(each) < _priority(pod)]
+            free = {
+                _uid(each)
+                for each in less
+                if all(
+                    sum(selects_pod(budget["spec"]["selector"], other) for other in less) <= allowed
+                    for budget, allowed in allowances(each)
+                )
+            }
+            if not free:
+                continue
+            without_all = state.without(name, partial(_is_less_important, than=pod))
+            without_free = state.without(name, partial(_is_one_of, uids=free))
+            if may_run(pod, name, without_all) and may_run(pod, name, without_free):
+                return True
+        return False
 
     def _has_rivals(self, attempt: Tree, pod: Tree, pods: Mapping[str, Tree]) -> bool:
         """Whether another pod, at least as important, failed before: it may be nominated for any node, and
@@ -215,20 +505,65 @@ class _Judge:
             if other["at"] <= attempt["at"]
         )
 
+    def _judge_books(self, entry: Tree) -> Iterator[Broken]:
+        pods = self._seen_pods(entry)
+        books = self._books[entry["by"]]
+        nodes = self._kinds["Node"].at(entry["seen"].get("Node", 0))
+        for what in books.judge(entry, pods, nodes):
+            yield Broken("what is kept is what was delivered", entry["at"], f"{entry['by']}: {what}")
+        activated_at, activated = self._activated.pop(entry["by"], (-1.0, ""))
+        for room in ("backoff", "unschedulable") if activated_at == entry["at"] else ():
+            if any(found["uid"] == activated for found in entry["rooms"][room]):
+                yield Broken("an activated pod is active", entry["at"], f"{activated} is {room}")
+        if not entry["leads"]:
+            return  # its queue waits, too
+        for what in books.judge_time(entry, self._flush_seconds):
+            yield Broken("no pod is left waiting", entry["at"], f"{entry['by']}: {what}")
+        own = {each: entry["placed"][each] for each in entry["assumed"]}
+        states = [self._state(entry, pods, own), self._state(entry, pods, {})]
+        nominated = states[0]
+        for pod in pods.values():
+            if where := entry["nominations"].get(_uid(pod)):
+                nominated = nominated.with_pod(pod, where)
+        states += [nominated, nominated.in_doubt()]
+
+        def fits(pod: Tree, name: str) -> bool:
+            return (
+                not group_key(pod)
+                and has_license(pod, nominated)
+                and all(may_run(pod, name, state) for state in states)
+            )
+
+        def may_enter(key: str) -> bool:
+            return key in pods and has_license(pods[key], nominated)
+
+        for what in books.judge_waiting(entry, pods, nodes, fits=fits, may_enter=may_enter):
+            yield Broken("no pod misses its event", entry["at"], f"{entry['by']}: {what}")
+
     # Liveness
 
     def _judge_end(self, entry: Tree) -> Iterator[Broken]:
         at = entry["at"]
         pods = {key: pod for key, pod in self._kinds["Pod"].newest().items() if not has_ended(pod)}
         nodes = self._kinds["Node"].newest()
-        state = State(nodes, [(pod, node_of(pod)) for pod in pods.values() if node_of(pod)])
+        state = State(
+            nodes,
+            [(pod, node_of(pod)) for pod in pods.values() if node_of(pod)],
+            others=lambda kind: self._kinds[kind].newest(),
+            extended=bool(self._extender),
+        )
+        # A pod that Permit keeps rejecting may be nominated: as upstream, its room is not free.
+        for pod in pods.values():
+            nominated = pod.get("status", {}).get("nominatedNodeName", "")
+            if nominated and not node_of(pod) and not has_license(pod, state):
+                state = state.with_pod(pod, nominated)
         ours = {key: pod for key, pod in pods.items() if pod["spec"]["schedulerName"] in entry["profiles"]}
         pending = {key: pod for key, pod in ours.items() if not node_of(pod)}
         for key, pod in sorted(pending.items()):
-            if pod["spec"].get("schedulingGates") or _is_marked(pod):
+            if pod["spec"].get("schedulingGates") or _is_marked(pod) or not has_license(pod, state):
                 continue
-            fitting = [name for name in sorted(nodes) if not broken_rules(pod, name, state)]
-            if fitting:
+            fitting = [name for name in sorted(nodes) if may_run(pod, name, state)]
+            if fitting and gang_fits(pod, pods.values(), state):
                 yield Broken("every pod that fits is bound", at, f"{key} fits on {', '.join(fitting)}")
         if entry["leader"] is None:
             yield Broken("a scheduler leads", at, "no process schedules after the faults")
@@ -249,6 +584,14 @@ class _Judge:
         uids = {_uid(pod) for pod in pending.values()}
         if leftover := sorted(set(books["nominations"]) - uids):
             yield Broken("nothing is lost or left over", at, f"nominations of {leftover}")
+
+
+def _judge_log(entry: Tree) -> Iterator[Broken]:
+    cause = entry["cause"]
+    is_expected = "of the universe" in cause or "the scheduler is ending" in cause
+    is_expected |= any(f"{name}(" in cause for name in EXPECTED_CAUSES)
+    if entry["what"] not in EXPECTED_LOGS and not is_expected:
+        yield Broken("the scheduler logs no defect", entry["at"], f"{entry['what']} {entry['cause']}")
 
 
 def _is_rejected(pod: Tree) -> bool:
@@ -274,3 +617,11 @@ def _is_marked(pod: Tree | None) -> bool:
 
 def _priority(pod: Tree) -> int:
     return int(pod["spec"].get("priority", 0))
+
+
+def _is_one_of(pod: Tree, *, uids: Set[str]) -> bool:
+    return _uid(pod) in uids
+
+
+def _is_less_important(pod: Tree, *, than: Tree) -> bool:
+    return _priority(pod) < _priority(than)

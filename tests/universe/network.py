@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any, Final, TypeVar
 
-from kuberth.api.kinds import REGISTRY
+from kuberth.api.coordination import Lease
 from kuberth.client.protocol import Api, ObjectList, WatchEvent, WatchType
 from kuberth.client.writes import Write
 from kuberth.errors import (
@@ -24,20 +24,25 @@ from kuberth.errors import (
     TooManyRequestsError,
     UnreachableError,
 )
-from tests.universe.cluster import Cluster
-from tests.universe.drawing import Fault
+from tests.universe.cluster import Cluster, Story, matcher, seen_as
+from tests.universe.parts import Fault
 
 T = TypeVar("T")
 
+LOOK_SHARE: Final = 0.1
+"""Of the events that are delivered, after how many what the schedulers keep is written down."""
 LATENCY_SECONDS: Final = (0.0005, 0.03)
-ENDED: Final = ("Succeeded", "Failed")
+MAX_PAUSE_SECONDS: Final = 30.0
 
 
 class Network(Api):
     """What one process sees of the cluster."""
 
-    def __init__(self, cluster: Cluster, by: str, *, faults: list[Fault], seed: str) -> None:
+    def __init__(
+        self, cluster: Cluster, by: str, *, faults: list[Fault], seed: str, purpose: str = ""
+    ) -> None:
         self.by = by
+        self._purpose = purpose
         self.seen: dict[str, int] = {}
         """By kind."""
         self.dead = False
@@ -52,29 +57,41 @@ class Network(Api):
         found: T = await self._request(
             f"get {kind.__name__} {name}", lambda: self._cluster.get(kind, name, namespace=namespace)
         )
+        if isinstance(found, Lease):
+            self._story.note("lease", by=self.by, holder=found.spec.holder_identity or "")
         return found
 
     async def list(
         self, kind: type[Any], *, resource_version: str = "", field_selector: str = ""
     ) -> ObjectList:
         async def answer() -> ObjectList:
+            if resource_version in ("", "0") and self._fault("paged lists") is not None:
+                return await self._pages(kind, field_selector)
             stale = self._fault("stale lists") if resource_version == "0" else None
             if stale is None:
                 return await self._cluster.list(
                     kind, resource_version=resource_version, field_selector=field_selector
                 )
             version = max(1, self._cluster.version - self._rng.randrange(40))
-            items = [
-                obj
-                for obj in self._cluster.items_at(kind, version)
-                if not field_selector or obj.status.phase not in ENDED
-            ]
             self._note_fault("stale list", f"{kind.__name__} at {version}")
-            return ObjectList(items, str(version))
+            return self._list_at(kind, version, field_selector)
 
         listed: ObjectList = await self._request(f"list {kind.__name__}", answer)
-        self.seen[REGISTRY.of(kind).kind] = int(listed.resource_version)
+        self.seen[kind.__name__] = int(listed.resource_version)
         return listed
+
+    def _list_at(self, kind: type[Any], version: int, field_selector: str) -> ObjectList:
+        matches = matcher(kind, field_selector)
+        items = [seen_as(kind, obj) for obj in self._cluster.items_at(kind, version) if matches(obj)]
+        return ObjectList(items, str(version))
+
+    async def _pages(self, kind: type[Any], field_selector: str) -> ObjectList:
+        """Page by page: all of them show the version of the first, while things change."""
+        version = self._cluster.version
+        self._note_fault("list in pages", f"{kind.__name__} at {version}")
+        for _ in range(self._rng.randint(1, 4)):
+            await asyncio.sleep(self._rng.uniform(0.0, 1.0))
+        return self._list_at(kind, version, field_selector)
 
     async def write(self, write: Write) -> Any:
         async def answer(*, late: bool = False) -> Any:
@@ -85,7 +102,7 @@ class Network(Api):
 
     async def _request(self, what: str, answer: Callable[..., Any], *, writes: bool = False) -> Any:
         self._expect_alive()
-        fault = self._fault("requests")
+        fault = self._fault("requests") or self._fault("lost connection", self._purpose)
         outcome = "" if fault is None else self._rng.choice(fault.outcomes)
         if outcome:
             self._note_fault(outcome, what)
@@ -145,14 +162,18 @@ class Network(Api):
     async def watch(
         self, kind: type[Any], *, resource_version: str, field_selector: str = ""
     ) -> AsyncIterator[WatchEvent]:
-        name = REGISTRY.of(kind).kind
+        name = kind.__name__
         await self._request(f"watch {name}", _no_answer)
         self._break(name)
-        lag = self._rng.uniform(0.0, 0.02)
+        lag = self._rng.choice((0.0, 0.0, 0.02)) * self._rng.random()
         changes = self._cluster.watch(kind, resource_version=resource_version, field_selector=field_selector)
         async with aclosing(changes):  # type: ignore[type-var]  # it is an asynchronous generator
+            arrived = -1.0
             async for event in changes:
-                await asyncio.sleep(lag)
+                if self._story.now > arrived:
+                    # What happens at one moment arrives at one moment.
+                    await asyncio.sleep(lag)
+                    arrived = self._story.now
                 if (stall := self._fault("stalled watches", name)) is not None:
                     self._note_fault("watch stalls", name)
                     await asyncio.sleep(stall.end - self._story.now)
@@ -162,6 +183,9 @@ class Network(Api):
                 self._break(name)
                 self._expect_alive()
                 repeats = self._fault("repeated events", name) is not None
+                if self._rng.random() < LOOK_SHARE:
+                    # The scheduler will have dealt with the event by the next turn of the event loop.
+                    asyncio.get_running_loop().call_soon(self._story.look)
                 for _ in range(2 if repeats and event.type is not WatchType.BOOKMARK else 1):
                     self.seen[name] = max(self.seen.get(name, 0), int(event.resource_version))
                     yield event
@@ -203,6 +227,9 @@ class PostingNetwork(Network):
 
     async def _post(self, write: Write, check: Callable[[], None] | None) -> None:
         await asyncio.sleep(self._rng.uniform(*LATENCY_SECONDS))
+        if (fault := self._fault("paused writes")) is not None:
+            self._faults.remove(fault)
+            pause(self._story, fault)
         if check is not None:
             check()
         await self.write(write)
@@ -210,3 +237,9 @@ class PostingNetwork(Network):
 
 async def _no_answer() -> None:
     return None
+
+
+def pause(story: Story, fault: Fault) -> None:
+    """Time passes and nothing runs, as if all processes were stopped and continued."""
+    story.note("fault", by="", fault="pause", what=f"{fault.share * MAX_PAUSE_SECONDS:.1f} s")
+    asyncio.get_running_loop()._jumping.now += fault.share * MAX_PAUSE_SECONDS  # type: ignore[attr-defined]  # virtual time

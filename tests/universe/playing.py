@@ -10,14 +10,20 @@ import hashlib
 import json
 import logging
 import random
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from kuberth.api.core import Node, Pod
+from kuberth.api.coordination import Lease
+from kuberth.api.core import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from kuberth.api.kinds import REGISTRY
+from kuberth.api.policy import PodDisruptionBudget
+from kuberth.api.resource import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from kuberth.api.scheduling import PodGroup
+from kuberth.api.storage import CSINode, StorageClass
 from kuberth.api.wire import convert, to_builtins
 from kuberth.assembly.profiles import full_registry
 from kuberth.assembly.scheduler import Scheduler
@@ -26,15 +32,50 @@ from kuberth.clock import LoopClock, run_in_virtual_time
 from kuberth.config import load
 from kuberth.config.types import LeaderElectionConfiguration
 from kuberth.errors import ApiError, KuberthError, LeadershipLost, NotFoundError
+from kuberth.framework.handle import Handle
+from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.registry import Registry
 from kuberth.programs.run.leader_election import LeaderElector
+from kuberth.queue import priority_queue
 from kuberth.testing import make_namespace
-from tests.universe.cluster import Cluster, Story
-from tests.universe.drawing import SPAN_SECONDS, Fault, Step, Universe
-from tests.universe.network import Network, PostingNetwork
-from tests.universe.plugins import Failing, Holding, Witness, WitnessedPreemption
+from tests.universe.cluster import Cluster, JumpingClock, Story
+from tests.universe.controllers import Controllers
+from tests.universe.extending import PlayedExtender
+from tests.universe.network import Network, PostingNetwork, pause
+from tests.universe.parts import SPAN_SECONDS, Fault, Step, Universe
+from tests.universe.plugins import (
+    Activating,
+    Failing,
+    Holding,
+    License,
+    Licensing,
+    Sealed,
+    Witness,
+    WitnessedPreemption,
+)
 
-GATES: Final[dict[str, bool]] = {}
+GANG_GATES: Final = {"GenericWorkload": True, "GangScheduling": True}
+KINDS: Final[dict[str, type[Any]]] = {
+    kind.__name__: kind
+    for kind in (
+        CSINode,
+        DeviceClass,
+        License,
+        PersistentVolume,
+        PersistentVolumeClaim,
+        PodDisruptionBudget,
+        PodGroup,
+        ResourceClaim,
+        ResourceClaimTemplate,
+        ResourceSlice,
+        StorageClass,
+    )
+}
+LOOK_SECONDS: Final = (0.5, 3.0)
+CALM_LOOK_SECONDS: Final = (5.0, 20.0)
+MAX_SKEW_SECONDS: Final = 3600.0
+MAX_LOOKS: Final = 1000
+"""How often the end looks for a moment at which no pod is being tried."""
 PROFILES: Final = ("default-scheduler", "second")
 RESTART_SECONDS: Final = (0.2, 15.0)
 MAX_KILL_TURNS: Final = 60
@@ -45,9 +86,12 @@ def play(universe: Universe) -> list[dict[str, Any]]:
     """The story of a universe."""
 
     async def main() -> list[dict[str, Any]]:
-        return await _Play(universe).run()
+        played = _Play(universe)
+        with _logged(played.story), suppress(asyncio.CancelledError):
+            await played.run()
+        return played.story.entries
 
-    with _seeded(universe.seed), _quiet():
+    with _seeded(universe.seed), _hurried(universe):
         return run_in_virtual_time(main)
 
 
@@ -74,15 +118,42 @@ def _seeded(seed: int) -> Iterator[None]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """The scheduler logs every fault; the story has them."""
-    logger = logging.getLogger("kuberth")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
+def _hurried(universe: Universe) -> Iterator[None]:
+    """Events of the queue are dealt with in small portions in some universes."""
+    before = priority_queue.WORK_AT_ONCE
+    priority_queue.WORK_AT_ONCE = universe.work_at_once or before  # type: ignore[misc]  # for as long as the universe lasts
     try:
         yield
     finally:
-        logger.setLevel(before)
+        priority_queue.WORK_AT_ONCE = before  # type: ignore[misc]  # as before
+
+
+class _Logging(logging.Handler):
+    """Writes errors that the scheduler logs into the story."""
+
+    def __init__(self, story: Story) -> None:
+        super().__init__(logging.ERROR)
+        self._story = story
+
+    def emit(self, record: logging.LogRecord) -> None:
+        cause = record.exc_info[1] if record.exc_info else None
+        self._story.note("log", what=record.msg, cause="" if cause is None else repr(cause))
+
+
+@contextmanager
+def _logged(story: Story) -> Iterator[None]:
+    """The scheduler logs every fault; the story has the errors alone."""
+    logger = logging.getLogger("kuberth")
+    before = logger.level, logger.propagate
+    handler = _Logging(story)
+    logger.addHandler(handler)
+    logger.setLevel(logging.ERROR)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.level, logger.propagate = before
 
 
 class _Play:
@@ -90,22 +161,40 @@ class _Play:
         self.universe = universe
         self.clock = LoopClock(asyncio.get_running_loop())
         self.story = Story(self.clock)
-        self.cluster = Cluster(self.story, clock=self.clock, feature_gates=GATES)
+        self.server_clock = JumpingClock(self.clock)
+        gates = GANG_GATES if universe.gangs else {}
+        self.cluster = Cluster(self.story, clock=self.server_clock, feature_gates=gates)
         self.rng = random.Random(f"play {universe.seed}")
         self.replicas = [Replica(self, name) for name in "ab"[: universe.replicas]]
+        self.story.look = self._look
+        main = asyncio.current_task()
+        if main is not None:
+            self.story.give_up = main.cancel
 
     async def run(self) -> list[dict[str, Any]]:
         universe, story = self.universe, self.story
-        story.note("begin", seed=universe.seed, replicas=universe.replicas)
+        story.note(
+            "begin",
+            seed=universe.seed,
+            replicas=universe.replicas,
+            extender=universe.extender,
+            patient=universe.patient,
+            flush_seconds=universe.max_unschedulable_seconds,
+        )
         users = Users(self.cluster, self.rng)
         for name in ("default", "other", "kube-system"):
             self.cluster.put(make_namespace(name))
         for tree in universe.nodes:
             users.add_node(tree)
+        for tree in universe.objects:
+            users.create(tree)
+        controllers = Controllers(self.cluster, random.Random(f"controllers {universe.seed}"))
         loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(users.reap(), name="kubelets"),
+                tasks.create_task(controllers.run(), name="controllers"),
+                tasks.create_task(self._look_around(), name="looks"),
                 *(tasks.create_task(each.live(), name=f"replica {each.name}") for each in self.replicas),
                 *(tasks.create_task(self._strike(fault), name=fault.kind) for fault in universe.faults),
             ]
@@ -115,6 +204,11 @@ class _Play:
             await asyncio.sleep(max(0.0, SPAN_SECONDS - loop.time()))
             story.note("calm")
             await asyncio.sleep(universe.calm_seconds)
+            for _ in range(MAX_LOOKS):
+                # Cycles that wait for the extender are under way at most moments.
+                if not any(each.is_trying for each in self.replicas):
+                    break
+                await asyncio.sleep(0.01)
             self._note_end()
             for replica in self.replicas:
                 replica.ends = True
@@ -123,12 +217,31 @@ class _Play:
                 task.cancel()
         return story.entries
 
+    async def _look_around(self) -> None:
+        """Look now and then."""
+        rng = random.Random(f"looks {self.universe.seed}")
+        while True:
+            seconds = rng.choice(LOOK_SECONDS if self.story.now < SPAN_SECONDS else CALM_LOOK_SECONDS)
+            await asyncio.sleep(seconds * rng.random())
+            self._look()
+
+    def _look(self) -> None:
+        for replica in self.replicas:
+            if (kept := replica.kept()) is not None:
+                self.story.note("books", profiles=list(PROFILES[: self.universe.profiles]), **kept)
+
     async def _strike(self, fault: Fault) -> None:
         """Carry out a fault that is no property of the network or of a plugin."""
-        if fault.kind not in ("kill", "evicted plans", "reload"):
+        if fault.kind not in ("kill", "evicted plans", "reload", "clock jump", "pause"):
             return
         rng = random.Random(f"{fault.kind} {fault.start} {self.universe.seed}")
         await asyncio.sleep(fault.start)
+        if fault.kind == "clock jump":
+            self._jump(fault)
+            return
+        if fault.kind == "pause":
+            pause(self.story, fault)
+            return
         for replica in self.replicas:
             if fault.replica not in ("", replica.name):
                 continue
@@ -139,10 +252,27 @@ class _Play:
             else:
                 while self.story.now < fault.end:
                     if fault.kind == "reload":
-                        await replica.reload(percentage=rng.choice((0, 30, 100)))
+                        await replica.reload(percentage=rng.choice((0, 30, 100)), sealed=rng.random() < 0.5)
                     else:
                         replica.evict_plans()
-                    await asyncio.sleep(rng.uniform(0.001, 1.0))
+                    await asyncio.sleep(rng.uniform(0.001, 3.0))
+                if fault.kind == "reload":
+                    await self._unseal(replica)
+
+    async def _unseal(self, replica: Replica) -> None:
+        """Go back to the first configuration."""
+        for _ in range(MAX_LOOKS):
+            if await replica.reload(percentage=0, sealed=False):
+                return
+            await asyncio.sleep(1.0)
+
+    def _jump(self, fault: Fault) -> None:
+        """A scheduler's clock never runs backwards; the server's may."""
+        self.story.note("fault", by=fault.subject, fault="clock jumps", what="")
+        if fault.subject == "server":
+            self.server_clock.ahead_seconds = (fault.share - 0.5) * MAX_SKEW_SECONDS
+        for replica in self.replicas if fault.subject == "scheduler" else ():
+            replica.clock.ahead_seconds += fault.share * MAX_SKEW_SECONDS
 
     def _note_end(self) -> None:
         books = [each.books() for each in self.replicas if each.leads]
@@ -163,6 +293,7 @@ class Replica:
         self._scheduler: Scheduler | None = None
         self._elector: LeaderElector | None = None
         self._task: asyncio.Task[None] | None = None
+        self.clock = JumpingClock(play.clock)
 
     @property
     def leads(self) -> bool:
@@ -180,6 +311,8 @@ class Replica:
         universe, story = self._play.universe, self._play.story
         story.note("process", by=by, what="starts")
         seed = f"{by} {universe.seed}"
+        if universe.skewed:
+            self.clock = JumpingClock(self._play.clock, ahead_seconds=self._rng.random() * MAX_SKEW_SECONDS)
         network = self._network = self._connect(PostingNetwork if universe.posts else Network, by, "requests")
         elector = None
         if universe.replicas > 1:
@@ -187,7 +320,7 @@ class Replica:
                 self._connect(Network, by, "lease"),
                 settings=LeaderElectionConfiguration(),
                 identity=by,
-                clock=self._play.clock,
+                clock=self.clock,
                 rng=random.Random(f"elector {seed}"),
             )
         self._elector = elector
@@ -196,10 +329,12 @@ class Replica:
             events_api=self._connect(Network, by, "events"),
             config=load(_configuration(universe)),
             registry=self._registry(network, seed),
-            clock=self._play.clock,
+            clock=self.clock,
             rng=random.Random(f"scheduler {seed}"),
             max_unschedulable_seconds=universe.max_unschedulable_seconds,
         )
+        for extender in scheduler.extenders:
+            extender._pool = PlayedExtender(story, by, universe.faults, seed=seed)  # type: ignore[assignment]  # it needs no connections
         leading = asyncio.Event()
         what = "ends"
         try:
@@ -235,7 +370,11 @@ class Replica:
     def _connect(self, kind: type[Network], by: str, purpose: str) -> Network:
         universe = self._play.universe
         return kind(
-            self._play.cluster, by, faults=list(universe.faults), seed=f"{purpose} {by} {universe.seed}"
+            self._play.cluster,
+            by,
+            faults=list(universe.faults),
+            seed=f"{purpose} {by} {universe.seed}",
+            purpose=purpose,
         )
 
     def _registry(self, network: Network, seed: str) -> Registry:
@@ -246,9 +385,23 @@ class Replica:
             WitnessedPreemption, story=story, network=network, seed=f"preemption {seed}"
         )
         factories["Witness"] = lambda _args, _handle: Witness(story, network)
-        factories["Failing"] = lambda _args, _handle: Failing(story, network, universe.faults, seed=seed)
-        factories["Holding"] = lambda _args, handle: Holding(handle, story=story, seed=seed)
+
+        def activating(handle: Handle) -> Activating:
+            return Activating(handle, story, network, seed=seed, on=universe.activates)
+
+        factories["Failing"] = lambda _args, handle: Failing(
+            activating(handle), story, network, universe.faults, seed=seed
+        )
+        factories["Licensing"] = lambda _args, handle: Licensing(handle, story=story, seed=seed)
+        factories["Sealed"] = lambda _args, _handle: Sealed()
+        factories["Holding"] = lambda _args, handle: Holding(
+            handle, activating(handle), story=story, seed=seed
+        )
         return Registry(factories)
+
+    @property
+    def is_trying(self) -> bool:
+        return self._scheduler is not None and bool(self._scheduler.queue.in_flight())
 
     def kill(self) -> None:
         """The process ends here and now; what it has sent may still arrive."""
@@ -260,19 +413,62 @@ class Replica:
         if self._scheduler is not None:
             self._scheduler.stop()
 
-    async def reload(self, *, percentage: int) -> None:
-        """Give the scheduler another configuration; one that has ended keeps its own."""
+    async def reload(self, *, percentage: int, sealed: bool) -> bool:
+        """Give the scheduler another configuration; False: it was refused.
+
+        One that has ended starts with its own.
+        """
         if self._scheduler is None or self._network is None or self._network.dead:
-            return
-        tree = {**_configuration(self._play.universe), "percentageOfNodesToScore": percentage}
+            return True
+        tree = _configuration(self._play.universe, sealed=sealed)
         self._play.story.note("process", by=self._network.by, what="reloads")
-        with suppress(KuberthError):
-            await self._scheduler.reconfigure(load(tree))
+        try:
+            await self._scheduler.reconfigure(load({**tree, "percentageOfNodesToScore": percentage}))
+        except KuberthError:
+            return False
+        return True
 
     def evict_plans(self) -> None:
         for runner in () if self._scheduler is None else self._scheduler.runners.values():
             if runner.plans is not None:
                 runner.plans.clear()
+
+    def kept(self) -> dict[str, Any] | None:
+        """What the scheduler keeps; None while it follows nothing, or holds changes back."""
+        scheduler, network = self._scheduler, self._network
+        if scheduler is None or network is None or network.dead or scheduler._hold.is_held:
+            return None
+        if not {"Pod", "Node"} <= set(network.seen):
+            return None
+        queue, cluster = scheduler.queue, scheduler.cluster
+        placed = list(cluster.placed_pods())
+        nodes = [cluster.node_at(row) for row in cluster.order()]
+        return {
+            "by": network.by,
+            "seen": dict(network.seen),
+            "leads": self.leads,
+            "rooms": {
+                room: [
+                    {
+                        "key": queued.key,
+                        "uid": queued.uid,
+                        "version": queued.pod.metadata.resource_version,
+                        "attempts": queued.attempts,
+                        "gate": queued.gating_plugin,
+                        "why": sorted(queued.rejectors),
+                    }
+                    for queued in pods
+                ]
+                for room, pods in queue.pending_pods().items()
+            },
+            "in flight": sorted(pod.metadata.uid for pod in queue.in_flight()),
+            "nodes": {node.metadata.name: node.metadata.resource_version for node in nodes},
+            "placed": {info.uid: info.node_name for info in placed},
+            "versions": {info.uid: info.pod.metadata.resource_version for info in placed},
+            "assumed": sorted(info.uid for info in cluster.assumed_pods()),
+            "filed": sorted(_pods_in(vars(queue._queue._unschedulable))),  # type: ignore[attr-defined]  # the queue's own
+            "nominations": {uid: node for node, pods in scheduler.nominator.by_node.items() for uid in pods},
+        }
 
     def books(self) -> dict[str, Any]:
         """What the scheduler keeps, as counts."""
@@ -291,6 +487,15 @@ class Replica:
         }
 
 
+def _pods_in(kept: object) -> Iterator[str]:
+    """The UIDs of all queued pods in containers of containers."""
+    if isinstance(kept, QueuedPod):
+        yield kept.uid
+    elif isinstance(kept, Mapping):
+        for each in kept.values():
+            yield from _pods_in(each)
+
+
 class _Wait:
     """Waits for an event when it is awaited, and needs not be."""
 
@@ -301,19 +506,43 @@ class _Wait:
         return self._event.wait().__await__()
 
 
-def _configuration(universe: Universe) -> dict[str, Any]:
+def _configuration(universe: Universe, *, sealed: bool = False) -> dict[str, Any]:
     enabled = ["Witness"]
+    if sealed:
+        enabled.append("Sealed")
     if any(fault.kind == "plugin" for fault in universe.faults):
         enabled.append("Failing")
     if universe.permits:
         enabled.append("Holding")
+    if universe.licenses:
+        enabled.append("Licensing")
     plugins = {"multiPoint": {"enabled": [{"name": name} for name in enabled]}}
+    extender = {
+        "urlPrefix": "http://extender.example.com",
+        "filterVerb": "filter",
+        "prioritizeVerb": "prioritize",
+        "weight": 1,
+        "nodeCacheCapable": True,
+        "ignorable": universe.extender == "ignorable",
+        "httpTimeout": "5s",
+    }
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
+        "featureGates": {
+            "SchedulerPopFromBackoffQ": not universe.patient,
+            **(GANG_GATES if universe.gangs else {}),
+        },
+        "extenders": [extender] if universe.extender else [],
         "percentageOfNodesToScore": universe.percentage_of_nodes_to_score,
         "profiles": [{"schedulerName": name, "plugins": plugins} for name in PROFILES[: universe.profiles]],
     }
+
+
+def _object(tree: dict[str, Any]) -> Any:
+    kind = KINDS[tree["kind"]]
+    version = {"apiVersion": REGISTRY.of(kind).api_version}
+    return convert(kind, {**tree, **version})
 
 
 class Users:
@@ -331,6 +560,9 @@ class Users:
 
     def add_node(self, tree: dict[str, Any]) -> None:
         self._cluster.put(convert(Node, tree))
+
+    def create(self, tree: dict[str, Any]) -> None:
+        self._cluster.put(_object(tree))
 
     def _carry_out(self, step: Step) -> None:
         cluster, name, tree = self._cluster, step.name, step.tree
@@ -367,6 +599,18 @@ class Users:
                 cluster.remove(Node, name)
                 delay = self._rng.uniform(1.0, 20.0)
                 asyncio.get_running_loop().call_later(delay, self._collect_pods, name)
+            case "tolerate pod":
+                pod = to_builtins(cluster.read(Pod, name))
+                if not pod["spec"].get("nodeName"):
+                    # The API server allows that tolerations are added, and no other change of them.
+                    kept = pod["spec"].get("tolerations", [])
+                    self._change(Pod, name, {"spec": {"tolerations": [*kept, *tree["tolerations"]]}})
+            case "take lease":
+                # An administrator, or a scheduler of another kind.
+                lease = to_builtins(cluster.read(Lease, name))
+                transitions = lease["spec"].get("leaseTransitions", 0) + 1
+                lease["spec"] |= {"holderIdentity": "intruder", "leaseTransitions": transitions}
+                cluster.replace(convert(Lease, lease))
             case "add node":
                 self.add_node(tree)
             case "drain node":
@@ -374,6 +618,12 @@ class Users:
                 for pod in cluster.all(Pod):
                     if pod.spec.node_name == name:
                         self._delete(f"{pod.metadata.namespace}/{pod.metadata.name}")
+            case "create object":
+                self.create(tree)
+            case "replace object":
+                cluster.replace(_object(tree))
+            case "remove object":
+                cluster.remove(KINDS[tree["kind"]], name)
             case verb:
                 raise ValueError(verb)
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from tests.universe.drawing import Universe
+from tests.universe.parts import Universe
 
 Tree = Mapping[str, Any]
+SHOWN = ("Node", "PersistentVolumeClaim", "Pod", "ResourceClaim")
 
 
 def universe_lines(universe: Universe) -> Iterator[str]:
@@ -17,6 +18,8 @@ def universe_lines(universe: Universe) -> Iterator[str]:
     yield ", ".join(f"{name} {value}" for name, value in settings.items())
     for node in universe.nodes:
         yield f"node {node['metadata']['name']}: {_short(node)}"
+    for each in universe.objects:
+        yield f"{each['kind']} {each['metadata']['name']}: {_short(each)}"
     for step in universe.steps:
         yield f"{step.at:9.3f} s  {step.verb} {step.name} {_short(step.tree)}".rstrip()
     for fault in universe.faults:
@@ -51,7 +54,9 @@ def _what(entry: Tree) -> str:
 
 
 def _seen(entry: Tree) -> str:
-    return ", ".join(f"{kind} {entry['seen'].get(kind, 0)}" for kind in ("Pod", "Node"))
+    return ", ".join(
+        f"{kind} {revision}" for kind, revision in sorted(entry["seen"].items()) if kind in SHOWN
+    )
 
 
 def _state(tree: Tree | None) -> str:
@@ -65,6 +70,11 @@ def _state(tree: Tree | None) -> str:
         ("gates", spec.get("schedulingGates")),
         ("holder", spec.get("holderIdentity")),
         ("phase", status.get("phase")),
+        ("volume", spec.get("volumeName")),
+        ("claim", (spec.get("claimRef") or {}).get("name")),
+        ("allocation", status.get("allocation")),
+        ("for", [each["name"] for each in status.get("reservedFor", ())]),
+        ("selected", tree["metadata"].get("annotations", {}).get("volume.kubernetes.io/selected-node")),
     ):
         if value:
             found.append(f"{name} {value}")

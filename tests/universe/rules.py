@@ -6,73 +6,54 @@ breaks. Nothing here is imported from the scheduler, and nothing is fast.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
-Tree = Mapping[str, Any]
+from tests.universe.claims import devices_fit, volumes_fit
+from tests.universe.trees import (
+    State,
+    Tree,
+    labels,
+    meets_terms,
+    namespace,
+    quantity,
+    selects_pod,
+)
 
-_UNITS: Final = {
-    "": Fraction(1),
-    "m": Fraction(1, 1000),
-    "k": Fraction(10**3),
-    "M": Fraction(10**6),
-    "G": Fraction(10**9),
-    "Ki": Fraction(2**10),
-    "Mi": Fraction(2**20),
-    "Gi": Fraction(2**30),
-}
 _UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
-
-
-class State:
-    """The nodes of a moment, and the pods on them by the node's name."""
-
-    def __init__(self, nodes: Mapping[str, Tree], placed: Iterable[tuple[Tree, str]]) -> None:
-        self.nodes = nodes
-        self.placed = [(pod, node) for pod, node in placed if node in nodes]
-        """Pods whose node is gone take part in nothing."""
-
-    def on(self, name: str) -> list[Tree]:
-        return [pod for pod, node in self.placed if node == name]
-
-    def without(self, node_name: str, *, below: int) -> State:
-        """The same without the pods of lower priority on a node."""
-        return State(
-            self.nodes,
-            [
-                (pod, node)
-                for pod, node in self.placed
-                if node != node_name or pod["spec"].get("priority", 0) >= below
-            ],
-        )
 
 
 def broken_rules(pod: Tree, node_name: str, state: State) -> list[str]:
     """What forbids the pod on the node; empty: it may run there."""
+    return [name for name, holds in _checks(pod, node_name, state) if not holds]
+
+
+def may_run(pod: Tree, node_name: str, state: State) -> bool:
+    """Whether nothing forbids the pod on the node."""
+    return all(holds for _name, holds in _checks(pod, node_name, state))
+
+
+def _checks(pod: Tree, node_name: str, state: State) -> Iterator[tuple[str, bool]]:
     node = state.nodes.get(node_name)
     if node is None:
-        return ["the node does not exist"]
+        yield "the node does not exist", False
+        return
     others = state.on(node_name)
-    checks = {
-        "resources": resources_fit(pod, node, others),
-        "host ports": not ports(pod) & {port for other in others for port in ports(other)},
-        "node selector": selects_node(pod, node),
-        "taints": tolerates_all(pod, node),
-        "pod affinity": affinity_holds(pod, node, state),
-        "pod anti-affinity": anti_affinity_holds(pod, node, state),
-        "topology spread": spread_holds(pod, node, state),
-    }
-    return [name for name, holds in checks.items() if not holds]
+    yield "node selector", selects_node(pod, node)
+    yield "taints", tolerates_all(pod, node)
+    yield "resources", resources_fit(pod, node, others)
+    yield "host ports", not ports(pod) & {port for other in others for port in ports(other)}
+    yield "pod affinity", affinity_holds(pod, node, state)
+    yield "pod anti-affinity", anti_affinity_holds(pod, node, state)
+    yield "topology spread", spread_holds(pod, node, state)
+    yield "volumes", volumes_fit(pod, node, state)
+    yield "devices", devices_fit(pod, node, state)
+    yield "extender", not (state.extended and refused_by_extender(node_name))
+    yield "license", is_licensed(pod, state)
 
 
 # Resources and ports
-
-
-def quantity(text: str | float) -> Fraction:
-    text = str(text)
-    digits = text.rstrip("mkMGKi")
-    return Fraction(digits) * _UNITS[text[len(digits) :]]
 
 
 def requests(pod: Tree) -> dict[str, Fraction]:
@@ -116,42 +97,12 @@ def ports(pod: Tree) -> set[tuple[str, int]]:
 # Nodes
 
 
-def labels(obj: Tree) -> Mapping[str, str]:
-    found: Mapping[str, str] = obj["metadata"].get("labels", {})
-    return found
-
-
-def requirement_holds(requirement: Tree, values: Mapping[str, str]) -> bool:
-    key, operator, wanted = requirement["key"], requirement["operator"], requirement.get("values", ())
-    match operator:
-        case "In":
-            return key in values and values[key] in wanted
-        case "NotIn":
-            return values.get(key) not in wanted
-        case "Exists":
-            return key in values
-        case "DoesNotExist":
-            return key not in values
-        case "Gt":
-            return key in values and int(values[key]) > int(wanted[0])
-        case "Lt":
-            return key in values and int(values[key]) < int(wanted[0])
-    raise ValueError(f"operator {operator}")
-
-
 def selects_node(pod: Tree, node: Tree) -> bool:
     spec = pod["spec"]
     if any(labels(node).get(key) != value for key, value in spec.get("nodeSelector", {}).items()):
         return False
     affinity = spec.get("affinity", {}).get("nodeAffinity", {})
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-    if required is None:
-        return True
-    return any(
-        all(requirement_holds(each, labels(node)) for each in term.get("matchExpressions", ()))
-        for term in required["nodeSelectorTerms"]
-        if term.get("matchExpressions")
-    )
+    return meets_terms(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"), node)
 
 
 def tolerates(pod: Tree, taint: Tree) -> bool:
@@ -177,17 +128,6 @@ def tolerates_all(pod: Tree, node: Tree) -> bool:
 
 
 # Other pods
-
-
-def selects_pod(selector: Tree, pod: Tree) -> bool:
-    wanted = selector.get("matchLabels", {})
-    return all(labels(pod).get(key) == value for key, value in wanted.items()) and all(
-        requirement_holds(each, labels(pod)) for each in selector.get("matchExpressions", ())
-    )
-
-
-def namespace(pod: Tree) -> str:
-    return str(pod["metadata"]["namespace"])
 
 
 def terms(pod: Tree, which: str) -> list[Tree]:
@@ -275,3 +215,25 @@ def spread_holds(pod: Tree, node: Tree, state: State) -> bool:
         if counts.get(labels(node)[key], 0) + itself - fewest > constraint["maxSkew"]:
             return False
     return True
+
+
+# What is the universe's own
+
+
+def refused_by_extender(node_name: str) -> bool:
+    """The extender of universes refuses every third node."""
+    return int(node_name[1:]) % 3 == 0
+
+
+def is_licensed(pod: Tree, state: State) -> bool:
+    """A pod that names a license needs it to be there and valid; of z and g, Permit and PreEnqueue decide."""
+    return labels(pod).get("license") in (None, "z", "g") or has_license(pod, state)
+
+
+def has_license(pod: Tree, state: State) -> bool:
+    """Whether the license is valid that the pod names, if it names one."""
+    wanted = labels(pod).get("license")
+    if wanted is None:
+        return True
+    found = state.others("License").get(f"{namespace(pod)}/{wanted}")
+    return found is not None and bool(found["spec"]["valid"])

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from tests.universe.drawing import Universe
+from tests.universe.parts import Universe
 
-PARTS: Final = ("faults", "steps", "nodes")
+PARTS: Final = ("faults", "steps", "objects", "nodes")
 MAX_PLAYS: Final = 300
 
 

@@ -11,6 +11,19 @@ from tests.universe.judging import judge
 Tree = dict[str, Any]
 ZONE = "topology.kubernetes.io/zone"
 BY = "scheduler-a-1"
+KINDS = (
+    "CSINode",
+    "License",
+    "Node",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "Pod",
+    "PodDisruptionBudget",
+    "PodGroup",
+    "ResourceClaim",
+    "ResourceSlice",
+    "StorageClass",
+)
 BOOKS: Tree = {
     "nodes": 2,
     "placed pods": 0,
@@ -49,8 +62,11 @@ def pod(name: str, *, on: str = "", cpu: str = "1", priority: int = 0, **spec: A
 class Stories:
     """Builds a story entry by entry."""
 
-    def __init__(self, *objects: Tree, replicas: int = 1) -> None:
-        self.entries: list[Tree] = [{"entry": "begin", "at": 0.0, "replicas": replicas}]
+    def __init__(
+        self, *objects: Tree, replicas: int = 1, extender: str = "", patient: bool = False, flush: float = 1e6
+    ) -> None:
+        begin = {"replicas": replicas, "extender": extender, "patient": patient, "flush_seconds": flush}
+        self.entries: list[Tree] = [{"entry": "begin", "at": 0.0, **begin}]
         self.revision = 0
         for obj in objects:
             self.write(obj)
@@ -58,9 +74,10 @@ class Stories:
     def write(self, obj: Tree, *, by: str = "users", gone: bool = False, **more: Any) -> Stories:
         self.revision += 1
         name, namespace = obj["metadata"]["name"], obj["metadata"].get("namespace", "")
-        kind = "Lease" if "holderIdentity" in obj["spec"] else "Pod" if namespace else "Node"
+        kind = obj.get("kind") or ("Pod" if namespace else "Node")
         key = f"{namespace}/{name}" if namespace else name
-        stored = None if gone else obj
+        version = {"resourceVersion": str(self.revision)}
+        stored = None if gone else {**obj, "metadata": {**obj["metadata"], **version}}
         entry = {"entry": "write", "kind": kind, "key": key, "object": stored, "revision": self.revision}
         return self.note(**entry, by=by, sent=float(self.revision), late=False, **more)
 
@@ -68,11 +85,45 @@ class Stories:
         self.entries.append({"at": float(self.revision), "by": BY, **entry})
         return self
 
-    def attempt(self, name: str, on: str = "", *, seen: int | None = None) -> Stories:
+    def attempt(
+        self, name: str, on: str = "", *, seen: int | None = None, trial: bool = False, **more: Any
+    ) -> Stories:
         revision = self.revision if seen is None else seen
         kind = "decision" if on else "no node"
         fields = {"entry": kind, "node": on, "key": f"default/{name}", "uid": name}
-        return self.note(**fields, seen={"Pod": revision, "Node": revision})
+        fields |= {"version": self.version(name, revision), **more}
+        return self.note(**fields, trial=trial, seen=dict.fromkeys(KINDS, revision))
+
+    def version(self, name: str, revision: int) -> str:
+        """Of a pod or node at a revision."""
+        writes = [each for each in self.entries if each["entry"] == "write" and each["revision"] <= revision]
+        objects = [each["object"] for each in writes if each["object"] is not None]
+        found = [each["metadata"] for each in objects if each["metadata"]["name"] == name]
+        return str(found[-1]["resourceVersion"]) if found else ""
+
+    def books(self, **fields: Any) -> Stories:
+        """What is kept, as it was delivered, but for `fields`."""
+        kept: Tree = {
+            "seen": dict.fromkeys(KINDS, self.revision),
+            "leads": True,
+            "profiles": ["default-scheduler"],
+            "rooms": {room: [] for room in ("active", "backoff", "unschedulable", "gated")},
+            "in flight": [],
+            "nodes": {name: self.version(name, self.revision) for name in ("n1", "n2")},
+            "placed": {},
+            "versions": {},
+            "assumed": [],
+            "nominations": {},
+            "filed": [],
+        }
+        rooms = {**kept["rooms"], **fields.pop("rooms", {})}
+        return self.note(entry="books", **{**kept, "rooms": rooms, **fields})
+
+    def queued(self, name: str, *why: str, **fields: Any) -> Tree:
+        """A pod as it is in the queue."""
+        version = self.version(name, self.revision)
+        found = {"key": f"default/{name}", "uid": name, "version": version, "attempts": 1, "gate": ""}
+        return {**found, "why": list(why), **fields}
 
     def end(self, **books: Any) -> Stories:
         return self.note(entry="end", profiles=["default-scheduler"], leader={**BOOKS, **books})
@@ -168,6 +219,18 @@ def test_what_the_same_process_placed_counts_until_it_gives_up() -> None:
     assert not story.attempt("q", "n1").broken()
 
 
+def test_a_pod_that_changes_while_it_is_bound_counts_as_it_was() -> None:
+    lonely = pod("o", affinity={"podAntiAffinity": {REQUIRED: [WEB]}})
+    story = Stories(*TWO, pod("p"), lonely).attempt("p", "n1")
+    relabelled = pod("p")
+    relabelled["metadata"]["labels"] = {"app": "w"}
+    assert not story.write(relabelled).attempt("o", "n1").broken()
+    bound = pod("p", on="n1")
+    bound["metadata"]["labels"] = {"app": "w"}
+    story.entries.pop()
+    assert story.write(bound, by=BY).attempt("o", "n1").broken() == ["pod anti-affinity"]
+
+
 def test_a_binding_elsewhere_than_decided_and_a_second_binding() -> None:
     story = Stories(*TWO, pod("p")).attempt("p", "n1").write(pod("p", on="n2"), by=BY)
     assert story.broken() == ["a pod is bound where it was placed"]
@@ -176,10 +239,20 @@ def test_a_binding_elsewhere_than_decided_and_a_second_binding() -> None:
 
 
 def test_a_write_without_the_lease() -> None:
-    lease: Tree = {"metadata": {"name": "lease", "namespace": "kube-system"}, "spec": {}}
+    lease: Tree = {"kind": "Lease", "metadata": {"name": "lease", "namespace": "kube-system"}, "spec": {}}
     lease["spec"]["holderIdentity"] = "scheduler-b-1"
     story = Stories(*TWO, pod("p"), lease, replicas=2).attempt("p", "n1").write(pod("p", on="n1"), by=BY)
     assert story.broken() == ["only the leader writes"]
+
+
+def test_a_write_by_a_leader_that_has_not_renewed() -> None:
+    lease: Tree = {"kind": "Lease", "metadata": {"name": "lease", "namespace": "kube-system"}}
+    lease["spec"] = {"holderIdentity": BY}
+    story = Stories(*TWO, pod("p"), replicas=2).write(lease, by=BY).attempt("p", "n1")
+    story.write(pod("p", on="n1"), by=BY)
+    assert not story.broken()
+    story.entries[-1]["sent"] = 14.0
+    assert story.broken() == ["only a leader that renewed writes"]
 
 
 VICTIMS = {
@@ -233,5 +306,379 @@ def test_books_that_do_not_match_the_cluster(books: Tree) -> None:
     assert story.broken() == ["nothing is lost or left over"]
 
 
+def test_books_as_they_were_delivered() -> None:
+    story = Stories(*TWO, pod("p", cpu="4"), pod("q", on="n1"))
+    versions = {"q": story.version("q", 4)}
+    rooms = {"unschedulable": [story.queued("p", "NodeResourcesFit")]}
+    assert not story.books(rooms=rooms, placed={"q": "n1"}, versions=versions).broken()
+
+
+KEPT: dict[str, Tree] = {
+    "forgotten": {"rooms": {}},
+    "twice": {"rooms": {"active": [{}], "backoff": [{}]}},
+    "not pending": {"rooms": {"active": [{}, {"key": "default/o", "uid": "o"}]}},
+    "another pod of this name": {"rooms": {"active": [{"uid": "p0"}]}, "in flight": ["p"]},
+    "an old version": {"rooms": {"active": [{"version": "1"}]}},
+    "queued and in flight": {"in flight": ["p"]},
+    "queued and assumed": {"assumed": ["p"], "placed": {"p": "n1"}},
+    "gated without gates": {"rooms": {"gated": [{"gate": "SchedulingGates"}]}},
+    "a node too many": {"nodes": {"n1": "1", "n2": "2", "n3": "3"}},
+    "a node in an old version": {"nodes": {"n1": "0", "n2": "2"}},
+    "a pod that is placed nowhere": {"placed": {"p": "n1"}},
+    "a pod that is filed and does not wait": {"filed": ["p"]},
+    "a nomination of a pod that is gone": {"nominations": {"o": "n1"}},
+}
+
+
+@pytest.mark.parametrize("case", KEPT)
+def test_books_that_differ_from_what_was_delivered(case: str) -> None:
+    story = Stories(*TWO, pod("p", cpu="4"))
+    fields = {"rooms": {"active": [{}]}, **KEPT[case]}
+    fields["rooms"] = {
+        room: [{**story.queued("p"), **each} for each in pods] for room, pods in fields["rooms"].items()
+    }
+    assert story.books(**fields).broken() == ["what is kept is what was delivered"]
+
+
+def test_a_placed_pod_in_an_old_version() -> None:
+    story = Stories(*TWO, pod("q", on="n1"))
+    kept = {"placed": {"q": "n1"}, "versions": {"q": "1"}}
+    assert story.books(**kept).broken() == ["what is kept is what was delivered"]
+
+
+def test_a_pod_with_gates_that_is_active() -> None:
+    story = Stories(*TWO, pod("p", schedulingGates=[{"name": "g"}]))
+    story.books(rooms={"active": [story.queued("p")]})
+    assert story.broken() == ["what is kept is what was delivered"]
+
+
+def test_a_pod_that_stays_assumed_after_it_is_gone() -> None:
+    story = Stories(*TWO)
+    for at in (1.0, 6.0):
+        story.books(at=at, assumed=["p"], placed={"p": "n1"})
+    assert story.broken() == ["what is kept is what was delivered"]
+
+
+@pytest.mark.parametrize(
+    ("cpu", "why", "rules"),
+    [
+        pytest.param("1", "NodeResourcesFit", ["no pod misses its event"], id="it fits"),
+        pytest.param("4", "NodeResourcesFit", [], id="it does not fit"),
+        pytest.param("1", "Holding", [], id="a plugin of the universe rejected it"),
+    ],
+)
+def test_a_pod_that_waits_although_it_fits(cpu: str, why: str, rules: list[str]) -> None:
+    story = Stories(*TWO, pod("p", cpu=cpu))
+    for at in (1.0, 6.0):
+        story.books(at=at, rooms={"unschedulable": [story.queued("p", why)]})
+    assert story.broken() == rules
+
+
+@pytest.mark.parametrize(("room", "seconds"), [("active", 61.0), ("backoff", 13.0), ("unschedulable", 93.0)])
+def test_a_pod_that_stays_in_one_room_of_the_queue(room: str, seconds: float) -> None:
+    story = Stories(*TWO, pod("p", cpu="4"), flush=60.0)
+    for at in (1.0, 1.0 + seconds):
+        story.books(at=at, rooms={room: [story.queued("p", "NodeResourcesFit")]})
+    assert story.broken() == ["no pod is left waiting"]
+    story.entries[-1]["leads"] = False
+    assert not story.broken()
+    story.entries[-1] |= {"leads": True}
+    story.entries.insert(-1, {"entry": "fault", "at": 1.0, "by": "", "fault": "pause", "what": ""})
+    assert not story.broken()
+
+
+def test_an_activated_pod_that_backs_off() -> None:
+    story = Stories(*TWO, pod("p", cpu="4")).note(entry="activated", key="default/p", uid="p")
+    assert story.books(rooms={"backoff": [story.queued("p")]}).broken() == ["an activated pod is active"]
+
+
+def test_a_rejected_pod_that_does_not_back_off() -> None:
+    story = Stories(*TWO, pod("p", cpu="4"), patient=True).attempt("p").attempt("p")
+    assert story.broken() == ["a rejected pod backs off"]
+    # By its name: the plugin may know only the pod of this name that was there before.
+    story.entries.insert(-1, {"entry": "activated", "at": 3.0, "by": BY, "key": "default/p", "uid": "o"})
+    assert not story.broken()
+
+
+def test_a_pod_that_is_placed_in_an_old_version() -> None:
+    story = Stories(*TWO, pod("p"))
+    assert story.attempt("p", "n1", version="2").broken() == ["a pod is placed in its newest version"]
+
+
+LEASE: Tree = {"kind": "Lease", "metadata": {"name": "lease", "namespace": "kube-system"}}
+
+
+def test_a_lease_that_is_taken_from_its_holder() -> None:
+    story = Stories(*TWO, replicas=2).write({**LEASE, "spec": {"holderIdentity": "scheduler-b-1"}})
+    story.write({**LEASE, "spec": {"holderIdentity": BY}}, by=BY)
+    assert story.broken() == ["a lease that is held is not taken"]
+    story.entries[-1]["sent"] = 20.0
+    assert not story.broken()
+
+
+def test_a_write_by_a_process_that_saw_another_leader() -> None:
+    story = Stories(*TWO, pod("p"), replicas=2).write({**LEASE, "spec": {"holderIdentity": BY}}, by=BY)
+    story.write({**LEASE, "spec": {"holderIdentity": "intruder"}}).attempt("p", "n1")
+    story.write(pod("p", on="n1"), by=BY)
+    assert not story.broken()
+    story.entries.insert(-1, {"entry": "lease", "at": 5.5, "by": BY, "holder": "intruder"})
+    assert story.broken() == ["a process that saw another leader writes nothing"]
+
+
+@pytest.mark.parametrize(
+    ("what", "cause", "rules"),
+    [
+        pytest.param("popped twice", "", ["the scheduler logs no defect"], id="a defect"),
+        pytest.param("plugin failed", "RuntimeError('a plugin of the universe fails')", [], id="a plugin"),
+        pytest.param("plugin failed", "NotFoundError('pods')", [], id="the API server"),
+    ],
+)
+def test_a_logged_error(what: str, cause: str, rules: list[str]) -> None:
+    assert Stories().note(entry="log", what=what, cause=cause).broken() == rules
+
+
 def test_a_scheduler_that_spins() -> None:
     assert Stories().note(entry="error", what="spins").broken() == ["the scheduler goes on"]
+
+
+# What only some universes have
+
+
+def budget(allowed: int) -> Tree:
+    return {
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "b", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "w"}}},
+        "status": {"disruptionsAllowed": allowed},
+    }
+
+
+@pytest.mark.parametrize(
+    ("allowed", "elsewhere", "rules"),
+    [
+        pytest.param(0, [pod("o", on="n2", cpu="2")], ["no victim without need"], id="another node would do"),
+        pytest.param(1, [pod("o", on="n2", cpu="2")], [], id="it allows one"),
+        pytest.param(0, [pod("o", on="n2", cpu="2", priority=9)], [], id="there is no other way"),
+    ],
+)
+def test_a_victim_against_a_budget(allowed: int, elsewhere: list[Tree], rules: list[str]) -> None:
+    story = Stories(*TWO, FULL, *elsewhere, pod("p", priority=1), budget(allowed)).attempt("p")
+    assert story.write(marked(FULL), by=BY).broken() == rules
+
+
+def storage_class(mode: str = "WaitForFirstConsumer", provisioner: str = "csi.example.com") -> Tree:
+    metadata = {"name": "class"}
+    return {
+        "kind": "StorageClass",
+        "metadata": metadata,
+        "provisioner": provisioner,
+        "volumeBindingMode": mode,
+    }
+
+
+def claim(volume: str = "", *, mode: str = "ReadWriteOnce", name: str = "c", **annotations: str) -> Tree:
+    annotations |= {"pv.kubernetes.io/bind-completed": "yes"} if volume else {}
+    spec = {"accessModes": [mode], "storageClassName": "class", "volumeName": volume}
+    return {
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": "default", "uid": name, "annotations": annotations},
+        "spec": {**spec, "resources": {"requests": {"storage": "1Gi"}}},
+    }
+
+
+def volume(zone: str = "a", *, claimed: str = "c") -> Tree:
+    expressions = [{"key": ZONE, "operator": "In", "values": [zone]}]
+    return {
+        "kind": "PersistentVolume",
+        "metadata": {"name": "v"},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "class",
+            "claimRef": {"name": claimed, "uid": claimed},
+            "csi": {"driver": "csi.example.com"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}},
+        },
+    }
+
+
+def with_claim(name: str, **spec: Any) -> Tree:
+    return pod(name, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}], **spec)
+
+
+LIMIT: Tree = {
+    "kind": "CSINode",
+    "metadata": {"name": "n1"},
+    "spec": {"drivers": [{"name": "csi.example.com", "allocatable": {"count": 0}}]},
+}
+SELECTED = {"volume.kubernetes.io/selected-node": "n2"}
+NO_PROVISIONER = "kubernetes.io/no-provisioner"
+
+VOLUMES: dict[str, tuple[list[Tree], bool]] = {
+    "a volume that reaches the node": ([claim("v"), volume()], True),
+    "a volume elsewhere": ([claim("v"), volume("b")], False),
+    "no claim": ([], False),
+    "a volume is made with the node": ([storage_class(), claim()], True),
+    "a volume should be there": ([storage_class("Immediate"), claim()], False),
+    "a volume is made elsewhere": ([storage_class(), claim(**SELECTED)], False),
+    "no volume to be had": ([storage_class(provisioner=NO_PROVISIONER), claim()], False),
+    "a volume to be had": ([storage_class(provisioner=NO_PROVISIONER), claim(), volume()], True),
+    "a volume of another": ([storage_class(provisioner=NO_PROVISIONER), claim(), volume(claimed="d")], False),
+    "a claim for one pod": ([claim("v", mode="ReadWriteOncePod"), volume(), with_claim("o", on="n2")], False),
+    "too many volumes": ([claim("v"), volume(), LIMIT], False),
+}
+
+
+@pytest.mark.parametrize("case", VOLUMES)
+def test_volumes_of_a_placement(case: str) -> None:
+    objects, fits = VOLUMES[case]
+    story = Stories(*TWO, *objects, with_claim("p")).attempt("p", "n1")
+    assert story.broken() == ([] if fits else ["volumes"])
+
+
+def test_a_binding_without_the_volume_and_away_from_it() -> None:
+    bound = with_claim("p", on="n1")
+    story = Stories(*TWO, storage_class(), claim(), with_claim("p")).attempt("p", "n1").write(bound, by=BY)
+    assert story.broken() == ["a pod is bound with its volumes"]
+    story = Stories(*TWO, storage_class(), claim(), with_claim("p")).attempt("p", "n1")
+    story.write(volume("b")).write(claim("v")).write(bound, by=BY)
+    assert story.broken() == ["a pod is bound with its volumes"]
+
+
+def test_a_volume_that_is_given_twice() -> None:
+    story = Stories(*TWO, volume(claimed="c")).write(volume(claimed="d"), by=BY)
+    assert story.broken() == ["a volume is given once"]
+
+
+def devices(*names: str) -> Tree:
+    listed = [{"name": name, "attributes": {"healthy": {"bool": True}}} for name in names]
+    pool = {"name": "n1", "generation": 1}
+    return {
+        "kind": "ResourceSlice",
+        "metadata": {"name": "n1"},
+        "spec": {"driver": "d", "pool": pool, "nodeName": "n1", "devices": listed},
+    }
+
+
+def device_claim(name: str, *given: str, users: tuple[str, ...] = (), node_name: str = "n1") -> Tree:
+    fields = [{"key": "metadata.name", "operator": "In", "values": [node_name]}]
+    allocation = {
+        "devices": {"results": [{"driver": "d", "pool": "n1", "device": device} for device in given]},
+        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": fields}]},
+    }
+    reserved = [{"name": user, "uid": user} for user in users]
+    return {
+        "kind": "ResourceClaim",
+        "metadata": {"name": name, "namespace": "default", "uid": name},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"count": 1}}]}},
+        "status": {"allocation": allocation, "reservedFor": reserved} if given else {},
+    }
+
+
+def with_device(name: str, **spec: Any) -> Tree:
+    return pod(name, resourceClaims=[{"name": "d", "resourceClaimName": f"of-{name}"}], **spec)
+
+
+DEVICES: dict[str, tuple[list[Tree], bool]] = {
+    "a free device": ([devices("x"), device_claim("of-p")], True),
+    "no device": ([device_claim("of-p")], False),
+    "no claim": ([devices("x")], False),
+    "a device of another": ([devices("x"), device_claim("of-p"), device_claim("of-q", "x")], False),
+    "devices of its own": ([devices("x"), device_claim("of-p", "x")], True),
+    "devices of its own elsewhere": ([devices("x"), device_claim("of-p", "x", node_name="n2")], False),
+}
+
+
+@pytest.mark.parametrize("case", DEVICES)
+def test_devices_of_a_placement(case: str) -> None:
+    objects, fits = DEVICES[case]
+    story = Stories(*TWO, *objects, with_device("p")).attempt("p", "n1")
+    assert story.broken() == ([] if fits else ["devices"])
+
+
+def test_a_device_that_the_same_process_gave_is_taken() -> None:
+    objects = [devices("x"), device_claim("of-p"), device_claim("of-q"), with_device("p"), with_device("q")]
+    assert Stories(*TWO, *objects).attempt("p", "n1").attempt("q", "n1").broken() == ["devices"]
+
+
+def test_a_device_that_is_given_twice() -> None:
+    objects = [devices("x"), device_claim("of-p"), device_claim("of-q"), with_device("p"), with_device("q")]
+    story = Stories(*TWO, *objects).attempt("p", "n1").write(device_claim("of-p", "x"), by=BY)
+    story.note(entry="undone", key="default/p", uid="p", node="n1")
+    assert not story.broken()
+    assert story.write(device_claim("of-q", "x"), by=BY).broken() == ["a device is given once"]
+
+
+def test_a_device_that_does_not_exist() -> None:
+    story = Stories(*TWO, devices("x"), device_claim("of-p"), with_device("p")).attempt("p", "n1")
+    assert story.write(device_claim("of-p", "y"), by=BY).broken() == ["only devices that exist are given"]
+
+
+def test_a_binding_without_the_devices() -> None:
+    story = Stories(*TWO, devices("x"), device_claim("of-p"), with_device("p")).attempt("p", "n1")
+    story.write(device_claim("of-p", "x"), by=BY).write(with_device("p", on="n1"), by=BY)
+    assert story.broken() == ["a pod is bound with its devices"]
+
+
+def gang(count: int) -> Tree:
+    spec = {"schedulingPolicy": {"gang": {"minCount": count}}}
+    return {"kind": "PodGroup", "metadata": {"name": "g", "namespace": "default"}, "spec": spec}
+
+
+def member(name: str, **spec: Any) -> Tree:
+    return pod(name, schedulingGroup={"podGroupName": "g"}, **spec)
+
+
+def test_a_gang_of_which_one_pod_is_bound() -> None:
+    objects = [*TWO, gang(2), member("p"), member("q")]
+    bound = member("p", on="n1")
+    story = Stories(*objects).attempt("p", "n1").write(bound, by=BY)
+    assert story.broken() == ["gangs are bound together"]
+    assert not Stories(*objects).attempt("p", "n1").attempt("q", "n2").write(bound, by=BY).broken()
+    tried = Stories(*objects).attempt("p", "n1").attempt("q", "n2", trial=True).write(bound, by=BY)
+    assert tried.broken() == ["gangs are bound together"]
+
+
+def test_a_pod_whose_group_does_not_exist() -> None:
+    assert Stories(*TWO, member("p")).attempt("p", "n1").broken() == ["a pod without its group is not placed"]
+
+
+@pytest.mark.parametrize(
+    ("count", "cpu", "rules"),
+    [
+        pytest.param(2, "1", ["every pod that fits is bound"] * 2, id="all fit"),
+        pytest.param(2, "2", ["every pod that fits is bound"] * 2, id="one on each node"),
+        pytest.param(3, "1", [], id="one is missing"),
+    ],
+)
+def test_a_gang_that_is_not_bound(count: int, cpu: str, rules: list[str]) -> None:
+    story = Stories(*TWO, gang(count), member("p", cpu=cpu), member("q", cpu=cpu))
+    assert story.end(queued=["default/p", "default/q"]).broken() == rules
+
+
+def test_a_gang_that_fits_in_part_is_not_missed() -> None:
+    story = Stories(node("n1"), gang(2), member("p", cpu="2"), member("q", cpu="2"))
+    assert not story.end(nodes=1, queued=["default/p", "default/q"]).broken()
+
+
+def test_a_node_that_the_extender_refuses() -> None:
+    third = node("n3")
+    assert Stories(third, pod("p"), extender="strict").attempt("p", "n3").broken() == ["extender"]
+    assert not Stories(third, pod("p"), extender="ignorable").attempt("p", "n3").broken()
+    assert not Stories(third, pod("p"), extender="ignorable").end(nodes=1, queued=["default/p"]).broken()
+
+
+def test_a_pod_without_its_license() -> None:
+    labelled = pod("p")
+    labelled["metadata"]["labels"]["license"] = "x"
+    license_ = {
+        "kind": "License",
+        "metadata": {"name": "x", "namespace": "default"},
+        "spec": {"valid": True},
+    }
+    assert Stories(*TWO, labelled).attempt("p", "n1").broken() == ["license"]
+    assert not Stories(*TWO, labelled, license_).attempt("p", "n1").broken()
+    assert Stories(*TWO, labelled, license_).end(queued=["default/p"]).broken()
+    invalid = {**license_, "spec": {"valid": False}}
+    assert not Stories(*TWO, labelled, invalid).end(queued=["default/p"]).broken()
+    assert Stories(*TWO, labelled, invalid).attempt("p", "n1").broken() == ["license"]
