@@ -8,10 +8,15 @@ PIP := $(BIN)/pip --disable-pip-version-check
 TEST_JOBS ?= 2
 SEEDS ?= 1000
 START ?= 1
+RUNS ?= 1000
+MINUTES ?= 60
+TARGET ?= run
+TAG ?= v$(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' src/kuberth/__init__.py)
+IMAGE ?= kuberth
 LOCKING := --quiet --universal --upgrade --generate-hashes --no-header --no-annotate --no-emit-index-url --no-strip-extras
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock up test coverage e2e envtest browser page pagetest lint types check surface reference conformance universe bench mutants clean
+.PHONY: help setup lock up test coverage e2e envtest browser page pagetest site lint types check surface reference diagrams animation dist imagesteps chart image tagged publish conformance universe histories soak bench mutants clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## (.*)/  \1|\2/' | column -t -s'|' 2>/dev/null \
@@ -44,7 +49,7 @@ test: $(STAMP)  ## run all tests but those on a real cluster
 coverage: $(STAMP)  ## run all tests and report which lines they reach (htmlcov/)
 	$(BIN)/python -m pytest -q -n $(TEST_JOBS) -m 'not e2e and not scale and not browser' --cov=kuberth --cov-report=term:skip-covered --cov-report=html
 
-envtest:  ## build etcd, kube-apiserver, kubectl and kube-scheduler for e2e (needs Go, some ten minutes, once)
+envtest:  ## build etcd, kube-apiserver, kubectl, kube-scheduler and helm for e2e (needs Go, some twelve minutes, once)
 	hack/envtest/build
 
 e2e: $(STAMP)  ## run the tests on a real kube-apiserver and etcd; without the programs they are skipped
@@ -58,6 +63,10 @@ page:  ## build the page from page/ into the package (needs Node; what is built 
 
 pagetest: $(STAMP)  ## run the tests of the page in a real Chromium; without it they are skipped
 	$(BIN)/python -m pytest -q tests/page -m 'browser and not scale'
+
+site: $(STAMP)  ## build the documentation site into build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "build/site/index.html"
 
 lint: $(STAMP)  ## ruff (rules and formatting) and the import contracts
 	$(BIN)/ruff check .
@@ -75,15 +84,50 @@ surface: $(STAMP)  ## write down the public surface after it was changed on purp
 reference: $(STAMP)  ## write docs/reference.md anew from the docstrings
 	$(BIN)/python -m hack.reference
 
+diagrams: $(STAMP)  ## draw the diagrams and badges of docs/images from their texts and facts
+	$(BIN)/python -m hack.diagrams
+	$(BIN)/python -m hack.badges
+
+animation: $(STAMP)  ## play `kuberth demo` in a terminal and make the README's animation of it
+	$(BIN)/python -m hack.animation
+
+dist: $(STAMP)  ## build wheel and sdist into dist/, twice and alike, and try the wheel with each Python there is
+	$(BIN)/python -m hack.dist $(foreach version,$(PYTHONS),--python $(version))
+
+imagesteps: $(STAMP)  ## run the steps of deploy/Dockerfile into a folder, and the result as a pod would
+	$(BIN)/python -m hack.image_steps
+
+chart:  ## check the Helm chart and pack it into dist/ (builds helm with Go, once)
+	helm=$$(hack/envtest/build helm)/helm && $$helm lint --strict --quiet deploy/chart/kuberth \
+	  && $$helm package deploy/chart/kuberth --destination dist
+
+image:  ## build the image IMAGE:TAG with docker; with PUSH=1 push it, with provenance and bill of materials
+	@mkdir -p dist
+	docker buildx build --file deploy/Dockerfile --build-arg COMMIT=$$(git rev-parse HEAD) --tag $(IMAGE):$(TAG:v%=%) \
+	  --metadata-file dist/image.json $(if $(PUSH),--push --provenance=mode=max --sbom=true,--load) .
+
+tagged: $(STAMP)  ## check that the tree is the release TAG, and print its notes
+	@$(BIN)/python -m hack.tagged $(TAG)
+
+publish: $(STAMP)  ## upload the packages of dist/ to PyPI, as the workflow that PyPI trusts
+	$(BIN)/uv publish --trusted-publishing always dist/*.whl dist/*.tar.gz
+
 conformance: $(STAMP)  ## replay what kube-scheduler answered, with counts per family
 	$(BIN)/python -m tests.conformance
 
 universe: $(STAMP)  ## play clusters with faults drawn from SEEDS seeds, from START on, and judge them
 	$(BIN)/python -m tests.universe --seeds $(SEEDS) --start $(START)
 
-bench: $(STAMP)  ## micro-benchmarks: a scheduling cycle, preemption, explain, extenders, the queue, a full cluster, the client, the embedded API server
+histories: $(STAMP)  ## play RUNS histories of the local API server's store, from START on, with kills and disk faults, and check them
+	$(BIN)/python -m tests.histories --runs $(RUNS) --start $(START)
+
+soak: $(STAMP)  ## run `kuberth run` (TARGET=up: `kuberth up`) for MINUTES under churn and restarts, and report what grows
+	$(BIN)/python -m tests.soak --minutes $(MINUTES) --target $(TARGET)
+
+bench: $(STAMP)  ## micro-benchmarks: a scheduling cycle, plugins, preemption, explain, extenders, the queue, a full cluster, the client, the embedded API server
 	$(BIN)/python -m benchmarks.cycle
 	$(BIN)/python -m benchmarks.calls
+	$(BIN)/python -m benchmarks.plugins
 	$(BIN)/python -m benchmarks.gangs
 	$(BIN)/python -m benchmarks.preemption
 	$(BIN)/python -m benchmarks.explain

@@ -77,6 +77,21 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
         "tests/integration/test_gangs.py",
         "tests/unit/assembly",
     ),
+    "explaining": ("tests/unit/explaining", "tests/conformance/test_explanations.py"),
+    "plugins/dynamic_resources": (
+        "tests/unit/plugins/test_dynamic_resources.py",
+        "tests/unit/plugins/test_device_inventory.py",
+        "tests/unit/plugins/test_device_search.py",
+        "tests/unit/plugins/test_device_sites.py",
+        "tests/unit/plugins/test_claim_concerns.py",
+        "tests/unit/plugins/test_group_claims.py",
+        "tests/unit/plugins/test_node_resources_of_devices.py",
+        "tests/integration/test_device_timeouts.py",
+        "tests/integration/test_devices.py",
+        "tests/integration/test_endless_searches.py",
+        "tests/integration/test_gang_devices.py",
+    ),
+    "cel": ("tests/unit/cel", "tests/integration/test_endless_searches.py"),
 }
 QUICK: Final = 1.0
 """Seconds. Test files that take longer go last: only mutants that all others let live meet them."""

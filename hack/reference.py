@@ -63,6 +63,119 @@ _WRITING: Final = words(
 """Methods of the table that only its owner calls."""
 _MEMBERSHIP: Final = words("arrive assume forget assign leave take_in_hand let_go")
 
+SIMULATION_NAMES: Final = (
+    *("Experiment", "Policy", "nodes_of", "read_cluster", "ClusterState", "FixedWorkload"),
+    *("GeneratedWorkload", "Workload", "read_workload", "Coming", "Arrival", "Mix", "DrawnClass"),
+    *("Outcome", "Table", "StoryLine", "Records", "PodRecord", "NodeRecord", "Waits", "PodCounts"),
+    *("Attempts", "Reason", "Sample", "Comparison", "Figure", "compare", "interval"),
+    *("as_json", "as_csv", "as_html", "write_plots", "Scenario", "simulate"),
+    *("Environment", "AgentStep", "Observation", "Choose", "choosing_policy"),
+    *("Tuning", "Objective", "Tuned", "TunedConfiguration", "TuningProgress"),
+    *("NodePolicy", "Autoscaler", "SpotInterruptions", "ClusterNow", "NodeState", "AddNode", "RemoveNode"),
+)
+_RUN_NOTES: Final = {
+    "nodes": "Nodes at the start.",
+    "objects": "Other objects at the start, including pods on nodes.",
+    "arrivals": "The pods that arrive.",
+    "name": "The name in reports.",
+    "config": "The scheduler configuration; None: the default.",
+    "gates": "Feature gates.",
+    "registry": "Makes the registry of all plugins.",
+    "queue": "Makes the scheduling queue; None: the priority queue.",
+    "has_controllers": "Whether controllers run.",
+}
+SIMULATION_NOTES: Final[Mapping[str, Mapping[str, str]]] = {
+    "Experiment": {"cluster": "The cluster before the first arrival.", "workload": "What arrives, by seed."},
+    "Policy": {"name": "The name in reports."},
+    "ClusterState": _RUN_NOTES,
+    "Coming": {**_RUN_NOTES, "objects": "Objects that exist before the first arrival."},
+    "Scenario": _RUN_NOTES,
+    "Arrival": {
+        "name": "Its name; empty: a number is made into one.",
+        "priority": "Its priority.",
+        "requests": "Resources of its container, as in a pod.",
+        "node_selector": "Labels that its node needs.",
+        "tolerations": "As in a pod.",
+        "affinity": "As in a pod.",
+        "spread": "`topologySpreadConstraints`, as in a pod.",
+        "labels": "Its labels.",
+        "gang": "The name of its gang; empty: none.",
+    },
+    "Mix": {"classes": "The pods to choose from.", "tenants": "Number of tenants."},
+    "DrawnClass": {
+        "weight": "How often such pods arrive, relative to the other classes.",
+        "requests": "Resources of the container.",
+        "priority": "Their priority.",
+    },
+    "Outcome": {
+        "version": "The version of the format.",
+        "name": "The name of the scenario or policy.",
+        "seed": "The seed of the run.",
+        "nodes": "Number of nodes at the start.",
+        "pods": "Numbers of pods.",
+        "waits": "Waits of all pods.",
+        "waits_by_priority": "Waits by priority.",
+        "waits_by_tenant": "Waits by tenant.",
+        "fragmentation": "Mean of the samples.",
+        "fairness": "Mean of the samples.",
+        "attempts": "Scheduling attempts.",
+        "attempts_wasted": "The share of attempts that ended without a node.",
+        "reasons": "Why pods were rejected, most frequent first.",
+        "samples": "The cluster over time.",
+    },
+    "Records": {"pods": "In the order of their creation.", "nodes": "In the order in which they joined."},
+    "PodRecord": {
+        "name": "Its name.",
+        "tenant": "Its namespace.",
+        "priority": "Its priority.",
+        "story": "What happened to it, in order.",
+    },
+    "NodeRecord": {
+        "name": "Its name.",
+        "joined": "When it joined.",
+        "left": "When it left; None: it was there at the end.",
+    },
+    "Waits": {
+        "mean": "The mean.",
+        "p50": "The median.",
+        "p90": "The 90th percentile.",
+        "p99": "The 99th percentile.",
+        "longest": "The longest.",
+    },
+    "PodCounts": {
+        "arrived": "Pods that were created.",
+        "placed": "Pods that got a node.",
+        "finished": "Pods that ran to their end.",
+        "waiting": "Pods without a node at the end.",
+    },
+    "Attempts": {
+        "scheduled": "Attempts that found a node.",
+        "unschedulable": "Attempts that found none.",
+        "error": "Attempts that failed.",
+    },
+    "Reason": {"text": "The reason, without numbers of nodes."},
+    "Sample": {"at": "When.", "running": "Pods on nodes.", "waiting": "Pods without a node."},
+    "Comparison": {
+        "variants": "Names of the policies.",
+        "seeds": "The seeds that all policies ran with.",
+        "figures": "All figures of all policies.",
+        "outcomes": "The outcomes of each policy, by seed.",
+    },
+    "Figure": {
+        "name": "Which figure.",
+        "variant": "Whose figure.",
+        "mean": "Mean over seeds.",
+        "difference_spread": "Standard deviation of the differences; 0 with a single seed.",
+    },
+    "Autoscaler": {"interval": "Seconds between two decisions."},
+    "SpotInterruptions": {"interval": "Seconds between two decisions."},
+    "ClusterNow": {"seconds": "Time since the beginning of the run."},
+    "NodeState": {"node": "The node.", "pods": "Number of pods on it."},
+    "AddNode": {"shape": "The shape of the node."},
+    "RemoveNode": {"name": "The node."},
+}
+"""Descriptions of fields whose meaning is their name."""
+
 SECTIONS: Final = (
     Section(
         "Extension points",
@@ -257,11 +370,22 @@ SECTIONS: Final = (
         of("kuberth.evaluation", "Evaluator", "Answer", "Preemption"),
     ),
     Section(
+        "Simulation",
+        "Simulating in Python; see [research.md](research.md). Times are virtual seconds after the beginning "
+        "of a run. Tenants are namespaces.",
+        tuple(
+            Entry("kuberth.simulation", name, notes=SIMULATION_NOTES.get(name, {}))
+            for name in SIMULATION_NAMES
+        ),
+    ),
+    Section(
         "Testing",
         "For the tests of your plugins; see [testing-plugins.md](testing-plugins.md).",
         (
             *of("kuberth.testing", "make_node", "make_pod", "make_namespace", "running", "running_with"),
             *of("kuberth.testing", "profile", "World"),
+            *of("kuberth.testing", "assert_keeps_contract", "check_plugin", "PluginReport", "RuleFinding"),
+            *of("kuberth.testing", "RuleOutcome", "PluginTiming"),
             *of("kuberth.testing", "assert_reads_only", "ReadRecorder", "OutsideRead"),
             *of("kuberth.testing", "queue_contract", "QUEUE_CONTRACT", "QueueRule", "make_queue_context"),
             Entry(

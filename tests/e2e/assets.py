@@ -1,7 +1,7 @@
-"""Where etcd, kube-apiserver, kubectl and kube-scheduler are.
+"""Where etcd, kube-apiserver, kubectl, kube-scheduler and helm are.
 
 In: `$KUBEBUILDER_ASSETS` (the envtest convention), the cache folder that `make envtest` fills, `PATH`,
-in this order and for each program by itself: an envtest bundle has no kube-scheduler. Out: their paths.
+in this order and for each program by itself: an envtest bundle has neither of the last two. Out: their paths.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ class Assets:
     kubectl: Path
     kube_scheduler: Path | None
     """Only the peer in a few tests; they skip without it."""
+    helm: Path | None
+    """For the tests of the chart, which skip without it."""
 
 
 def cache_folder() -> Path:
@@ -50,7 +52,7 @@ def find_assets() -> Assets | str:
     """The programs, or one line that says which are missing and how to get them."""
     etcd, kube_apiserver, kubectl = (find(program) for program in NEEDED)
     if etcd and kube_apiserver and kubectl:
-        return Assets(etcd, kube_apiserver, kubectl, kube_scheduler=find(PEER))
+        return Assets(etcd, kube_apiserver, kubectl, kube_scheduler=find(PEER), helm=find("helm"))
     missing = [program for program in NEEDED if find(program) is None]
     return (
         f"no {', '.join(missing)}: run `make envtest` (needs Go), or set KUBEBUILDER_ASSETS to a folder "

@@ -44,6 +44,14 @@ def pytest_runtest_makereport(item: pytest.Item) -> Any:
     return report
 
 
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print how long a reader's way took, which tests record as the property `walked`."""
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties if report.when == "call" else ():
+            if name == "walked":
+                terminalreporter.write_line(f"{report.nodeid}: {value}")
+
+
 _SCHEDULERS = pytest.StashKey[list[RunningScheduler]]()
 
 

@@ -37,6 +37,8 @@ SECOND_SCHEDULER = service_account("kuberth-system", "kuberth")
 """The user of deploy/second-scheduler."""
 REPLACEMENT = service_account("kube-system", "kuberth-default")
 """The user of deploy/replace."""
+CHART = service_account("chart-system", "chart")
+"""The user of deploy/chart/kuberth, of the release that the tests install."""
 BARE = service_account("bare", "bare")
 """A service account that no one gave any rights."""
 
@@ -76,7 +78,7 @@ class ControlPlane:
     def start(self) -> None:
         for last_try in (False, False, True):
             try:
-                self._start_etcd()
+                self.start_etcd()
                 self.start_api_server(port=free_port())
                 return
             except AssertionError:
@@ -91,16 +93,18 @@ class ControlPlane:
             if process is not None:
                 process.kill()
         self._api_server = self._etcd = None
+        self._etcd_port = 0
 
-    def _start_etcd(self) -> None:
-        self._etcd_port, peer = free_port(), free_port()
+    def start_etcd(self) -> None:
+        """Start it, or start it again where it was."""
+        self._etcd_port = self._etcd_port or free_port()
         url = f"http://127.0.0.1:{self._etcd_port}"
         command = [
             str(self.assets.etcd),
             f"--data-dir={self.folder}/etcd-{self._etcd_port}",
             f"--listen-client-urls={url}",
             f"--advertise-client-urls={url}",
-            f"--listen-peer-urls=http://127.0.0.1:{peer}",
+            f"--listen-peer-urls=http://127.0.0.1:{free_port()}",
             "--log-level=warn",
             "--unsafe-no-fsync",
             f"--quota-backend-bytes={4 << 30}",
@@ -173,6 +177,11 @@ class ControlPlane:
         assert self._api_server is not None
         self._api_server.kill()
         self._api_server = None
+
+    def kill_etcd(self) -> None:
+        assert self._etcd is not None
+        self._etcd.kill()
+        self._etcd = None
 
     def compact(self) -> None:
         """Compact etcd's history up to now, so that watches that stayed behind must list again."""
@@ -255,7 +264,7 @@ def _token_lines() -> str:
         f'{token_of(ADMIN)},{ADMIN},{ADMIN},"system:masters"',
         f"{token_of(UPSTREAM)},{UPSTREAM},upstream",
     ]
-    for user in (SECOND_SCHEDULER, REPLACEMENT, BARE):
+    for user in (SECOND_SCHEDULER, REPLACEMENT, CHART, BARE):
         namespace = user.split(":")[2]
         groups = f"system:serviceaccounts,system:serviceaccounts:{namespace}"
         lines.append(f'{token_of(user)},{user},{user},"{groups}"')
