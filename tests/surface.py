@@ -13,7 +13,14 @@ from pathlib import Path
 import griffe
 
 SNAPSHOT = Path(__file__).with_name("public_surface.txt")
-MODULES = ("kuberth.assembly", "kuberth.evaluation", "kuberth.framework", "kuberth.queue", "kuberth.testing")
+MODULES = (
+    "kuberth.assembly",
+    "kuberth.evaluation",
+    "kuberth.framework",
+    "kuberth.queue",
+    "kuberth.simulation",
+    "kuberth.testing",
+)
 SOURCE = Path(__file__).parents[1] / "src"
 
 

@@ -6,8 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.docs.pages import PAGES, ROOT, prose
+import kuberth
+from tests.docs.pages import PAGES, ROOT, prose, table
+from tests.e2e.test_versions import NOT_SERVED
 
 CLAIMING = [page for page in PAGES if page.name in ("architecture.md", "recipes.md") or "adr" in page.parts]
 _CODE = re.compile(r"`([^`\s]+)`")
@@ -36,3 +39,30 @@ def test_paths_are_found() -> None:
     found = named_paths(Path("docs/architecture.md"))
     assert {"queue/sub_queues.py", "extenders/", "plugins/__init__.py"} <= found
     assert not exists("queue/ordered_room.py")
+
+
+def value_exists(values: object, name: str) -> bool:
+    for part in name.split("."):
+        if not isinstance(values, dict) or part not in values:
+            return False
+        values = values[part]
+    return True
+
+
+def test_values_of_the_chart_exist() -> None:
+    page = Path("docs/deploying.md")
+    values = yaml.safe_load((ROOT / "deploy/chart/kuberth/values.yaml").read_text(encoding="utf-8"))
+    named = [name for row in table(page, "With Helm") for name in _CODE.findall(row[0])]
+    assert len(named) >= 15
+    assert [name for name in named if not value_exists(values, name)] == []
+    assert {name.partition(".")[0] for name in named} >= values.keys() - {
+        "fullnameOverride",
+        "imagePullSecrets",
+    }
+
+
+def test_tested_versions_of_kubernetes() -> None:
+    rows = table(Path("docs/upgrading.md"), "Kubernetes versions")
+    assert [row[0] for row in rows] == [kuberth.KUBERNETES_VERSION, *sorted(NOT_SERVED, reverse=True)]
+    assert all(f"--emulated-version={row[0]}" in row[1] for row in rows[1:])
+    assert {row[0] for row in rows if row[2]} == {version for version, kinds in NOT_SERVED.items() if kinds}

@@ -45,6 +45,7 @@ LANGUAGES = {"python", "console", "yaml", "toml", "dockerfile", "text"}
 SCHEDULER_CONFIGURATION = "KubeSchedulerConfiguration"
 OTHER_PROGRAMS = {
     "kubectl",
+    "helm",
     "kustomize",
     "docker",
     "curl",
@@ -55,6 +56,9 @@ OTHER_PROGRAMS = {
     "mv",
     "pre-commit",
     "source",
+    "pytest",
+    "sed",
+    "timeout",
 }
 TARGETS = set(re.findall(r"^([a-z0-9]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 

@@ -8,7 +8,6 @@ import pytest
 
 from tests.docs.pages import PAGES, ROOT, anchors, links
 
-INDEX = Path("docs/README.md")
 ELSEWHERE = ("https://", "http://", "mailto:")
 
 
@@ -30,7 +29,16 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
     assert not dead
 
 
-def test_the_index_names_every_page() -> None:
-    named = {(Path("docs") / link.partition("#")[0]).as_posix() for link in links(INDEX)}
-    pages = {page.as_posix() for page in PAGES if page.parts[0] == "docs" and page.parts[1] != "adr"}
-    assert pages - named - {INDEX.as_posix()} == set()
+@pytest.mark.parametrize(
+    "index", [page for page in PAGES if page.name == "README.md" and len(page.parts) > 1]
+)
+def test_the_index_names_every_page(index: Path) -> None:
+    """That of its folder, and of the first pages of folders below."""
+    folder = index.parent
+    named = {(ROOT / folder / link.partition("#")[0]).resolve() for link in links(index)}
+    pages = {
+        page
+        for page in PAGES
+        if page.parent == folder or (page.parent.parent == folder and page.name == "README.md")
+    }
+    assert {str(page) for page in pages - {index} if (ROOT / page).resolve() not in named} == set()

@@ -15,9 +15,8 @@ from kuberth.observe.metrics import (
     LeaderElectionMetrics,
     SchedulerMetrics,
 )
-from kuberth.observe.process import build_families, process_families
-from kuberth.serving.metrics_pages import feature_families
-from kuberth.serving.resource_metrics import LIMIT, REQUEST, pod_resource_family
+from kuberth.observe.process import build_families, process_families, task_families
+from kuberth.serving.metrics_pages import LIMIT, REQUEST, feature_families, pod_resource_family
 from tests.docs.pages import table
 
 PAGE = Path("docs/observability.md")
@@ -29,6 +28,7 @@ SERVED: dict[str, list[Family]] = {
         *feature_families(FeatureGates()),
         *build_families(),
         *process_families(),
+        *task_families(),
     ],
     "Service levels": list(HealthMetrics().families()),
     "Pod resources": [pod_resource_family([], which=which) for which in (REQUEST, LIMIT)],

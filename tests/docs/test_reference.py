@@ -8,6 +8,7 @@ from hack.reference import PAGE, SECTIONS, page
 import kuberth.evaluation
 import kuberth.framework
 import kuberth.queue
+import kuberth.simulation
 import kuberth.testing
 
 DESCRIBED = {entry.name for section in SECTIONS for entry in section.entries}
@@ -24,7 +25,13 @@ def test_the_page_is_what_the_docstrings_say() -> None:
     "names",
     [
         pytest.param(package.__all__, id=package.__name__)
-        for package in (kuberth.framework, kuberth.evaluation, kuberth.queue, kuberth.testing)
+        for package in (
+            kuberth.framework,
+            kuberth.evaluation,
+            kuberth.queue,
+            kuberth.simulation,
+            kuberth.testing,
+        )
     ],
 )
 def test_every_public_name_is_on_it(names: list[str]) -> None:
