@@ -176,10 +176,11 @@ def more_pods_than_count(stage: Stage) -> object:
     wait_for("three pods to be bound", lambda: len(stage.cluster.placements()) == 4, seconds=60)
     (left,) = stage.cluster.pods().keys() - stage.cluster.placements().keys()
     stage.unschedulable(left)
-    stage.group_is("pg", "True", "Scheduled")
-    early = stage.outcome("pg")
+    # A busy kube-scheduler tries the pod that is left again and again, and says that the group failed.
+    early = stage.outcome()
     stage.cluster.delete_pod("blocker")
     stage.bound("p0", "p1", "p2", "p3")
+    stage.group_is("pg", "True", "Scheduled")
     return early, stage.outcome("pg")
 
 

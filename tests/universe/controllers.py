@@ -17,6 +17,7 @@ from kuberth.api.resource import ResourceClaim, ResourceClaimTemplate
 from kuberth.api.storage import StorageClass
 from kuberth.api.wire import convert, to_builtins
 from kuberth.errors import NotFoundError
+from kuberth.informers.store import object_key
 from tests.universe.claims import BOUND, SELECTED_NODE, is_bound
 from tests.universe.cluster import Cluster
 from tests.universe.parts import HOST, ZONE, Tree
@@ -113,12 +114,15 @@ class Controllers:
 
     def _make_claims(self, pod: Tree) -> None:
         made = []
+        templates = {object_key(each): each for each in self._cluster.all(ResourceClaimTemplate)}
         metadata = pod["metadata"]
         for each in pod["spec"]["resourceClaims"]:
             if "resourceClaimTemplateName" not in each:
                 continue
             key = f"{metadata['namespace']}/{each['resourceClaimTemplateName']}"
-            template = self._cluster.read(ResourceClaimTemplate, key)
+            template = templates.get(key)
+            if template is None:
+                continue
             self._made += 1
             owner = {"apiVersion": "v1", "kind": "Pod", "controller": True}
             owner |= {part: metadata[part] for part in ("name", "uid")}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from tests.universe.rules import broken_rules
+from tests.universe.rules import broken_rules, has_license
 from tests.universe.trees import State, Tree, namespace
 
 _CHOOSY: Final = ("affinity", "topologySpreadConstraints", "volumes", "resourceClaims")
@@ -49,6 +49,7 @@ def gang_fits(pod: Tree, pods: Iterable[Tree], state: State) -> bool:
             each["spec"].get("nodeName")
             or "deletionTimestamp" in each["metadata"]
             or each["spec"].get("schedulingGates")
+            or not has_license(each, state)
         )
     ]
     if len(members) < wanted:

@@ -50,6 +50,7 @@ EXPECTED_CAUSES: Final = (
     "TooManyRequestsError",
     "UnreachableError",
 )
+EVICTING: Final = ("delete Pod", "patch status of Pod")
 RENEW_SECONDS = 10.0
 """The renew deadline: a leader that has not renewed for so long writes nothing."""
 ENDED = ("Succeeded", "Failed")
@@ -128,6 +129,10 @@ class _Judge:
         """By process: when it last read in the lease that another one leads."""
         self._tried: dict[tuple[str, str], Tree] = {}
         """The last attempt, by process and UID of the pod."""
+        self._last_failed: dict[str, float] = {}
+        """By UID of the pod: when it was last found to fit nowhere."""
+        self._devices_given_back = 0.0
+        """When the placement of a pod with devices was last given up."""
         self._jumped = False
         """Whether a scheduler's clock has jumped."""
         self._extender = ""
@@ -165,13 +170,18 @@ class _Judge:
                         self._note_gang(entry)
                 case "undone":
                     self._assumed[entry["by"]].pop(entry["uid"], None)
+                    pod = self._placed_as.get((entry["by"], entry["uid"]))
+                    if pod is not None and pod["spec"].get("resourceClaims"):
+                        self._devices_given_back = entry["at"]
                 case "fault":
                     self._jumped |= entry["fault"] == "clock jumps"
                     if entry["fault"] == "pause":
                         self._books.clear()
+                    self._note_failed_eviction(entry)
                 case "no node":
                     yield from self._judge_pause(entry)
                     self._tried[entry["by"], entry["uid"]] = entry
+                    self._last_failed[entry["uid"]] = entry["at"]
                     self._attempts.append((entry, dict(self._assumed[entry["by"]])))
                 case "books":
                     yield from self._judge_books(entry)
@@ -228,6 +238,16 @@ class _Judge:
         """A pod is activated by its name, as upstream: so is one that was made again under it."""
         for (by, uid), tried in list(self._tried.items()):
             if by == activated["by"] and tried["key"] == activated["key"]:
+                del self._tried[by, uid]
+
+    def _note_failed_eviction(self, entry: Tree) -> None:
+        """As upstream, a preemptor whose victim cannot be marked or deleted is activated, whichever it is."""
+        request, _, key = entry["what"].rpartition(" ")
+        victim = self._kinds["Pod"].newest().get(key)
+        if request not in EVICTING or victim is None or not node_of(victim):
+            return
+        for by, uid in list(self._tried):
+            if by == entry["by"]:
                 del self._tried[by, uid]
 
     def _judge_pause(self, entry: Tree) -> Iterator[Broken]:
@@ -493,9 +513,15 @@ class _Judge:
         return False
 
     def _has_rivals(self, attempt: Tree, pod: Tree, pods: Mapping[str, Tree]) -> bool:
-        """Whether another pod, at least as important, failed before: it may be nominated for any node, and
-        the room that it waits for is not free."""
+        """Whether another pod, at least as important, is nominated, or failed before and so may be: the room
+        that it waits for is not free."""
         return any(
+            _uid(rival) != attempt["uid"]
+            and not node_of(rival)
+            and rival.get("status", {}).get("nominatedNodeName")
+            and _priority(rival) >= _priority(pod)
+            for rival in pods.values()
+        ) or any(
             other["by"] == attempt["by"]
             and other["uid"] != attempt["uid"]
             and (rival := pods.get(other["key"])) is not None
@@ -520,22 +546,26 @@ class _Judge:
         for what in books.judge_time(entry, self._flush_seconds):
             yield Broken("no pod is left waiting", entry["at"], f"{entry['by']}: {what}")
         own = {each: entry["placed"][each] for each in entry["assumed"]}
-        states = [self._state(entry, pods, own), self._state(entry, pods, {})]
-        nominated = states[0]
-        for pod in pods.values():
-            if where := entry["nominations"].get(_uid(pod)):
-                nominated = nominated.with_pod(pod, where)
-        states += [nominated, nominated.in_doubt()]
+        known = self._state(entry, pods, own)
+        nominations = [
+            (pod, where) for pod in pods.values() if (where := entry["nominations"].get(_uid(pod)))
+        ]
+        nominated = known.with_pods(nominations)
+        states = [known, self._state(entry, pods, {}), nominated, nominated.in_doubt()]
 
         def fits(pod: Tree, name: str) -> bool:
-            return (
-                not group_key(pod)
-                and has_license(pod, nominated)
-                and all(may_run(pod, name, state) for state in states)
+            if group_key(pod) or not has_license(pod, known):
+                return False
+            # As upstream, pods that are nominated for other nodes do not count while a node is tried.
+            here = known.with_pods((other, where) for other, where in nominations if where == name)
+            # As upstream, a pod that begins to be deleted leaves the sums of spread constraints without an event.
+            return all(
+                may_run(pod, name, each) and may_run(pod, name, each.with_marked_pods())
+                for each in (*states, here)
             )
 
         def may_enter(key: str) -> bool:
-            return key in pods and has_license(pods[key], nominated)
+            return key in pods and has_license(pods[key], known)
 
         for what in books.judge_waiting(entry, pods, nodes, fits=fits, may_enter=may_enter):
             yield Broken("no pod misses its event", entry["at"], f"{entry['by']}: {what}")
@@ -552,16 +582,24 @@ class _Judge:
             others=lambda kind: self._kinds[kind].newest(),
             extended=bool(self._extender),
         )
-        # A pod that Permit keeps rejecting may be nominated: as upstream, its room is not free.
+        # A pod that Permit keeps rejecting may be nominated, and so may pods of a gang that waits for others:
+        # as upstream, their room is not free.
+        without = state
         for pod in pods.values():
             nominated = pod.get("status", {}).get("nominatedNodeName", "")
-            if nominated and not node_of(pod) and not has_license(pod, state):
+            waits = not has_license(pod, without) or not gang_fits(pod, pods.values(), without)
+            if nominated and not node_of(pod) and waits:
                 state = state.with_pod(pod, nominated)
         ours = {key: pod for key, pod in pods.items() if pod["spec"]["schedulerName"] in entry["profiles"]}
         pending = {key: pod for key, pod in ours.items() if not node_of(pod)}
         for key, pod in sorted(pending.items()):
             if pod["spec"].get("schedulingGates") or _is_marked(pod) or not has_license(pod, state):
                 continue
+            if (
+                pod["spec"].get("resourceClaims")
+                and self._last_failed.get(_uid(pod), at) <= self._devices_given_back
+            ):
+                continue  # as upstream, devices that were not written yet are given back without an event
             fitting = [name for name in sorted(nodes) if may_run(pod, name, state)]
             if fitting and gang_fits(pod, pods.values(), state):
                 yield Broken("every pod that fits is bound", at, f"{key} fits on {', '.join(fitting)}")

@@ -59,11 +59,19 @@ class State:
 
     def with_pod(self, pod: Tree, node_name: str) -> State:
         """The same with one more pod."""
-        return self._with([*self.placed, (pod, node_name)])
+        return self.with_pods([(pod, node_name)])
+
+    def with_pods(self, more: Iterable[tuple[Tree, str]]) -> State:
+        """The same with more pods."""
+        return self._with([*self.placed, *more])
 
     def in_doubt(self) -> State:
         """The same, with all that may be taken counted as taken."""
         return self._with(self.placed, cautious=True)
+
+    def with_marked_pods(self) -> State:
+        """The same, with pods that are being deleted counted like the others."""
+        return self._with([(_unmarked(pod), node) for pod, node in self.placed])
 
     def _with(self, placed: Iterable[tuple[Tree, str]], *, cautious: bool = False) -> State:
         return State(
@@ -74,6 +82,11 @@ class State:
             extended=self.extended,
             cautious=cautious or self.cautious,
         )
+
+
+def _unmarked(pod: Tree) -> Tree:
+    metadata = {name: value for name, value in pod["metadata"].items() if name != "deletionTimestamp"}
+    return {**pod, "metadata": metadata}
 
 
 @cache
