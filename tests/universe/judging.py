@@ -558,7 +558,7 @@ class _Judge:
                 return False
             # As upstream, pods that are nominated for other nodes do not count while a node is tried.
             here = known.with_pods((other, where) for other, where in nominations if where == name)
-            # As upstream, a pod that begins to be deleted leaves the sums of spread constraints without an event.
+            # As upstream, no event says that spread sums lose a pod that begins to be deleted.
             return all(
                 may_run(pod, name, each) and may_run(pod, name, each.with_marked_pods())
                 for each in (*states, here)
