@@ -595,10 +595,8 @@ class _Judge:
         for key, pod in sorted(pending.items()):
             if pod["spec"].get("schedulingGates") or _is_marked(pod) or not has_license(pod, state):
                 continue
-            if (
-                pod["spec"].get("resourceClaims")
-                and self._last_failed.get(_uid(pod), at) <= self._devices_given_back
-            ):
+            failed = float(self._last_failed.get(_uid(pod), at))
+            if pod["spec"].get("resourceClaims") and failed <= self._devices_given_back:
                 continue  # as upstream, devices that were not written yet are given back without an event
             fitting = [name for name in sorted(nodes) if may_run(pod, name, state)]
             if fitting and gang_fits(pod, pods.values(), state):
