@@ -595,7 +595,7 @@ class _Judge:
         for key, pod in sorted(pending.items()):
             if pod["spec"].get("schedulingGates") or _is_marked(pod) or not has_license(pod, state):
                 continue
-            failed = float(self._last_failed.get(_uid(pod), at))
+            failed = self._last_failed.get(_uid(pod), float("inf"))
             if pod["spec"].get("resourceClaims") and failed <= self._devices_given_back:
                 continue  # as upstream, devices that were not written yet are given back without an event
             fitting = [name for name in sorted(nodes) if may_run(pod, name, state)]
