@@ -179,7 +179,7 @@ def take_pictures(cluster: Cluster, make_page: OpenPage, images: Path) -> None:
     picture("queue", "light", "#/queue", ready="Unschedulable")
     picture("pace", "dark", "#/pace", ready="Pending pods")
     stuck = cluster.api.get("/api/v1/namespaces/default/pods?labelSelector=app%3Dbatch")["items"][0]
-    picture("pod", "dark", f"#/pod/default/{stuck['metadata']['name']}", ready="Would free it")
+    picture("pod", "dark", f"#/pod/default/{stuck['metadata']['name']}", ready="What would help")
     page = looks["light"].go("#/create")
     page.get_by_role("button", name="Example").click()
     page.get_by_role("button", name="Apply", exact=True).click()

@@ -243,7 +243,7 @@ function Proposals({
 
   return (
     <>
-      <h3>Would free it (each was tried)</h3>
+      <h3>What would help (each was tested)</h3>
       <ul class="proposals">
         {proposals.map((proposal) => (
           <li key={proposal.text}>
