@@ -49,7 +49,7 @@ test: $(STAMP)  ## run all tests but those on a real cluster
 coverage: $(STAMP)  ## run all tests and report which lines they reach (htmlcov/)
 	$(BIN)/python -m pytest -q -n $(TEST_JOBS) -m 'not e2e and not scale and not browser' --cov=kuberth --cov-report=term:skip-covered --cov-report=html
 
-envtest:  ## build etcd, kube-apiserver, kubectl, kube-scheduler and helm for e2e (needs Go, some twelve minutes, once)
+envtest:  ## build etcd, kube-apiserver, kubectl, kube-scheduler and helm, and unpack Prometheus, for e2e (needs Go, some twelve minutes, once)
 	hack/envtest/build
 
 e2e: $(STAMP)  ## run the tests on a real kube-apiserver and etcd; without the programs they are skipped

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+from urllib.request import urlopen
 
+import msgspec
 import pytest
+import yaml
 
 import kuberth_plugins
 from tests.e2e.api_client import RefusedError
+from tests.e2e.assets import find
 from tests.e2e.cluster import Cluster
 from tests.e2e.conftest import StartScheduler
 from tests.e2e.control_plane import SECOND_SCHEDULER
@@ -56,6 +65,111 @@ def define(cluster: Cluster) -> Iterator[Any]:
         kubectl = cluster.control_plane.kubectl
         kubectl("delete", "--ignore-not-found", "-f", str(MANIFESTS / f"{plural}.yaml"))
         kubectl("delete", "--ignore-not-found", "clusterrolebinding", f"kuberth-{plural}")
+
+
+class Loads:
+    """What a node exporter of each node would say, and a real Prometheus that reads it every second."""
+
+    def __init__(self, program: Path, folder: Path) -> None:
+        self.loads: dict[str, float] = {}
+        exporter = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(200)
+                self.end_headers()
+                for name, load in exporter.loads.items():
+                    self.wfile.write(f'load{{instance="{name}:9100"}} {load}\n'.encode())
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 — its signature
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+        scrape = {
+            "job_name": "nodes",
+            "honor_labels": True,
+            "static_configs": [{"targets": [f"127.0.0.1:{self._server.server_port}"]}],
+        }
+        config = folder / "prometheus.yml"
+        config.write_text(yaml.safe_dump({"global": {"scrape_interval": "1s"}, "scrape_configs": [scrape]}))
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            listen = f"127.0.0.1:{free.getsockname()[1]}"
+        self.address = f"http://{listen}"
+        with (folder / "prometheus.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [
+                    str(program),
+                    f"--config.file={config}",
+                    f"--storage.tsdb.path={folder / 'prometheus'}",
+                    f"--web.listen-address={listen}",
+                ],
+                stdout=log,
+                stderr=log,
+            )
+
+    def set(self, **loads: float) -> None:
+        """Change the figures, and wait until Prometheus has them."""
+        self.loads = loads
+
+        def is_read() -> bool:
+            try:
+                with urlopen(f"{self.address}/api/v1/query?query={quote('load')}", timeout=5) as answer:
+                    found = msgspec.json.decode(answer.read())["data"]["result"]
+            except OSError:
+                return False  # it is starting
+            seen = {each["metric"]["instance"].partition(":")[0]: float(each["value"][1]) for each in found}
+            return seen == loads
+
+        wait_for("Prometheus to read the loads", is_read, seconds=60)
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(timeout=30)
+
+    def close(self) -> None:
+        self.stop()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@pytest.fixture
+def prometheus(tmp_path: Path) -> Iterator[Loads]:
+    program = find("prometheus")
+    if program is None:
+        pytest.skip("no prometheus: run `make envtest` where Debian's packages are")
+    loads = Loads(program, tmp_path)
+    yield loads
+    loads.close()
+
+
+def test_pods_go_where_prometheus_measured_the_least_load(
+    cluster: Cluster, start_scheduler: StartScheduler, prometheus: Loads
+) -> None:
+    """The loads change, then Prometheus is gone: pods are scheduled all the same."""
+    cluster.create(*(node(f"n{index}", cpu="32") for index in range(3)))
+    prometheus.set(n0=0.9, n1=0.1, n2=0.8)
+    args = {"address": prometheus.address, "query": "load", "refreshSeconds": 1, "staleAfterSeconds": 5}
+    own = {
+        "schedulerName": "kuberth",
+        "plugins": {"multiPoint": {"enabled": [{"name": "LoadAware", "weight": 100}]}},
+        "pluginConfig": [{"name": "LoadAware", "args": args}],
+    }
+    start_scheduler(configuration(own))
+    number = iter(range(1000))
+
+    def lands_on() -> str:
+        name = f"p{next(number)}"
+        cluster.create(pod(name, scheduler="kuberth", cpu="10m"))
+        return cluster.wait_bound(name)[name]
+
+    wait_for("pods to go to n1", lambda: lands_on() == "n1", seconds=60, every=0.5)
+    prometheus.set(n0=0.9, n1=0.7, n2=0.05)
+    wait_for("pods to go to n2", lambda: lands_on() == "n2", seconds=60, every=0.5)
+    prometheus.stop()
+    wait_for("old figures to lose their effect", lambda: lands_on() != "n2", seconds=60, every=0.5)
 
 
 def custom(kind: str, name: str, namespace: str, **spec: Any) -> dict[str, Any]:
