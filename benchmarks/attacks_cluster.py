@@ -1,10 +1,10 @@
 """`python -m benchmarks.attacks_cluster NAME`: attacks of one tenant on a real API server.
 
 In: etcd, kube-apiserver and kube-scheduler (`make envtest`), objects that a hostile or careless tenant
-creates, and ordinary pods that arrive ten times a second, from a process of their own that sees nothing of the
-tenant's objects. Out: for kube-scheduler and for Kuberth, how late ordinary pods were bound (from the server's
-answer to their creation), the CPU time and the peak memory of the scheduler, and the slowest answer of its
-probe. Every attack has a cluster of its own.
+creates, and ordinary pods that arrive ten times a second, from a process of their own that sees nothing of
+the tenant's objects. Out: for kube-scheduler and for Kuberth, how late ordinary pods were bound (from the
+server's answer to their creation), the CPU time and the peak memory of the scheduler, and the slowest answer
+of its probe. Every attack has a cluster of its own.
 """
 
 from __future__ import annotations
@@ -78,9 +78,7 @@ class Writer:
                 await asyncio.sleep(0.2 * (attempt + 1))
 
     async def patch(self, path: str, tree: Mapping[str, Any]) -> None:
-        await self.http.call(
-            "PATCH", path, body=encode(tree), content_type="application/merge-patch+json"
-        )
+        await self.http.call("PATCH", path, body=encode(tree), content_type="application/merge-patch+json")
 
 
 class OrdinaryPods:
@@ -136,7 +134,7 @@ class OrdinaryPods:
 
 
 def _ordinary_pods(kubeconfig: str, pipe: Connection) -> None:
-    """What the process of the ordinary pods does: it ends when it is told to, and sends how late they were."""
+    """The process of the ordinary pods: after a message it ends, and sends how late they were."""
 
     async def run() -> None:
         api = HttpApi(load_client_config(kubeconfig=kubeconfig), qps=-1)
@@ -410,19 +408,20 @@ async def _measure(name: str, scheduler: str, options: argparse.Namespace) -> No
                 await trial.put([make_namespace(each, labels={"name": each}) for each in (TENANT, OTHERS)])
                 await trial.put([_node(index) for index in range(options.nodes)])
                 async with _scheduling(scheduler, place, gates, options.assets) as meter:
-                    await _attacked(name, trial, meter, place.kubeconfig)
+                    await _attacked(name, trial, meter, place)
                     _print(name, scheduler, trial, meter)
             finally:
                 await api.close()
 
 
-async def _attacked(name: str, trial: ClusterTrial, meter: Meter, kubeconfig: Path) -> None:
+async def _attacked(name: str, trial: ClusterTrial, meter: Meter, place: Arena) -> None:
     assert isinstance(meter, _ProcessMeter)
     assert meter.pages is not None
+    assert place.kubeconfig is not None
     probing = asyncio.ensure_future(trial.probe(meter.pages))
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    others = context.Process(target=_ordinary_pods, args=(str(kubeconfig), there))
+    others = context.Process(target=_ordinary_pods, args=(str(place.kubeconfig), there))
     others.start()
     try:
         await asyncio.sleep(2)

@@ -414,9 +414,7 @@ class ClusterTable:
             self._without_node[placed.node_name][info.uid] = info
         else:
             self._pods_at[row][info.uid] = info
-            if info.pod_class != old.pod_class:
-                self.terms.add(old, row, -1)
-                self.terms.add(info, row, 1)
+            self.terms.renew(old, info, row)
             self.generation += 1
             self.row_generation[row] = self.settled_generation[row] = self.generation
             self.changes.note(row)
