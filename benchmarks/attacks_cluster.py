@@ -3,8 +3,8 @@
 In: etcd, kube-apiserver and kube-scheduler (`make envtest`), objects that a hostile or careless tenant
 creates, and ordinary pods that arrive ten times a second, from a process of their own that sees nothing of
 the tenant's objects. Out: for kube-scheduler and for Kuberth, how late ordinary pods were bound (from the
-server's answer to their creation), the CPU time and the peak memory of the scheduler, and the slowest answer
-of its probe. Every attack has a cluster of its own.
+server's answer to their creation), how late the server's watch delivered them at most, the CPU time and the
+peak memory of the scheduler, and the slowest answer of its probe. Every attack has a cluster of its own.
 """
 
 from __future__ import annotations
@@ -88,8 +88,11 @@ class OrdinaryPods:
         self._writer = Writer(api)
         self._created = 0
         self._born: dict[str, float] = {}
+        self._seen: set[str] = set()
         self._bound: set[str] = set()
         self.lateness: list[float] = []
+        self.watch_lags: list[float] = []
+        """How long after the answer to its creation a watch delivered a pod: the server's own lateness."""
 
     async def create(self) -> None:
         """One after the other, until cancelled."""
@@ -119,11 +122,15 @@ class OrdinaryPods:
                     self._see(event.object)
 
     def _see(self, pod: Pod | None) -> None:
-        if pod is not None and pod.spec.node_name:
-            name, now = pod.metadata.name, time.perf_counter()
-            if name not in self._bound:
-                self._bound.add(name)
-                self.lateness.append(now - self._born.pop(name, now))
+        if pod is None:
+            return
+        name, now = pod.metadata.name, time.perf_counter()
+        if name not in self._seen:
+            self._seen.add(name)
+            self.watch_lags.append(now - self._born.get(name, now))
+        if pod.spec.node_name and name not in self._bound:
+            self._bound.add(name)
+            self.lateness.append(now - self._born.pop(name, now))
 
     async def all_bound(self) -> None:
         with contextlib.suppress(TimeoutError):
@@ -150,7 +157,7 @@ def _ordinary_pods(kubeconfig: str, pipe: Connection) -> None:
             await asyncio.gather(watching, creating, return_exceptions=True)
             await api.close()
 
-        pipe.send(pods.lateness)
+        pipe.send((pods.lateness, pods.watch_lags))
 
     asyncio.run(run())
 
@@ -163,6 +170,7 @@ class ClusterTrial(Writer):
         self.nodes = nodes
         self.api = _LaterWrites(self)
         self.lateness: list[float] = []
+        self.watch_lags: list[float] = []
         self.slowest_probe = 0.0
 
     def begin(self) -> None:
@@ -430,7 +438,7 @@ async def _attacked(name: str, trial: ClusterTrial, meter: Meter, place: Arena) 
                 await ATTACKS[name](trial)
         await asyncio.sleep(SETTLE_SECONDS)
         here.send("end")
-        trial.lateness = await asyncio.to_thread(here.recv)
+        trial.lateness, trial.watch_lags = await asyncio.to_thread(here.recv)
     finally:
         probing.cancel()
         await asyncio.gather(probing, return_exceptions=True)
@@ -443,7 +451,8 @@ def _print(name: str, scheduler: str, trial: ClusterTrial, meter: Meter) -> None
     probe = "failed" if trial.slowest_probe == float("inf") else f"{trial.slowest_probe * 1e3:.0f} ms"
     print(
         f"{name:<24} {scheduler:<15} late p50 {statistics.median(late) * 1e3:6.0f} ms, "
-        f"max {max(late) * 1e3:6.0f} ms   CPU {usage.cpu_seconds or 0:5.1f} s   "
+        f"max {max(late) * 1e3:6.0f} ms   server's watch {max(trial.watch_lags) * 1e3:6.0f} ms   "
+        f"CPU {usage.cpu_seconds or 0:5.1f} s   "
         f"peak {usage.peak_mib or 0:5.0f} MiB   probe {probe}",
         flush=True,
     )
