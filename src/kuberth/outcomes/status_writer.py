@@ -91,8 +91,8 @@ class PodStatusWriter:
         self._ended: dict[str, asyncio.Event] = {}
         """By the pod's UID, if its binding waits for the change."""
         self._written: OrderedDict[str, _Change] = OrderedDict()
-        """By UID: what the API has beyond the version of the pod for which it was decided. A watch may be late,
-        and patches that say it again would make it later."""
+        """By UID: what the API has beyond the version of the pod for which it was decided. A watch may be
+        late, and patches that say it again would make it later."""
 
     def write(self, pod: Pod, *, condition: PodCondition | None, nomination: str | None) -> None:
         metadata = pod.metadata
