@@ -17,6 +17,7 @@ from kuberth.api.meta import LabelSelector
 from kuberth.errors import SelectorError
 
 _NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 
@@ -232,7 +233,7 @@ def selector_from_set(labels: Mapping[str, str]) -> Selector:
 def new_requirement(key: str, operator: Operator, *, values: Iterable[str] = ()) -> Requirement:
     """A requirement that the API would accept, or a `SelectorError` listing all that is wrong with it."""
     values = tuple(values)
-    if is_label_key(key) and not _values_problem(operator, values) and all(map(is_label_value, values)):
+    if is_label_key(key) and not _values_problem(operator, values) and all(map(_VALUE.fullmatch, values)):
         return Requirement(key, operator, values)
     problems = []
     if not is_label_key(key):
@@ -281,7 +282,7 @@ def is_label_key(key: str) -> bool:
 
 def is_label_value(value: str) -> bool:
     """Whether this can be a label value; the empty string can."""
-    return not value or (len(value) <= 63 and _NAME.fullmatch(value) is not None)
+    return _VALUE.fullmatch(value) is not None
 
 
 def parse_int64(text: str) -> int | None:
