@@ -25,7 +25,9 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
 
-from kuberth.api.core import Node, Pod
+from kuberth.api.apps import ReplicaSet
+from kuberth.api.core import Node, Pod, Service
+from kuberth.api.policy import PodDisruptionBudget
 from kuberth.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kuberth.api.scheduling import PodGroup
 from kuberth.api.volumes import PersistentVolumeClaim
@@ -452,30 +454,206 @@ async def pools(trial: Trial) -> None:
     selector = {"cel": {"expression": "device.attributes['driver.example.com'].uuid == 'none'"}}
     exactly = {"deviceClassName": "class", "count": 1, "selectors": [selector]}
     for name in _named(20):
-        claim = {
-            "metadata": {"name": name, "namespace": TENANT, "uid": f"claim-{name}"},
-            "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
-        }
-        claims = [{"name": "devices", "resourceClaimName": name}]
-        pod = make_pod(name, namespace=TENANT, cpu="1m", resourceClaims=claims)
-        await trial.put([convert(ResourceClaim, claim), pod])
+        await trial.put(_claiming(name, exactly))
     for number in range(20):  # what was found out about the devices is void each time
         trial.api.replace(_slice(trial.nodes, number))
         await asyncio.sleep(0.1)
 
 
-def _slice(nodes: int, number: int) -> ResourceSlice:
-    devices = [
+def _claiming(name: str, exactly: dict[str, Any], **metadata: Any) -> tuple[ResourceClaim, Pod]:
+    claim = {
+        "metadata": {"name": name, "namespace": TENANT, "uid": f"claim-{name}", **metadata},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
+    }
+    claims = [{"name": "devices", "resourceClaimName": name}]
+    return convert(ResourceClaim, claim), make_pod(name, namespace=TENANT, cpu="1m", resourceClaims=claims)
+
+
+def _slice(nodes: int, number: int, *, devices: int = 16) -> ResourceSlice:
+    each = [
         {"name": f"device-{index}", "attributes": {"uuid": {"string": f"{number}-{index}"}}}
-        for index in range(16)
+        for index in range(devices)
     ]
     spec = {
         "driver": "driver.example.com",
         "nodeName": f"node-{number % nodes}",
         "pool": {"name": f"pool-{number}", "generation": 1, "resourceSliceCount": 1},
-        "devices": devices,
+        "devices": each,
     }
     return convert(ResourceSlice, {"metadata": {"name": f"pool-{number}"}, "spec": spec})
+
+
+@attack
+async def tolerations(trial: Trial) -> None:
+    """30 pods with 5,000 tolerations each, and 200 nodes with taints of their own."""
+    for index in range(200):
+        taint = {"key": f"key-{index}", "value": "x", "effect": "PreferNoSchedule"}
+        trial.api.replace(_node(index, taints=[taint]))
+    pods = []
+    for name in _named(30):
+        each = [{"key": f"{name}-{index}", "operator": "Exists"} for index in range(5000)]
+        pods.append(make_pod(name, namespace=TENANT, cpu="1m", tolerations=each))
+    await trial.put(pods)
+    await trial.until_bound(_named(30))
+
+
+@attack
+async def node_selectors(trial: Trial) -> None:
+    """30 pods with 10,000 labels in their node selectors, and 20 changes of node labels a second."""
+    pods = []
+    for name in _named(30):
+        wanted = {f"{name}-{index}": "x" for index in range(10_000)}
+        pods.append(make_pod(name, namespace=TENANT, cpu="1m", nodeSelector=wanted))
+    await trial.put(pods)
+    for number in range(60):
+        trial.api.replace(_node(number, labels={"changed": str(number)}))
+        await asyncio.sleep(0.05)
+
+
+@attack
+async def node_labels(trial: Trial) -> None:
+    """5,000 labels on each of 20 nodes, all of which change, 20 nodes a second, while 1,000 pods wait."""
+    term = {"topologyKey": "label-1", "labelSelector": {"matchLabels": {"app": "none"}}}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    await trial.put(
+        make_pod(name, namespace=TENANT, cpu="1m", labels={"own": name}, affinity=affinity)
+        for name in _named(1000)
+    )
+    for number in range(60):
+        labels = {f"label-{index}": f"value-{number}" for index in range(5000)}
+        trial.api.replace(_node(number % 20, labels=labels))
+        await asyncio.sleep(0.05)
+
+
+@attack
+async def services(trial: Trial) -> None:
+    """3,000 Services and 3,000 ReplicaSets with selectors of their own, all updated once, beside 200 pods."""
+    objects = [
+        convert(
+            kind,
+            {
+                "metadata": {"name": f"{kind.__name__.lower()}-{index}", "namespace": namespace},
+                "spec": {"selector": selector},
+            },
+        )
+        for index in range(3000)
+        for namespace in (TENANT,)
+        for kind, selector in (
+            (Service, {f"key-{index}": "x"}),
+            (ReplicaSet, {"matchLabels": {f"key-{index}": "x"}}),
+        )
+    ]
+    await trial.put(objects)
+    await trial.put(
+        make_pod(name, namespace=TENANT, cpu="1m", labels={f"key-{index}": "x", "app": name})
+        for index, name in enumerate(_named(200))
+    )
+    for each in objects:
+        trial.api.replace(each)
+        await asyncio.sleep(0)
+    await trial.until_bound(_named(200))
+
+
+@attack
+async def budgets(trial: Trial) -> None:
+    """100 budgets with NotIn of 5,000 values, and 100 pods that would have to preempt others."""
+    expression = {"key": "app", "operator": "NotIn", "values": [f"v-{index}" for index in range(5000)]}
+    await trial.put(
+        convert(
+            PodDisruptionBudget,
+            {
+                "metadata": {"name": name, "namespace": OTHERS if index % 2 else TENANT},
+                "spec": {"selector": {"matchExpressions": [expression]}},
+                "status": {"disruptionsAllowed": 0},
+            },
+        )
+        for index, name in enumerate(_named(100))
+    )
+    await trial.put(
+        make_pod(name, namespace=TENANT, cpu=f"{31900 + index}m", priority=10 + index, labels={"app": name})
+        for index, name in enumerate(_named(100))
+    )
+    await asyncio.sleep(3)
+
+
+@attack
+async def slices(trial: Trial) -> None:
+    """500 slices of 64 devices, 50 of which are replaced every second, and 20 pods with claims."""
+    trial.api.put(convert(DeviceClass, {"metadata": {"name": "class"}, "spec": {}}))
+    await trial.put(_slice(trial.nodes, number, devices=64) for number in range(500))
+    selector = {"cel": {"expression": "device.attributes['driver.example.com'].uuid == 'none'"}}
+    exactly = {"deviceClassName": "class", "count": 1, "selectors": [selector]}
+    for name in _named(20):
+        await trial.put(_claiming(name, exactly))
+    for number in range(150):
+        trial.api.replace(_slice(trial.nodes, number % 500, devices=64))
+        await asyncio.sleep(0.02)
+
+
+@attack
+async def device_claims(trial: Trial) -> None:
+    """3,000 pods with claims that no device meets, and an update of each claim."""
+    trial.api.put(convert(DeviceClass, {"metadata": {"name": "class"}, "spec": {}}))
+    await trial.put(_slice(trial.nodes, number, devices=4) for number in range(50))
+    exactly = {"deviceClassName": "class", "count": 500}
+    for name in _named(3000):
+        await trial.put(_claiming(name, exactly))
+    for name in _named(3000):
+        claim, _pod = _claiming(name, exactly, labels={"changed": "yes"})
+        trial.api.replace(claim)
+        await asyncio.sleep(0)
+    await asyncio.sleep(1)
+
+
+@attack
+async def many_labels(trial: Trial) -> None:
+    """100 pods with 5,000 labels of their own each."""
+    await trial.put(
+        make_pod(name, namespace=TENANT, cpu="1m", labels={f"{name}-{index}": "x" for index in range(5000)})
+        for name in _named(100)
+    )
+    await trial.until_bound(_named(100))
+
+
+@attack
+async def rewrites(trial: Trial) -> None:
+    """10 waiting pods with 2,000 required terms, whose labels change 40 times a second together."""
+    pods = []
+    for name in _named(10):
+        terms = [
+            {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": f"{name}-{index}"}}}
+            for index in range(2000)
+        ]
+        affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+        pods.append(partial(make_pod, name, uid=name, namespace=TENANT, cpu="1m", affinity=affinity))
+    await trial.put(make() for make in pods)
+    for number in range(100):
+        trial.api.replace(pods[number % 10](labels={"changed": str(number)}))
+        await asyncio.sleep(0.025)
+
+
+@attack
+async def ports_and_volumes(trial: Trial) -> None:
+    """30 pods with 3,000 host ports, and 30 with 3,000 volumes whose claims are missing."""
+    pods = []
+    for number, name in enumerate(_named(60)):
+        more: dict[str, Any] = {}
+        if number % 2:
+            ports = [{"containerPort": 80, "hostPort": 1000 + number * 1000 + index} for index in range(1000)]
+            containers = [{"name": f"c{n}", "ports": ports} for n in range(3)]
+            more = {"containers": containers}
+        else:
+            more = {
+                "volumes": [
+                    {"name": f"v{n}", "persistentVolumeClaim": {"claimName": f"{name}-{n}"}}
+                    for n in range(3000)
+                ]
+            }
+        pods.append(make_pod(name, namespace=TENANT, cpu=None, **more))
+    await trial.put(pods)
+    for number in range(300):
+        trial.api.put(_claim(f"hostile-{number % 30 * 2}-{number}", "Pending"))
+        await asyncio.sleep(0.005)
 
 
 async def _refused_bindings(trial: Trial, status: int) -> None:
@@ -505,9 +683,9 @@ def _resident() -> float:
         return int(file.read().split()[1]) * resource.getpagesize() / 2**20
 
 
-def _node(index: int) -> Node:
-    labels = {ZONE: f"zone-{index % 3}", HOSTNAME: f"node-{index}"}
-    return make_node(f"node-{index}", cpu="32", memory="256Gi", pods="500", labels=labels)
+def _node(index: int, *, labels: Mapping[str, str] | None = None, **spec: Any) -> Node:
+    own = {ZONE: f"zone-{index % 3}", HOSTNAME: f"node-{index}", **(labels or {})}
+    return make_node(f"node-{index}", cpu="32", memory="256Gi", pods="500", labels=own, **spec)
 
 
 @asynccontextmanager

@@ -1,9 +1,10 @@
 """`python -m benchmarks.attacks_cluster NAME`: attacks of one tenant on a real API server.
 
 In: etcd, kube-apiserver and kube-scheduler (`make envtest`), objects that a hostile or careless tenant
-creates, and ordinary pods that arrive ten times a second. Out: for kube-scheduler and for Kuberth, how late
-ordinary pods were bound (from creation to binding), the CPU time and the peak memory of the scheduler, and
-the slowest answer of its probe. Every attack has a cluster of its own.
+creates, and ordinary pods that arrive ten times a second, from a process of their own that sees nothing of
+the tenant's objects. Out: for kube-scheduler and for Kuberth, how late ordinary pods were bound (from the
+server's answer to their creation), how late the server's watch delivered them at most, the CPU time and the
+peak memory of the scheduler, and the slowest answer of its probe. Every attack has a cluster of its own.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ import argparse
 import asyncio
 import contextlib
 import json
+import multiprocessing
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,17 +51,126 @@ SCHEDULERS: Final = ("kube-scheduler", "kuberth")
 RESOURCE: Final = "/apis/resource.k8s.io/v1"
 
 
-class ClusterTrial:
+class Writer:
+    """Creates and changes objects, and repeats what the server is too busy for."""
+
+    def __init__(self, api: HttpApi) -> None:
+        self.http = api
+
+    async def create(self, obj: Any) -> None:
+        """Create a struct, or a tree with the path of its collection."""
+        path, tree = obj if isinstance(obj, tuple) else (_collection(obj), _tree(obj))
+        await self.send("POST", path, tree)
+        nominated = tree.get("status", {}).get("nominatedNodeName")
+        if nominated:
+            status = {"status": {"nominatedNodeName": nominated}}
+            await self.patch(f"{path}/{tree['metadata']['name']}/status", status)
+
+    async def send(self, method: str, path: str, tree: Mapping[str, Any]) -> None:
+        body = encode(tree)
+        for attempt in range(5):
+            try:
+                await self.http.call(method, path, body=body)
+                return
+            except ApiError as error:
+                if error.code is not None and error.code < 500 and error.code != 429:
+                    raise
+                await asyncio.sleep(0.2 * (attempt + 1))
+
+    async def patch(self, path: str, tree: Mapping[str, Any]) -> None:
+        await self.http.call("PATCH", path, body=encode(tree), content_type="application/merge-patch+json")
+
+
+class OrdinaryPods:
+    """Ordinary pods that arrive one after the other, and how late they are bound."""
+
+    def __init__(self, api: HttpApi) -> None:
+        self._writer = Writer(api)
+        self._created = 0
+        self._born: dict[str, float] = {}
+        self._seen: set[str] = set()
+        self._bound: set[str] = set()
+        self.lateness: list[float] = []
+        self.watch_lags: list[float] = []
+        """How long after the answer to its creation a watch delivered a pod: the server's own lateness."""
+
+    async def create(self) -> None:
+        """One after the other, until cancelled."""
+        due = time.perf_counter()
+        while True:
+            self._created += 1
+            name = f"pod-{self._created}"
+            labels = {"app": f"app-{self._created}", "tier": "web"}
+            cpu = f"{10 + self._created % 7}m"
+            pod = make_pod(name, namespace=OTHERS, cpu=cpu, memory="16Mi", labels=labels)
+            await self._writer.create(pod)
+            if name not in self._bound:  # the watch may say so before the server answers
+                self._born[name] = time.perf_counter()
+            due += EVERY_SECONDS
+            await asyncio.sleep(due - time.perf_counter())
+
+    async def watch(self) -> None:
+        """Note when they are bound, until cancelled."""
+        theirs, http = f"metadata.namespace={OTHERS}", self._writer.http
+        while True:
+            with contextlib.suppress(ApiError):
+                listed = await http.list(Pod, field_selector=theirs)
+                for pod in listed.items:  # bound while there was no watch
+                    self._see(pod)
+                version = listed.resource_version
+                async for event in http.watch(Pod, resource_version=version, field_selector=theirs):
+                    self._see(event.object)
+
+    def _see(self, pod: Pod | None) -> None:
+        if pod is None:
+            return
+        name, now = pod.metadata.name, time.perf_counter()
+        if name not in self._seen:
+            self._seen.add(name)
+            self.watch_lags.append(now - self._born.get(name, now))
+        if pod.spec.node_name and name not in self._bound:
+            self._bound.add(name)
+            self.lateness.append(now - self._born.pop(name, now))
+
+    async def all_bound(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GIVE_UP_SECONDS):
+                while self._born:  # noqa: ASYNC110 - the watch says when
+                    await asyncio.sleep(0.05)
+        self.lateness += [GIVE_UP_SECONDS] * len(self._born)
+
+
+def _ordinary_pods(kubeconfig: str, pipe: Connection) -> None:
+    """The process of the ordinary pods: after a message it ends, and sends how late they were."""
+
+    async def run() -> None:
+        api = HttpApi(load_client_config(kubeconfig=kubeconfig), qps=-1)
+        pods = OrdinaryPods(api)
+        watching, creating = (asyncio.ensure_future(work) for work in (pods.watch(), pods.create()))
+        try:
+            await asyncio.to_thread(pipe.recv)
+            creating.cancel()
+            await pods.all_bound()
+        finally:
+            for task in (watching, creating):
+                task.cancel()
+            await asyncio.gather(watching, creating, return_exceptions=True)
+            await api.close()
+
+        pipe.send((pods.lateness, pods.watch_lags))
+
+    asyncio.run(run())
+
+
+class ClusterTrial(Writer):
     """One attack on one scheduler. Has the methods of `attacks.Trial` that attacks call."""
 
     def __init__(self, api: HttpApi, nodes: int) -> None:
+        super().__init__(api)
         self.nodes = nodes
         self.api = _LaterWrites(self)
-        self._http = api
-        self._created = 0
-        self._born: dict[str, float] = {}
-        self._bound: set[str] = set()
         self.lateness: list[float] = []
+        self.watch_lags: list[float] = []
         self.slowest_probe = 0.0
 
     def begin(self) -> None:
@@ -74,71 +186,11 @@ class ClusterTrial:
 
         await asyncio.gather(*(writer() for _ in range(WRITERS)))
 
-    async def create(self, obj: Any) -> None:
-        """Create a struct, or a tree with the path of its collection."""
-        path, tree = obj if isinstance(obj, tuple) else (_collection(obj), _tree(obj))
-        await self.send("POST", path, tree)
-        nominated = tree.get("status", {}).get("nominatedNodeName")
-        if nominated:
-            status = {"status": {"nominatedNodeName": nominated}}
-            await self.patch(f"{path}/{tree['metadata']['name']}/status", status)
-
-    async def send(self, method: str, path: str, tree: Mapping[str, Any]) -> None:
-        for attempt in range(5):
-            try:
-                await self._http.call(method, path, body=json.dumps(tree).encode())
-                return
-            except ApiError as error:
-                if error.code is not None and error.code < 500 and error.code != 429:
-                    raise
-                await asyncio.sleep(0.2 * (attempt + 1))
-
-    async def patch(self, path: str, tree: Mapping[str, Any]) -> None:
-        body = json.dumps(tree).encode()
-        await self._http.call("PATCH", path, body=body, content_type="application/merge-patch+json")
-
     async def until_bound(self, pods: Iterable[str], namespace: str = TENANT) -> None:
         """Attacks end when the objects are there; what becomes of the tenant's pods does not matter."""
 
     async def until_attempted(self, more: int) -> None:
         """As above."""
-
-    async def ordinary_pods(self) -> None:
-        """One ordinary pod after the other, until cancelled."""
-        due = time.perf_counter()
-        while True:
-            self._created += 1
-            name = f"pod-{self._created}"
-            labels = {"app": f"app-{self._created}", "tier": "web"}
-            cpu = f"{10 + self._created % 7}m"
-            await self.create(make_pod(name, namespace=OTHERS, cpu=cpu, memory="16Mi", labels=labels))
-            if name not in self._bound:  # the watch may say so before the server answers
-                self._born[name] = time.perf_counter()
-            due += EVERY_SECONDS
-            await asyncio.sleep(due - time.perf_counter())
-
-    async def watch_ordinary_pods(self) -> None:
-        while True:
-            with contextlib.suppress(ApiError):
-                listed = await self._http.list(Pod)
-                for pod in listed.items:  # bound while there was no watch
-                    self._see(pod)
-                async for event in self._http.watch(Pod, resource_version=listed.resource_version):
-                    self._see(event.object)
-
-    def _see(self, pod: Pod | None) -> None:
-        if pod is not None and pod.spec.node_name and pod.metadata.namespace == OTHERS:
-            name, now = pod.metadata.name, time.perf_counter()
-            if name not in self._bound:
-                self._bound.add(name)
-                self.lateness.append(now - self._born.pop(name, now))
-
-    async def all_bound(self) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(GIVE_UP_SECONDS):
-                while self._born:  # noqa: ASYNC110 - the watch says when
-                    await asyncio.sleep(0.05)
-        self.lateness += [GIVE_UP_SECONDS] * len(self._born)
 
     async def probe(self, pages: HttpApi) -> None:
         while True:
@@ -364,29 +416,34 @@ async def _measure(name: str, scheduler: str, options: argparse.Namespace) -> No
                 await trial.put([make_namespace(each, labels={"name": each}) for each in (TENANT, OTHERS)])
                 await trial.put([_node(index) for index in range(options.nodes)])
                 async with _scheduling(scheduler, place, gates, options.assets) as meter:
-                    await _attacked(name, trial, meter)
+                    await _attacked(name, trial, meter, place)
                     _print(name, scheduler, trial, meter)
             finally:
                 await api.close()
 
 
-async def _attacked(name: str, trial: ClusterTrial, meter: Meter) -> None:
+async def _attacked(name: str, trial: ClusterTrial, meter: Meter, place: Arena) -> None:
     assert isinstance(meter, _ProcessMeter)
     assert meter.pages is not None
-    work = (trial.watch_ordinary_pods(), trial.probe(meter.pages), trial.ordinary_pods())
-    tasks = [asyncio.ensure_future(each) for each in work]
+    assert place.kubeconfig is not None
+    probing = asyncio.ensure_future(trial.probe(meter.pages))
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    others = context.Process(target=_ordinary_pods, args=(str(place.kubeconfig), there))
+    others.start()
     try:
-        await asyncio.sleep(1)
+        await asyncio.sleep(2)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(MOST_SECONDS):
                 await ATTACKS[name](trial)
         await asyncio.sleep(SETTLE_SECONDS)
-        tasks.pop().cancel()
-        await trial.all_bound()
+        here.send("end")
+        trial.lateness, trial.watch_lags = await asyncio.to_thread(here.recv)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        probing.cancel()
+        await asyncio.gather(probing, return_exceptions=True)
+        others.kill()
+        others.join()
 
 
 def _print(name: str, scheduler: str, trial: ClusterTrial, meter: Meter) -> None:
@@ -394,7 +451,8 @@ def _print(name: str, scheduler: str, trial: ClusterTrial, meter: Meter) -> None
     probe = "failed" if trial.slowest_probe == float("inf") else f"{trial.slowest_probe * 1e3:.0f} ms"
     print(
         f"{name:<24} {scheduler:<15} late p50 {statistics.median(late) * 1e3:6.0f} ms, "
-        f"max {max(late) * 1e3:6.0f} ms   CPU {usage.cpu_seconds or 0:5.1f} s   "
+        f"max {max(late) * 1e3:6.0f} ms   server's watch {max(trial.watch_lags) * 1e3:6.0f} ms   "
+        f"CPU {usage.cpu_seconds or 0:5.1f} s   "
         f"peak {usage.peak_mib or 0:5.0f} MiB   probe {probe}",
         flush=True,
     )

@@ -34,7 +34,7 @@ from kuberth.client.rest.refusals import refusal, retry_after
 from kuberth.client.rest.request_heads import JSON, RequestHeads
 from kuberth.client.rest.resource_paths import escaped, object_name, path_of, query
 from kuberth.client.rest.watch_frames import WatchDecoder
-from kuberth.client.writes import Verb, Write
+from kuberth.client.writes import METADATA_ALONE, Verb, Write
 from kuberth.clock import Clock, SystemClock
 from kuberth.errors import ApiError, UnreachableError, WireError
 from kuberth.observe.metrics import ClientMetrics
@@ -192,12 +192,13 @@ class HttpApi(Api):
             path_of(info, name, write.namespace, write.subresource),
             body=body if isinstance(body, bytes) else encode(body),
             content_type=write.content_type,
+            accept=JSON if write.wants_answer else METADATA_ALONE,
             what=what,
             info=info,
             verb=write.verb,
             subresource=write.subresource,
         )
-        if write.verb is Verb.DELETE or write.subresource == "binding":
+        if write.verb is Verb.DELETE or write.subresource == "binding" or not write.wants_answer:
             return None
         return _decoded(write.kind, answer, what)
 

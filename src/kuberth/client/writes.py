@@ -17,6 +17,8 @@ from kuberth.client.rest.resource_paths import object_name
 
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
+METADATA_ALONE: Final = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
+"""What to accept where the object itself is of no use."""
 STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 
 
@@ -50,6 +52,8 @@ class Write(msgspec.Struct, frozen=True):
     """For a deletion: None is the object's own grace period."""
     description: str = ""
     """Replaces the description that is derived from the other fields."""
+    wants_answer: bool = True
+    """Whether the object is of use that the server answers with: that of a pod can be megabytes long."""
 
     @property
     def content_type(self) -> str:

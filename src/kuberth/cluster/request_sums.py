@@ -58,8 +58,20 @@ def amounts_of(pods: Sequence[PodInfo], table: ClusterTable) -> Amounts:
 def sums_of(groups: Iterable[Sequence[PodInfo]], table: ClusterTable) -> Amounts:
     """A position for every group of pods."""
     groups = list(groups)
-    bounds = np.fromiter(accumulate(map(len, groups), initial=0), np.int64, len(groups) + 1)
+    return _sums_of(amounts_of([info for group in groups for info in group], table), groups)
+
+
+def with_pods(present: Amounts, groups: Sequence[Sequence[PodInfo]], table: ClusterTable) -> Amounts | None:
+    """What is there together with a group of pods for every position; None: the numbers may be too large."""
     each = amounts_of([info for group in groups for info in group], table)
+    # Sums in the table stay at the limit of int64, which these would not.
+    if int(each.max(initial=0)) * each.shape[1] + int(present.max(initial=0)) >= 2**63:
+        return None
+    return present + _sums_of(each, groups)
+
+
+def _sums_of(each: Amounts, groups: Sequence[Sequence[PodInfo]]) -> Amounts:
+    bounds = np.fromiter(accumulate(map(len, groups), initial=0), np.int64, len(groups) + 1)
     totals = np.zeros((len(each), each.shape[1] + 1), np.int64)
     np.cumsum(each, axis=1, out=totals[:, 1:])
     return np.diff(totals[:, bounds], axis=1)

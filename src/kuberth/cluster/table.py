@@ -12,7 +12,7 @@ while its node lives and is reused after.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, Protocol, TypeVar
 
@@ -32,7 +32,7 @@ from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_groups import PodGroups
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.pod_volumes import Disk
-from kuberth.cluster.request_sums import COUNT, NONZERO, Amounts, RequestsBelow
+from kuberth.cluster.request_sums import COUNT, NONZERO, Amounts, RequestsBelow, with_pods
 from kuberth.cluster.resource_columns import CPU, MAX_RESOURCES, MEMORY, ResourceColumns, SaturatingSums
 from kuberth.cluster.selected_labels import SelectedLabels
 from kuberth.cluster.terms import Terms
@@ -40,6 +40,8 @@ from kuberth.cluster.what_if import LoggedWhatIf, RequestsWhatIf, WhatIf
 from kuberth.errors import KuberthError, QuantityError
 
 _FIRST_CAPACITY: Final = 64
+FEW_PODS: Final = 8
+"""Pods of a what-if up to which it is faster to put them on their rows than to add them up."""
 
 K = TypeVar("K")
 
@@ -414,9 +416,7 @@ class ClusterTable:
             self._without_node[placed.node_name][info.uid] = info
         else:
             self._pods_at[row][info.uid] = info
-            if info.pod_class != old.pod_class:
-                self.terms.add(old, row, -1)
-                self.terms.add(info, row, 1)
+            self.terms.renew(old, info, row)
             self.generation += 1
             self.row_generation[row] = self.settled_generation[row] = self.generation
             self.changes.note(row)
@@ -580,6 +580,24 @@ class ClusterTable:
         question = RequestsWhatIf(self, rows)
         with self._undone(question):
             yield question
+
+    @contextmanager
+    def what_if_with(self, pods: Mapping[int, Sequence[PodInfo]], *, requests_alone: bool) -> Iterator[None]:
+        """As if these pods were on their rows. `requests_alone`: the question reads nothing of pods but their
+        number and the sums of their requests; thousands of pods are then added up, not put there."""
+        if requests_alone and sum(map(len, pods.values())) > FEW_PODS:
+            rows = np.fromiter(pods, np.int64, len(pods))
+            amounts = with_pods(self.amounts_at(rows), [*pods.values()], self)
+            if amounts is not None:
+                with self.what_if_requests(rows) as sums:
+                    sums.set(amounts, rows)
+                    yield
+                return
+        with self.what_if() as what_if:
+            for row, added in pods.items():
+                for info in added:
+                    what_if.add_pod(info, row)
+            yield
 
     @contextmanager
     def _undone(self, question: WhatIf | RequestsWhatIf) -> Iterator[None]:

@@ -43,6 +43,11 @@ class LabelIndex(Generic[K, V]):
             if not entries:
                 del self._filed[pair]
 
+    def entries(self) -> Iterator[tuple[K, V]]:
+        """All of them; those that are filed more than once come more than once."""
+        for entries in self._filed.values():
+            yield from entries.items()
+
     def count(self, pairs: Iterable[LabelPair]) -> int:
         """How many entries `under` would yield."""
         filed = self._filed

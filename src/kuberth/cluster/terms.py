@@ -74,8 +74,8 @@ class Tally:
         self.counts = RowCounts()
         """The number of pods per row."""
         self._domains: dict[str, DomainSums] = {}
-        self.slot = 0
-        """Of a carried term: where its sums are (`TermSums`)."""
+        self.slot = -1
+        """Of a carried term: where its sums are (`TermSums`); -1: it has none."""
 
     def add(self, row: int, number: int) -> None:
         self.counts.add(row, number)
@@ -223,8 +223,33 @@ class TopologyTerms:
         """How many terms there are."""
         self.index: LabelIndex[CarriedTerm, Tally] = LabelIndex()
         """The terms by the labels that they demand."""
-        self.sums = TermSums()
-        """The same terms, for pods that too many of them may speak of."""
+        self.sums: TermSums | None = None
+        """The same terms, for pods that too many of them may speak of; None while there are few terms."""
+
+    def file(self, carried: CarriedTerm, tally: Tally) -> None:
+        """A term that no placed pod had."""
+        self.number += 1
+        self.index.file(carried, tally, _filed_under(carried.term.pods.selector))
+        if self.sums is not None:
+            tally.slot = self.sums.file(carried.term.pods, _worth(carried))
+        elif self.number > MANY_TERMS:
+            self.sums = TermSums()
+            for each, counted in dict(self.index.entries()).items():
+                counted.slot = self.sums.file(each.term.pods, _worth(each))
+                for row in counted.counts.rows().tolist():
+                    self.sums.add(counted.slot, row, counted.counts[row])
+
+    def add(self, tally: Tally, row: int, number: int) -> None:
+        """More pods with the term on a row, or fewer."""
+        if self.sums is not None and tally.slot >= 0:
+            self.sums.add(tally.slot, row, number)
+
+    def remove(self, carried: CarriedTerm, tally: Tally) -> None:
+        """No placed pod has the term any more."""
+        self.number -= 1
+        self.index.remove(carried, _filed_under(carried.term.pods.selector))
+        if self.sums is not None and tally.slot >= 0:
+            self.sums.remove(tally.slot, carried.term.pods)
 
 
 class CarriedTerms:
@@ -258,7 +283,7 @@ class CarriedTerms:
             tally = self.tallies[carried] = Tally()
             self.version += 1
             self._file(carried, tally)
-        self._by_topology[carried.term.topology_key].sums.add(tally.slot, row, number)
+        self._by_topology[carried.term.topology_key].add(tally, row, number)
         if not self._follows_domains:
             tally.add(row, number)
         else:
@@ -272,27 +297,24 @@ class CarriedTerms:
             self._remove(carried, tally)
 
     def _file(self, carried: CarriedTerm, tally: Tally) -> None:
-        key, pods = carried.term.topology_key, carried.term.pods
-        self._selected.note(pods.selector.requirements)
+        key = carried.term.topology_key
+        self._selected.note(carried.term.pods.selector.requirements)
         if (terms := self._by_topology.get(key)) is None:
             terms = self._by_topology[key] = TopologyTerms()
-        terms.number += 1
-        tally.slot = terms.sums.file(pods, _worth(carried))
-        terms.index.file(carried, tally, _filed_under(pods.selector))
+        terms.file(carried, tally)
 
     def _remove(self, carried: CarriedTerm, tally: Tally) -> None:
-        key, pods = carried.term.topology_key, carried.term.pods
+        key = carried.term.topology_key
         terms = self._by_topology[key]
-        terms.number -= 1
-        terms.sums.remove(tally.slot, pods)
-        terms.index.remove(carried, _filed_under(pods.selector))
+        terms.remove(carried, tally)
         if not terms.number:
             del self._by_topology[key]
 
     def forget_namespace(self, name: str) -> None:
         """The labels of a namespace have changed."""
         for terms in self._by_topology.values():
-            terms.sums.forget_namespace(name)
+            if terms.sums is not None:
+                terms.sums.forget_namespace(name)
 
 
 def _filed_under(selector: Selector) -> tuple[LabelPair, ...]:
@@ -326,6 +348,17 @@ class Terms:
 
     def add(self, info: PodInfo, row: int, number: int) -> None:
         """Count a pod on a row (`number` 1) or take it off (-1)."""
+        self._count(info, row, number)
+        for carried in carried_terms(info):
+            self._carried[carried.role].add(carried, row, number)
+
+    def renew(self, old: PodInfo, new: PodInfo, row: int) -> None:
+        """A pod has a new version with the terms of the old one; its class may be another."""
+        if new.pod_class != old.pod_class:
+            self._count(old, row, -1)
+            self._count(new, row, 1)
+
+    def _count(self, info: PodInfo, row: int, number: int) -> None:
         pod_class = info.pod_class
         counted = self._classes.get(pod_class)
         if counted is None:
@@ -336,8 +369,6 @@ class Terms:
         if counted.counts.total == 0:
             del self._classes[pod_class]
             self._classes_by_label.remove(pod_class, pod_class.labels)
-        for carried in carried_terms(info):
-            self._carried[carried.role].add(carried, row, number)
 
     def _new_class(self, pod_class: PodClass, labels: Mapping[str, str]) -> _CountedClass:
         counted = self._classes[pod_class] = _CountedClass(labels)
@@ -391,7 +422,7 @@ class Terms:
         namespace_labels = self._namespaces.get(namespace, {})
         pairs = (*labels.items(), UNDEMANDING)
         for key, terms in self._carried[role].topologies():
-            if terms.index.count(pairs) > MANY_TERMS:
+            if terms.sums is not None and terms.index.count(pairs) > MANY_TERMS:
                 matched = terms.sums.matched(namespace, labels, namespace_labels)
                 if matched.any():
                     worth = MatchedSum(terms.sums, matched, weighted=True)

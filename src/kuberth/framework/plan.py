@@ -356,15 +356,19 @@ class Plan:
         self._ids[BY_NOMINATED, rows] = 0
         if not self._nominator.by_node:
             return True
-        nominated = {row: pods for row in rows.tolist() if (pods := self._nominated_to(row))}
+        nominated = {row: pods for row in self._left_to_pods(rows) if (pods := self._nominated_to(row))}
         if not nominated:
             return True
-        with self._table.what_if() as what_if:
-            for row, pods in nominated.items():
-                for info in pods:
-                    what_if.add_pod(info, row)
+        with self._table.what_if_with(nominated, requests_alone=not self.kept.sees_pods):
             found = np.fromiter(nominated, np.int64, len(nominated))
             return self._judge_rows(BY_NOMINATED, self.kept.filters, found, state, pod)
+
+    def _left_to_pods(self, rows: Rows) -> list[int]:
+        """The rows that no filter of the node's object rejects before one that looks at pods is asked."""
+        first = min((each.order for each in self.kept.pod_filters), default=_NEVER)
+        before = np.array([False, *(order < first for order, _status in self._rejections)], np.bool_)
+        left: list[int] = rows[~before.take(self._ids[BY_OBJECT].take(rows))].tolist()
+        return left
 
     def _nominated_to(self, row: int) -> list[PodInfo]:
         """The pods nominated for a row that pods of this plan's priority must not push aside."""

@@ -10,15 +10,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from kuberth.api.core import Pod, PodCondition
 from kuberth.api.meta import ObjectMeta
 from kuberth.api.wire import to_builtins
 from kuberth.client.adaptive_limit import AdaptiveLimit
 from kuberth.client.protocol import Api
+from kuberth.client.writes import Verb, Write
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.errors import ConflictError, KuberthError, NotFoundError
 from kuberth.framework.handle import Spawner
@@ -31,6 +35,8 @@ REWORDINGS_PER_SECOND: Final = 20
 """Of all pods: how often a condition is written of which only the message has changed,"""
 MAX_REWORDINGS: Final = 200
 """and how many times at once after a pause."""
+MAX_WRITTEN: Final = 4096
+"""Pods of which it is remembered what was written before the watch delivers it."""
 PATCH: Final = "pod_status_patch"
 """What kube-scheduler calls this kind of write in its metrics."""
 
@@ -43,6 +49,8 @@ class _Change:
     """By type."""
     nomination: str | None = None
     """None leaves it unchanged, "" clears it."""
+    version: str = ""
+    """That of the pod for which it was decided."""
 
     def __bool__(self) -> bool:
         return bool(self.conditions) or self.nomination is not None
@@ -51,6 +59,7 @@ class _Change:
         self.conditions |= newer.conditions
         if newer.nomination is not None:
             self.nomination = newer.nomination
+        self.version = newer.version
 
     def patch(self) -> dict[str, Any]:
         patch: dict[str, Any] = {}
@@ -81,9 +90,13 @@ class PodStatusWriter:
         self._rewordings_at_ns = clock.now_ns()
         self._ended: dict[str, asyncio.Event] = {}
         """By the pod's UID, if its binding waits for the change."""
+        self._written: OrderedDict[str, _Change] = OrderedDict()
+        """By UID: what the API has beyond the version of the pod for which it was decided. A watch may be
+        late, and patches that say it again would make it later."""
 
     def write(self, pod: Pod, *, condition: PodCondition | None, nomination: str | None) -> None:
         metadata = pod.metadata
+        pod = self._as_written(pod)
         under_way = self._under_way.get(metadata.uid)
         if under_way is None and _is_known(pod, condition, nomination):
             return
@@ -103,6 +116,29 @@ class PodStatusWriter:
             under_way.append(change)
         else:
             under_way[-1].add(change)
+
+    def _as_written(self, pod: Pod) -> Pod:
+        """The pod as the API has it, if nothing newer is known than what was written."""
+        metadata, status = pod.metadata, pod.status
+        written = self._written.get(metadata.uid)
+        if written is None:
+            return pod
+        if written.version != metadata.resource_version:
+            del self._written[metadata.uid]
+            return pod
+        conditions, nomination = _outlook(pod, (written,))
+        status = replace(status, conditions=tuple(conditions.values()), nominated_node_name=nomination)
+        return replace(pod, status=status)
+
+    def _note_written(self, uid: str, change: _Change) -> None:
+        before = self._written.pop(uid, None)
+        if before is not None and before.version == change.version:
+            before.add(change)
+            change = before
+        if change.version:
+            self._written[uid] = change
+        if len(self._written) > MAX_WRITTEN:
+            self._written.popitem(last=False)
 
     def _may_reword(self) -> bool:
         """Whether a message may be replaced now that says the same in other words or numbers.
@@ -134,6 +170,7 @@ class PodStatusWriter:
         return uid in self._under_way
 
     async def finish(self, uid: str) -> None:
+        self._written.pop(uid, None)
         # A patch that arrives after the binding would say of a bound pod that it cannot be scheduled.
         if self._waiting.pop(uid, None) is not None:
             del self._under_way[uid]  # it has not been sent
@@ -151,7 +188,7 @@ class PodStatusWriter:
         before: Sequence[_Change],
     ) -> _Change:
         """What is new to the API. While an earlier change is on its way, all is new: that one may fail."""
-        change = _Change()
+        change = _Change(version=pod.metadata.resource_version)
         if condition is not None:
             known = {each.type: each for each in pod.status.conditions}
             for earlier in before:
@@ -180,7 +217,9 @@ class PodStatusWriter:
         under_way = self._under_way[metadata.uid]
         try:
             while under_way:
-                await self._patch(metadata, under_way[0].patch())
+                change = under_way[0]
+                if await self._patch(metadata, change.patch()):
+                    self._note_written(metadata.uid, change)
                 del under_way[0]
         finally:
             del self._under_way[metadata.uid]
@@ -190,17 +229,17 @@ class PodStatusWriter:
         while has_room and self._waiting and self._limit.has_room():
             self._start(self._waiting.pop(next(iter(self._waiting))))
 
-    async def _patch(self, metadata: ObjectMeta, patch: dict[str, Any]) -> None:
+    async def _patch(self, metadata: ObjectMeta, patch: dict[str, Any]) -> bool:
+        """Whether it was written."""
         self._metrics.pending_async_api_calls.inc((PATCH,))
         started, result = time.perf_counter(), "success"
         try:
-            await self._api.patch(
-                Pod,
-                metadata.name,
-                {"metadata": {"uid": metadata.uid}, "status": patch},
-                namespace=metadata.namespace,
-                subresource="status",
+            body = {"metadata": {"uid": metadata.uid}, "status": patch}
+            namespace = metadata.namespace
+            await self._api.write(
+                Write(Verb.PATCH, Pod, metadata.name, namespace, "status", body, wants_answer=False)
             )
+            return True
         except (NotFoundError, ConflictError):  # deleted, perhaps made again under the same name
             logger.debug("pod %s/%s is gone, its status is not written", metadata.namespace, metadata.name)
         except Exception:  # what waits for this one must be written all the same
@@ -212,6 +251,7 @@ class PodStatusWriter:
             self._metrics.pending_async_api_calls.inc((PATCH,), -1)
             self._metrics.async_api_calls.inc((PATCH, result))
             self._metrics.async_api_call_duration.observe((PATCH, result), time.perf_counter() - started)
+        return False
 
 
 def _is_known(pod: Pod, condition: PodCondition | None, nomination: str | None) -> bool:

@@ -14,6 +14,7 @@ from kuberth.api.storage import StorageClass
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.client_config import Impersonation
 from kuberth.client.protocol import Api
+from kuberth.client.writes import Verb, Write
 from kuberth.errors import (
     AlreadyExistsError,
     ApiError,
@@ -161,6 +162,17 @@ def test_the_default_patch_is_strategic() -> None:
     async def test(api: HttpApi, server: Server) -> None:
         await api.patch(Node, "n", {})
         assert server.asked[0].header("content-type") == "application/strategic-merge-patch+json"
+
+    with_api(echo, test)
+
+
+def test_an_answer_that_is_of_no_use_is_not_sent() -> None:
+    async def test(api: HttpApi, server: Server) -> None:
+        write = Write(Verb.PATCH, Pod, "p", "d", "status", {"status": {}}, wants_answer=False)
+        assert await api.write(write) is None
+        assert server.asked[0].header("accept") == (
+            "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+        )
 
     with_api(echo, test)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import settings
@@ -14,7 +15,7 @@ from kuberth.cluster import terms as terms_module
 from kuberth.cluster.pod_info import PodInfo, PodMatcher
 from kuberth.cluster.table import ClusterTable
 from kuberth.cluster.term_index import UNDEMANDING, demanded_labels
-from kuberth.cluster.terms import MAX_LONG_VALUES, Carried, Tally
+from kuberth.cluster.terms import MANY_TERMS, MAX_LONG_VALUES, Carried, CarriedTerms, Tally
 from kuberth.testing.factories import make_node, make_pod
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -304,3 +305,25 @@ def test_nothing_is_summed_by_a_label_that_no_node_has() -> None:
     assert not tally._domains, "each would cost every pod that comes or goes"
     table.set_node(make_node("n1", labels={"key-7": "x"}))
     assert [column.key for column in columns if tally.is_in_any_domain(column)] == ["key-7"]
+
+
+def test_labels_that_a_binding_brings_leave_the_terms_of_a_pod_as_they_are(table: ClusterTable) -> None:
+    terms = [{"weight": 1, "podAffinityTerm": term({"app": f"a{number}"})} for number in range(100)]
+    near = affinity(podAffinity={PREFERRED: terms}, podAntiAffinity={REQUIRED: [term({"app": "a7"})]})
+    place(table, "one", "n1", labels={"app": "web"}, **near)
+    versions = [table.terms.carried_in(role).version for role in Carried]
+    renewed = make_pod("one", node="n1", uid="one", labels={"app": "web", "zone": "z"}, **near)
+    with patch.object(CarriedTerms, "add", side_effect=AssertionError("the terms are the same")):
+        assert table.renew_pod(renewed)
+    assert [table.terms.carried_in(role).version for role in Carried] == versions
+    assert table.terms.tally(matcher("zone=z")).counts.total == 1
+    table.remove_pod("one")
+    assert not any(table.terms.carried(role) for role in Carried)
+
+
+def test_few_terms_of_a_topology_are_not_summed(table: ClusterTable) -> None:
+    keys = [f"key-{number}" for number in range(MANY_TERMS + 1)]
+    place(table, "one", "n1", **affinity(podAntiAffinity={REQUIRED: [term({}, key) for key in keys]}))
+    topologies = table.terms.carried_in(Carried.REQUIRED_ANTI_AFFINITY)._by_topology
+    assert len(topologies) == len(keys)
+    assert not any(each.sums for each in topologies.values()), "each would take arrays of its own"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -10,11 +11,14 @@ import pytest
 from kuberth.api.core import Pod
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.table import ClusterTable
 from kuberth.framework import (
     Code,
     CycleState,
+    DependsOn,
     Diagnosis,
     FilterPlugin,
+    Inputs,
     Plugin,
     PreFilterExtensions,
     StateKey,
@@ -181,3 +185,69 @@ def test_a_plugin_that_cannot_follow_aborts_the_search(answer: Any, message: str
     assert made.node("n1").pod_count == 0, "the what-if is undone"
     removal = made.runner.filtering.run_remove_pod(state_of(pod), pod, nominated, made.node("n1"))
     assert message.replace("ExtensionAddPod", "ExtensionRemovePod") in removal.message
+
+
+class FitByStatement(FilterPlugin):
+    """Reads the sums of requests alone, as it states."""
+
+    name = "Fit"
+    inputs = Inputs({"spec.containers"}, filter=DependsOn.REQUESTS)
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Verdict:
+        return fits_nodes(state, pod, nodes)
+
+
+class OnlyLabelled(FilterPlugin):
+    name = "OnlyLabelled"
+    inputs = Inputs(set(), filter=DependsOn.NODE_OBJECT)
+
+    def filter(self, _state: CycleState, _pod: Pod, node: NodeRow) -> Status | None:
+        return None if "ok" in node.labels else Status.unresolvable("no label")
+
+
+def crowd(made: Framework, number: int, *, cpu: str = "10m", memory: str | None = None) -> None:
+    for index in range(number):
+        pod = make_pod(f"nominated-{index}", cpu=cpu, memory=memory, priority=9)
+        made.nominator.nominate(PodInfo(pod), f"n{index % 2}")
+
+
+@pytest.mark.parametrize("number", [4, 100], ids=["few", "many"])
+@pytest.mark.parametrize("memory", [None, "9223372036854775807"], ids=["small", "as large as can be"])
+def test_many_nominated_pods_count_as_few_do(number: int, memory: str | None) -> None:
+    nodes = [make_node(f"n{index}", cpu="1") for index in range(3)]
+    made = framework(FitByStatement, nodes=nodes)
+    crowd(made, number, memory=memory)
+    taken = 10 * number // 2
+    assert passing_nodes(made, make_pod("p", cpu=f"{1000 - taken}m")) == ["n0", "n1", "n2"]
+    assert passing_nodes(made, make_pod("p", cpu=f"{1001 - taken}m")) == ["n2"]
+    assert [made.node(f"n{index}").requested("cpu") for index in range(2)] == [0, 0]
+    assert [made.node(f"n{index}").pod_count for index in range(2)] == [0, 0]
+
+
+def test_many_nominated_pods_are_added_up_not_put_on_their_nodes() -> None:
+    made = framework(FitByStatement, nodes=[make_node(f"n{index}", cpu="1") for index in range(3)])
+    crowd(made, 100)
+    with patch.object(ClusterTable, "put", side_effect=AssertionError("thousands of these take seconds")):
+        assert passing_nodes(made, make_pod("p", cpu="501m")) == ["n2"]
+
+
+def test_nominated_pods_do_not_matter_where_the_node_itself_is_rejected_first() -> None:
+    made = framework(
+        OnlyLabelled,
+        FORMS["table"],
+        nodes=[make_node("n0", cpu="1"), make_node("n1", cpu="1", labels={"ok": ""})],
+    )
+    crowd(made, 10, cpu="500m")
+    asked: list[str] = []
+    put = ClusterTable.put
+
+    def note(table: ClusterTable, info: PodInfo, row: int) -> None:
+        asked.append(table.names[row])
+        put(table, info, row)
+
+    diagnosis = Diagnosis()
+    with patch.object(ClusterTable, "put", note):
+        assert passing_nodes(made, make_pod("p", cpu="1"), diagnosis) == []
+    assert set(asked) == {"n1"}
+    reasons = {name: diagnosis.status_of(name, row=made.cluster.row_of(name)).plugin for name in ("n0", "n1")}
+    assert reasons == {"n0": "OnlyLabelled", "n1": "Fit"}

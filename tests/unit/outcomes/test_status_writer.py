@@ -5,11 +5,13 @@ import datetime
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from kuberth.api.core import Pod, PodCondition
 from kuberth.client.adaptive_limit import FLOOR, AdaptiveLimit
+from kuberth.client.writes import Write
 from kuberth.clock import NANOSECONDS, Clock, LoopClock
 from kuberth.errors import ApiError, KuberthError
 from kuberth.framework.handle import Spawner
@@ -27,7 +29,7 @@ NO_QUEUE = PodCondition(
 
 
 class Broken(MemoryApi):
-    async def patch(self, *_: Any, **__: Any) -> Any:
+    async def write(self, write: Write) -> Any:
         raise ApiError("the server is on fire", code=500)
 
 
@@ -192,13 +194,13 @@ class Late(MemoryApi):
         self.fault = fault
         self.patches: list[dict[str, Any]] = []
 
-    async def patch(self, kind: type[Any], name: str, patch: Any, **options: Any) -> Any:
-        self.patches.append(patch["status"])
+    async def write(self, write: Write) -> Any:
+        self.patches.append(write.body["status"])
         number = len(self.patches)
         await asyncio.sleep(10 / number)
         if self.fault is not None and number == 1:
             raise self.fault
-        return await super().patch(kind, name, patch, **options)
+        return await super().write(write)
 
 
 def saying(message: str, **fields: Any) -> PodCondition:
@@ -315,13 +317,13 @@ def test_different_pods_do_not_wait_for_each_other() -> None:
     pods = [make_pod(f"p{number}") for number in range(FLOOR)]
     for pod in pods:
         api.put(pod)
-    real = api.patch
+    real = api.write
 
     async def slow(*arguments: Any, **options: Any) -> Any:
         await asyncio.sleep(5)
         return await real(*arguments, **options)
 
-    api.patch = slow  # type: ignore[method-assign]
+    api.write = slow  # type: ignore[method-assign]
 
     async def script(writer: PodStatusWriter) -> None:
         for pod in pods:
@@ -372,13 +374,13 @@ class Busy(MemoryApi):
         self.in_flight = self.most = 0
         self.order: list[str] = []
 
-    async def patch(self, kind: type[Any], name: str, patch: Any, **options: Any) -> Any:
+    async def write(self, write: Write) -> Any:
         self.in_flight += 1
         self.most = max(self.most, self.in_flight)
-        self.order.append(name)
+        self.order.append(write.name)
         await asyncio.sleep(1)
         self.in_flight -= 1
-        return await super().patch(kind, name, patch, **options)
+        return await super().write(write)
 
 
 def test_a_busy_server_gets_few_patches_at_a_time_and_all_in_the_end() -> None:
@@ -452,9 +454,9 @@ class Counting(MemoryApi):
         super().__init__()
         self.patched: list[str] = []
 
-    async def patch(self, kind: type[Any], name: str, patch: Any, **rest: Any) -> Any:
-        self.patched.append(name)
-        return await super().patch(kind, name, patch, **rest)
+    async def write(self, write: Write) -> Any:
+        self.patched.append(write.name)
+        return await super().write(write)
 
 
 def patches_of(script: Callable[[PodStatusWriter], Any], *pods: Pod) -> list[str]:
@@ -538,3 +540,58 @@ def test_a_binding_does_not_wait_for_a_patch_that_was_not_sent() -> None:
         assert not made.is_writing(pods[-1].metadata.uid)
 
     assert patches_of(script, *pods) == [f"p{number}" for number in range(FLOOR)]
+
+
+# A watch that is late
+
+
+def test_what_was_written_is_not_written_again_while_the_watch_is_late() -> None:
+    pod = make_pod("p0", uid="u0", metadata={"resourceVersion": "7"})
+
+    async def script(writer: PodStatusWriter) -> None:
+        for message in ("no room", "no room", "no nodes", "no room"):
+            writer.write(pod, condition=saying(message), nomination="n1")
+            await asyncio.sleep(1)
+
+    assert patches_of(script, pod) == ["p0"] * 3, "the second says what the first has said"
+
+
+def test_a_newer_version_says_what_the_api_has() -> None:
+    pod = make_pod("p0", uid="u0", metadata={"resourceVersion": "7"})
+    newer = make_pod("p0", uid="u0", metadata={"resourceVersion": "8"})
+
+    async def script(writer: PodStatusWriter) -> None:
+        for version in (pod, newer, newer):
+            writer.write(version, condition=saying("no room"), nomination=None)
+            await asyncio.sleep(1)
+
+    assert patches_of(script, pod) == ["p0"] * 2
+
+
+def test_what_is_remembered_of_patches_is_bounded() -> None:
+    pods = [
+        make_pod(f"p{number}", uid=f"u{number}", metadata={"resourceVersion": "7"}) for number in range(3)
+    ]
+
+    async def script(writer: PodStatusWriter) -> None:
+        for pod in pods:
+            writer.write(pod, condition=saying("no room"), nomination=None)
+        await asyncio.sleep(1)
+        assert list(writer._written) == ["u1", "u2"]
+        await writer.finish("u2")
+        assert list(writer._written) == ["u1"]
+
+    with patch("kuberth.outcomes.status_writer.MAX_WRITTEN", 2):
+        assert patches_of(script, *pods) == ["p0", "p1", "p2"]
+
+
+def test_the_answer_to_a_patch_is_not_asked_for() -> None:
+    wanted = []
+
+    class Asked(MemoryApi):
+        async def write(self, write: Write) -> Any:
+            wanted.append(write.wants_answer)
+            return await super().write(write)
+
+    written(make_pod("p"), condition=NO_QUEUE, api=Asked())
+    assert wanted == [False], "that of a pod may be megabytes long"

@@ -2,15 +2,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from msgspec.structs import replace
 
 from kuberth.api.core import Node, Pod
+from kuberth.api.selectors import compile_label_selector
+from kuberth.config.plugin_args import PodTopologySpreadArgs
 from kuberth.framework.cluster_events import Action, Hint, Resource
+from kuberth.informers.store import Stores
+from kuberth.plugins.pod_topology_spread.constraints import ConstraintReader
+from kuberth.plugins.pod_topology_spread.hints import SpreadHints
 from kuberth.testing.factories import make_node, make_pod
 from tests.unit.plugins.harness import evaluator, hint
 
 PLUGIN = "PodTopologySpread"
+COMPILE = "kuberth.plugins.pod_topology_spread.constraints.compile_label_selector"
 WEB: Mapping[str, str] = {"app": "web"}
 DB: Mapping[str, str] = {"app": "db"}
 QUEUE, SKIP = Hint.QUEUE, Hint.SKIP
@@ -146,3 +154,39 @@ def test_what_a_hint_cannot_read_queues_the_pod() -> None:
     broken = spread(labelSelector={"matchExpressions": [{"key": "app", "operator": "Like"}]})
     assert hint(judge, waiting(broken), (Resource.POD, Action.ADD), None, other()) == QUEUE
     assert hint(judge, waiting(spread()), (Resource.POD, Action.ADD), None, node()) == QUEUE
+
+
+def test_many_constraints_are_compiled_once_for_all_attempts_and_hints() -> None:
+    many = [spread(f"key-{number}", labelSelector={"matchLabels": {"app": "db"}}) for number in range(50)]
+    pod = waiting(*many, spread("zone", matchLabelKeys=["app"]))
+    reader = ConstraintReader(
+        PodTopologySpreadArgs(), Stores(), inclusion_policies=True, match_label_keys=True
+    )
+    hints = SpreadHints(reader)
+    with patch(COMPILE, side_effect=compile_label_selector) as compiling:
+        assert len(reader.hard(pod)) == 51
+        assert compiling.call_count == 51
+        newer = make_pod("waiting", uid="w", labels=WEB, annotations={"a": "b"})
+        newer = replace(newer, spec=pod.spec)
+        assert reader.hard(newer) == reader.hard(pod)
+        for _ in range(3):
+            assert hints.after_pod_change(pod, None, other({"app": "x"})) is SKIP
+        assert compiling.call_count == 51
+        relabelled = replace(newer, metadata=replace(newer.metadata, labels=DB))
+        assert reader.hard(relabelled)[-1].selector != reader.hard(pod)[-1].selector, "matchLabelKeys"
+        assert not reader.soft(pod)
+
+
+def test_what_is_remembered_of_constraints_is_bounded() -> None:
+    reader = ConstraintReader(
+        PodTopologySpreadArgs(), Stores(), inclusion_policies=True, match_label_keys=True
+    )
+    values = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["a", "b", "c"]}]}
+    pods = [waiting(*[spread(f"key-{n}", labelSelector=values) for n in range(20)]) for _ in range(3)]
+    with patch("kuberth.plugins.pod_topology_spread.constraints.MAX_REMEMBERED", 160):
+        for pod in pods:
+            reader.hard(pod)
+        with patch(COMPILE, side_effect=compile_label_selector) as compiling:
+            for pod in reversed(pods):
+                assert len(reader.hard(pod)) == 20
+            assert compiling.call_count == 20, "two of them are remembered: 20 constraints of 3 values each"

@@ -9,13 +9,15 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import attrgetter
+from typing import Final
 
 from kuberth.api.meta import LabelSelector
 from kuberth.errors import SelectorError
 
 _NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 
@@ -41,57 +43,51 @@ _MEANING = {
     Operator.DOUBLE_EQUALS: Operator.IN,
     Operator.NOT_EQUALS: Operator.NOT_IN,
 }
+_NO_VALUES = frozenset[str]()
+_KEY = attrgetter("key")
 _API_OPERATORS = {
     "In": Operator.IN,
     "NotIn": Operator.NOT_IN,
     "Exists": Operator.EXISTS,
     "DoesNotExist": Operator.DOES_NOT_EXIST,
 }
-_Meaning = tuple[str, Operator, frozenset[str], int]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Requirement:
     """What one label must satisfy. `a=b`, `a==b` and `a in (b)` print differently and are equal.
 
-    Built by `new_requirement` (validating) or `selector_from_set` (not); `operator` is one of
-    `Operator`, `meaning` the same with the spellings of In and NotIn folded together.
+    Built by `new_requirement` (validating) or `selector_from_set` (not). It is not to be changed.
     """
 
-    key: str
-    """The label it is about."""
-    operator: Operator
-    """The relation, as it was written."""
-    values: tuple[str, ...] = ()
-    """What the label's value is compared with."""
-    meaning: Operator = field(init=False, repr=False)
-    """The relation, with the spellings of In and of NotIn folded together."""
-    value_set: frozenset[str] = field(init=False, repr=False)
-    """The values of In and NotIn."""
-    bound: int = field(init=False, repr=False)
-    """The number that Gt and Lt compare with."""
-    _identity: _Meaning = field(init=False, repr=False)
-    _hash: int = field(init=False, repr=False)
+    # No dataclass: a pod can have thousands of requirements, and a frozen one takes twice as long to make.
+    __slots__ = ("_hash", "bound", "key", "meaning", "operator", "value_set", "values")
 
-    def __post_init__(self) -> None:
-        meaning = _MEANING.get(self.operator, self.operator)
-        values = frozenset(self.values)
+    def __init__(self, key: str, operator: Operator, values: tuple[str, ...] = ()) -> None:
+        self.key: Final = key
+        """The label it is about."""
+        self.operator: Final = operator
+        """The relation, as it was written."""
+        self.values: Final = values
+        """What the label's value is compared with."""
+        meaning = _MEANING.get(operator, operator)
         bound = 0
-        if meaning in (Operator.GREATER_THAN, Operator.LESS_THAN):
-            parsed = parse_int64(self.values[0]) if len(self.values) == 1 else None
+        value_set: frozenset[str] = _NO_VALUES
+        if meaning is Operator.GREATER_THAN or meaning is Operator.LESS_THAN:
+            parsed = parse_int64(values[0]) if len(values) == 1 else None
             if parsed is None:
                 raise SelectorError(
-                    f"label {self.key!r}: {self.operator.value!r} takes exactly one integer, "
-                    f"got {list(self.values)}"
+                    f"label {key!r}: {operator.value!r} takes exactly one integer, got {list(values)}"
                 )
-            bound, values = parsed, frozenset()
-        put = object.__setattr__
-        put(self, "meaning", meaning)
-        put(self, "value_set", values)
-        put(self, "bound", bound)
-        identity: _Meaning = (self.key, meaning, values, bound)
-        put(self, "_identity", identity)
-        put(self, "_hash", hash(identity))
+            bound = parsed
+        elif values:
+            value_set = frozenset(values)
+        self.meaning: Final = meaning
+        """The relation, with the spellings of In and of NotIn folded together."""
+        self.value_set: Final = value_set
+        """The values of In and NotIn."""
+        self.bound: Final = bound
+        """The number that Gt and Lt compare with."""
+        self._hash: int | None = None
 
     def matches_value(self, value: str | None) -> bool:
         """Whether a label with this value satisfies it; None stands for an absent label."""
@@ -116,10 +112,20 @@ class Requirement:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Requirement):
             return NotImplemented
-        return self._identity == other._identity
+        return (
+            self.key == other.key
+            and self.meaning is other.meaning
+            and self.value_set == other.value_set
+            and self.bound == other.bound
+        )
 
     def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash((self.key, self.meaning, self.value_set, self.bound))
         return self._hash
+
+    def __repr__(self) -> str:
+        return f"<Requirement {self}>"
 
     def __str__(self) -> str:
         values = ",".join(sorted(self.values))
@@ -134,27 +140,23 @@ class Requirement:
                 return f"{self.key}{self.operator.value}{values}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Selector:
     """Requirements that must all hold, ordered by key; none of them means everything matches.
 
     `matches_nothing` marks the one selector that matches no object (an absent `LabelSelector`); a
-    selector that merely contradicts itself is not marked, as upstream.
+    selector that merely contradicts itself is not marked, as upstream. It is not to be changed.
     """
 
-    requirements: tuple[Requirement, ...] = ()
-    """All of them must hold; ordered by key."""
-    matches_nothing: bool = False
-    """Whether it is the one that matches no object."""
-    _identity: frozenset[Requirement] = field(init=False, repr=False)
-    _hash: int = field(init=False, repr=False)
+    __slots__ = ("_hash", "matches_nothing", "requirements")
 
-    def __post_init__(self) -> None:
-        ordered = tuple(sorted(self.requirements, key=lambda requirement: requirement.key))
-        object.__setattr__(self, "requirements", ordered)
-        identity = frozenset(ordered)
-        object.__setattr__(self, "_identity", identity)
-        object.__setattr__(self, "_hash", hash((identity, self.matches_nothing)))
+    def __init__(self, requirements: tuple[Requirement, ...] = (), matches_nothing: bool = False) -> None:
+        if len(requirements) > 1:
+            requirements = tuple(sorted(requirements, key=_KEY))
+        self.requirements: Final = requirements
+        """All of them must hold; ordered by key."""
+        self.matches_nothing: Final = matches_nothing
+        """Whether it is the one that matches no object."""
+        self._hash: int | None = None
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether it accepts an object with these labels."""
@@ -180,10 +182,18 @@ class Selector:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Selector):
             return NotImplemented
-        return self.matches_nothing == other.matches_nothing and self._identity == other._identity
+        if self.matches_nothing is not other.matches_nothing or hash(self) != hash(other):
+            return False
+        ours, theirs = self.requirements, other.requirements
+        return ours == theirs or frozenset(ours) == frozenset(theirs)
 
     def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash((frozenset(self.requirements), self.matches_nothing))
         return self._hash
+
+    def __repr__(self) -> str:
+        return "<Selector of nothing>" if self.matches_nothing else f"<Selector {self}>"
 
     def __str__(self) -> str:
         return ",".join(map(str, self.requirements))
@@ -223,6 +233,8 @@ def selector_from_set(labels: Mapping[str, str]) -> Selector:
 def new_requirement(key: str, operator: Operator, *, values: Iterable[str] = ()) -> Requirement:
     """A requirement that the API would accept, or a `SelectorError` listing all that is wrong with it."""
     values = tuple(values)
+    if is_label_key(key) and not _values_problem(operator, values) and all(map(_VALUE.fullmatch, values)):
+        return Requirement(key, operator, values)
     problems = []
     if not is_label_key(key):
         problems.append(
@@ -238,9 +250,7 @@ def new_requirement(key: str, operator: Operator, *, values: Iterable[str] = ())
         for value in values
         if not is_label_value(value)
     ]
-    if problems:
-        raise SelectorError(f"label {key!r}: {'; '.join(problems)}")
-    return Requirement(key, operator, values)
+    raise SelectorError(f"label {key!r}: {'; '.join(problems)}")
 
 
 def _values_problem(operator: Operator, values: tuple[str, ...]) -> str:
@@ -272,7 +282,7 @@ def is_label_key(key: str) -> bool:
 
 def is_label_value(value: str) -> bool:
     """Whether this can be a label value; the empty string can."""
-    return not value or (len(value) <= 63 and _NAME.fullmatch(value) is not None)
+    return _VALUE.fullmatch(value) is not None
 
 
 def parse_int64(text: str) -> int | None:

@@ -6,7 +6,7 @@ others do not; for the search, for preemption, and for questions about single no
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -122,7 +122,8 @@ class Filtering:
                 passing[own] = status.is_success
                 nominated += [] if status.is_success else [_block(own, status)]
         if plan is None or any(each.name not in state.skip_filter for each in filters):
-            found = self._judge_nominated(state, pod, nodes, but=own)
+            settled = self._settled_by_objects(state, blocks) if plan is None else set[int]()
+            found = self._judge_nominated(state, pod, nodes, but={*settled, own})
             if isinstance(found, Status):
                 return found
             nominated += found
@@ -155,35 +156,48 @@ class Filtering:
     # Nodes that pods are nominated for
 
     def _judge_nominated(
-        self, state: CycleState, pod: Pod, nodes: Nodes, *, but: int | None
+        self, state: CycleState, pod: Pod, nodes: Nodes, *, but: Container[int | None]
     ) -> list[Block] | Status:
         """Rejections of nodes with nominated pods, as if these pods were there already."""
-        positions = [
-            position
+        pods = {
+            position: nominated
             for name in self._nominator.nominated_nodes()
-            if (position := nodes.position(name)) not in (None, but) and self._nominated_to(pod, name)
-        ]
-        if not positions:
+            if (position := nodes.position(name)) is not None
+            and position not in but
+            and (nominated := self._nominated_to(pod, name))
+        }
+        if not pods:
             return []
-        together = np.array(sorted(positions), np.intp)
+        positions = sorted(pods)
         found: list[Block] = []
         if not self.judges_nodes_alone(state):
-            for position in together.tolist():
+            for position in positions:
                 status = self._judge_with_nominated(state, pod, nodes.node(position))
                 if status.code == Code.ERROR:
                     return status
                 if not status.is_success:
                     found.append(_block(position, status))
             return found
+        together = np.array(positions, np.intp)
         view = nodes.at(together)
-        with self._cluster.what_if() as what_if:
-            for row in view.rows().tolist():
-                for nominated in self._nominated_to(pod, self._cluster.names[row]):
-                    what_if.add_pod(nominated, row)
+        by_row = dict(zip(view.rows().tolist(), map(pods.__getitem__, positions), strict=True))
+        with self._cluster.what_if_with(by_row, requests_alone=self.reads_requests_alone(state)):
             judged = self._filters.judge(self._all, state, pod, view, view.live())
         if isinstance(judged, Status):
             return judged
         return [block._replace(positions=together[block.positions]) for block in judged[0]]
+
+    def _settled_by_objects(self, state: CycleState, blocks: Sequence[Block]) -> set[int]:
+        """Positions that were rejected before a filter was asked that looks at pods: nominated ones make no
+        difference there."""
+        before = set[str]()
+        for name, depends_on in self._stated(state):
+            if depends_on not in (DependsOn.POD, DependsOn.NODE_OBJECT):
+                break
+            before.add(name)
+        return {
+            position for block in blocks if block.plugin in before for position in block.positions.tolist()
+        }
 
     def _nominated_to(self, pod: Pod, node_name: str) -> list[PodInfo]:
         """The pods nominated for a node that this pod must not push aside."""
