@@ -132,7 +132,7 @@ class _Judge:
         self._last_failed: dict[str, float] = {}
         """By UID of the pod: when it was last found to fit nowhere."""
         self._devices_given_back = 0.0
-        """When the placement of a pod with devices was last given up."""
+        """When a placement was last given up whose devices were not written yet."""
         self._jumped = False
         """Whether a scheduler's clock has jumped."""
         self._extender = ""
@@ -170,8 +170,7 @@ class _Judge:
                         self._note_gang(entry)
                 case "undone":
                     self._assumed[entry["by"]].pop(entry["uid"], None)
-                    pod = self._placed_as.get((entry["by"], entry["uid"]))
-                    if pod is not None and pod["spec"].get("resourceClaims"):
+                    if self._has_devices_of_its_own(entry):
                         self._devices_given_back = entry["at"]
                 case "fault":
                     self._jumped |= entry["fault"] == "clock jumps"
@@ -241,14 +240,24 @@ class _Judge:
                 del self._tried[by, uid]
 
     def _note_failed_eviction(self, entry: Tree) -> None:
-        """As upstream, a preemptor whose victim cannot be marked or deleted is activated, whichever it is."""
+        """As upstream, a preemptor whose victim cannot be marked or deleted is activated: one of those that
+        are more important."""
         request, _, key = entry["what"].rpartition(" ")
-        victim = self._kinds["Pod"].newest().get(key)
+        pods = self._kinds["Pod"].newest()
+        victim = pods.get(key)
         if request not in EVICTING or victim is None or not node_of(victim):
             return
-        for by, uid in list(self._tried):
-            if by == entry["by"]:
+        for (by, uid), tried in list(self._tried.items()):
+            pod = pods.get(tried["key"])
+            if by == entry["by"] and pod is not None and _priority(pod) > _priority(victim):
                 del self._tried[by, uid]
+
+    def _has_devices_of_its_own(self, undone: Tree) -> bool:
+        """Whether a placement has devices that no claim says yet: the process alone knows of them."""
+        pod = self._placed_as.get((undone["by"], undone["uid"]))
+        claims = self._kinds["ResourceClaim"].newest()
+        keys = (pod and device_claim_keys(pod)) or ()
+        return any(key in claims and not is_allocated(claims[key]) for key in keys)
 
     def _judge_pause(self, entry: Tree) -> Iterator[Broken]:
         """A rejected pod backs off, where it may not be popped early, and is gated while a plugin says so."""

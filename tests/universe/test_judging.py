@@ -682,3 +682,114 @@ def test_a_pod_without_its_license() -> None:
     invalid = {**license_, "spec": {"valid": False}}
     assert not Stories(*TWO, labelled, invalid).end(queued=["default/p"]).broken()
     assert Stories(*TWO, labelled, invalid).attempt("p", "n1").broken() == ["license"]
+
+
+# What kube-scheduler does, too
+
+
+def waits(*objects: Tree, name: str, nominations: Tree | None = None) -> list[str]:
+    """The rules that are broken if a pod waits for five seconds although it fits."""
+    story = Stories(*TWO, *objects)
+    placed = {each["metadata"]["name"]: each["spec"]["nodeName"] for each in objects if on_a_node(each)}
+    others = [
+        story.queued(each["metadata"]["name"])
+        for each in objects
+        if not on_a_node(each) and each["metadata"]["name"] != name
+    ]
+    rooms = {"unschedulable": [story.queued(name, "PodTopologySpread")], "backoff": others}
+    for at in (1.0, 6.0):
+        versions = {each: story.version(each, story.revision) for each in placed}
+        kept = {"placed": placed, "versions": versions, "nominations": nominations or {}}
+        story.books(at=at, rooms=rooms, **kept)
+    return story.broken()
+
+
+def on_a_node(each: Tree) -> bool:
+    return bool(each["spec"].get("nodeName"))
+
+
+def test_no_event_says_that_spread_sums_lose_a_pod_that_begins_to_be_deleted() -> None:
+    full = pod("o", on="n2", cpu="2")
+    waiting = pod("w2", topologySpreadConstraints=[SPREAD])
+    assert not waits(full, marked(pod("w1", on="n1")), waiting, name="w2")
+    assert waits(full, waiting, name="w2") == ["no pod misses its event"]
+
+
+def test_pods_that_are_nominated_for_other_nodes_do_not_count_while_a_node_is_tried() -> None:
+    # With both nominated pods no zone has more than another; each node is tried with one of them.
+    waiting = pod("w3", topologySpreadConstraints=[SPREAD])
+    both = {"w1": "n1", "w2": "n2"}
+    assert not waits(pod("w1"), pod("w2"), waiting, name="w3", nominations=both)
+    assert waits(pod("w1"), pod("w2"), waiting, name="w3") == ["no pod misses its event"]
+    spread_evenly = pod("o3", topologySpreadConstraints=[SPREAD])
+    broken = waits(pod("w1"), pod("w2"), spread_evenly, name="o3", nominations=both)
+    assert broken == ["no pod misses its event"]
+
+
+def nominated(obj: Tree, node_name: str) -> Tree:
+    return {**obj, "status": {"nominatedNodeName": node_name}}
+
+
+@pytest.mark.parametrize(
+    ("count", "nominee", "rules"),
+    [
+        pytest.param(3, "n1", [], id="incomplete"),
+        pytest.param(3, "", ["every pod that fits is bound"], id="not nominated"),
+        pytest.param(2, "n1", ["every pod that fits is bound"] * 3, id="complete"),
+    ],
+)
+def test_the_room_of_nominated_pods_of_an_incomplete_gang_is_not_free(
+    count: int, nominee: str, rules: list[str]
+) -> None:
+    members = [nominated(member(name), nominee) for name in ("p", "q")]
+    story = Stories(node("n1"), gang(count), *members, pod("o"))
+    assert story.end(nodes=1, queued=["default/o", "default/p", "default/q"]).broken() == rules
+
+
+def test_a_gang_of_which_a_pod_has_no_license_is_not_missed() -> None:
+    unlicensed = member("q")
+    unlicensed["metadata"]["labels"]["license"] = "g"
+    story = Stories(*TWO, gang(2), member("p"), unlicensed)
+    assert not story.end(queued=["default/p", "default/q"]).broken()
+    license_: Tree = {"kind": "License", "metadata": {"name": "g", "namespace": "default"}}
+    story = Stories(*TWO, gang(2), member("p"), unlicensed, {**license_, "spec": {"valid": True}})
+    assert story.end(queued=["default/p", "default/q"]).broken() == ["every pod that fits is bound"] * 2
+
+
+@pytest.mark.parametrize(
+    ("victim", "priority", "rules"),
+    [
+        pytest.param(FULL, 1, [], id="a victim that is not evicted"),
+        pytest.param(FULL, 0, ["a rejected pod backs off"], id="of a pod that is as important"),
+        pytest.param(pod("w"), 1, ["a rejected pod backs off"], id="a pod without a node"),
+    ],
+)
+def test_a_failed_eviction_activates_the_preemptor(victim: Tree, priority: int, rules: list[str]) -> None:
+    story = Stories(node("n1"), victim, pod("p", cpu="2", priority=priority), patient=True).attempt("p")
+    story.note(entry="fault", fault="internal", what="delete Pod default/w")
+    assert story.attempt("p").broken() == rules
+
+
+@pytest.mark.parametrize(
+    ("status", "rules"),
+    [
+        pytest.param({"nominatedNodeName": "n1"}, [], id="nominated"),
+        pytest.param({}, ["no victim without need"], id="not nominated"),
+    ],
+)
+def test_the_room_of_a_nominated_pod_is_not_free_for_a_preemptor(status: Tree, rules: list[str]) -> None:
+    victim, rival = pod("w", on="n1"), {**pod("r", priority=1), "status": status}
+    story = Stories(node("n1"), victim, rival, pod("p", priority=1)).attempt("p")
+    assert story.write(marked(victim), by=BY).broken() == rules
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_devices_that_were_not_written_are_given_back_without_an_event(written: bool) -> None:
+    objects = [devices("x"), device_claim("of-p"), device_claim("of-q"), with_device("p"), with_device("q")]
+    story = Stories(*TWO, *objects).attempt("q", "n1").attempt("p")
+    if written:
+        story.write(device_claim("of-q", "x"), by=BY)
+    story.note(entry="undone", key="default/q", uid="q", node="n1")
+    story.write(device_claim("of-q")).write(with_device("q"), gone=True)
+    rules = ["every pod that fits is bound"] if written else []
+    assert story.end(queued=["default/p"]).broken() == rules
