@@ -109,6 +109,8 @@ class History:
 class _Judge:
     def __init__(self, story: Sequence[Tree]) -> None:
         self._story = story
+        self._place = 0
+        """Of the entry that is judged."""
         self._kinds: dict[str, History] = defaultdict(History)
         self._assumed: dict[str, dict[str, str]] = defaultdict(dict)
         """By process: its decisions that were not given up, node by UID of the pod."""
@@ -148,7 +150,8 @@ class _Judge:
         """By key of the device claim: the process that wrote its present allocation."""
 
     def read(self) -> Iterator[Broken]:
-        for entry in self._story:
+        for place, entry in enumerate(self._story):
+            self._place = place
             match entry["entry"]:
                 case "begin":
                     self._elects = entry["replicas"] > 1
@@ -418,8 +421,33 @@ class _Judge:
         if entry["trial"]:
             # Others of the group may count as gone already; what comes of it is judged.
             return
-        for rule in broken_rules(pod, node, self._state(entry, pods, self._assumed[entry["by"]])):
+        state = self._state(entry, pods, self._assumed[entry["by"]])
+        if may_run(pod, node, state.with_pods(self._leaving(entry, pods))):
+            return
+        for rule in broken_rules(pod, node, state):
             yield Broken(rule, at, f"{key} on {node}")
+
+    def _leaving(self, entry: Tree, pods: Mapping[str, Tree]) -> list[tuple[Tree, str]]:
+        """Pods that the process saw being deleted, and gives up at this moment.
+
+        As upstream, a pod that is deleted while it waits at Permit is taken off its node by its own binding
+        cycle: until then it counts.
+        """
+        by = entry["by"]
+        there = {_uid(pod) for pod in pods.values() if not _is_marked(pod)}
+        found = []
+        for later in self._story[self._place + 1 :]:
+            if later["at"] > entry["at"]:
+                break
+            uid = later.get("uid", "")
+            if (
+                later["entry"] == "undone"
+                and later["by"] == by
+                and uid not in there
+                and uid in self._assumed[by]
+            ):
+                found.append((self._placed_as[by, uid], self._assumed[by][uid]))
+        return found
 
     def _seen_pods(self, entry: Tree) -> dict[str, Tree]:
         pods = self._kinds["Pod"].at(entry["seen"].get("Pod", 0))

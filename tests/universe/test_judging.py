@@ -726,6 +726,24 @@ def test_pods_that_are_nominated_for_other_nodes_do_not_count_while_a_node_is_tr
     assert broken == ["no pod misses its event"]
 
 
+@pytest.mark.parametrize(
+    ("later", "rules"),
+    [
+        pytest.param(0.0, [], id="at once"),
+        pytest.param(1.0, ["pod affinity"], id="later"),
+    ],
+)
+def test_a_pod_that_is_deleted_at_permit_counts_until_its_binding_cycle_ends(
+    later: float, rules: list[str]
+) -> None:
+    near = pod("w2", affinity={"podAffinity": {REQUIRED: [WEB]}})
+    story = Stories(*TWO, pod("w3", on="n2"), pod("w1"), near).attempt("w1", "n1")
+    story.write(pod("w1"), gone=True).attempt("w2", "n1")
+    story.note(entry="undone", key="default/w1", uid="w1", node="n1")
+    story.entries[-1]["at"] += later
+    assert story.broken() == rules
+
+
 def nominated(obj: Tree, node_name: str) -> Tree:
     return {**obj, "status": {"nominatedNodeName": node_name}}
 
