@@ -29,7 +29,7 @@ from tests.universe.claims import (
     volume_reaches,
 )
 from tests.universe.gangs import gang_fits, group_key, min_count
-from tests.universe.rules import broken_rules, has_license, may_run
+from tests.universe.rules import broken_rules, has_license, may_run, seeks_company, terms
 from tests.universe.trees import State, Tree, labels, namespace, selects_pod
 
 INTRUDER = "intruder"
@@ -635,6 +635,8 @@ class _Judge:
             failed = self._last_failed.get(_uid(pod), float("inf"))
             if pod["spec"].get("resourceClaims") and failed <= self._devices_given_back:
                 continue  # as upstream, devices that were not written yet are given back without an event
+            if terms(pod, "podAffinity") and not seeks_company(pod, state) and self._sought_company(pod):
+                continue  # as upstream, no event says that the last pod is gone that it had to be near
             fitting = [name for name in sorted(nodes) if may_run(pod, name, state)]
             if fitting and gang_fits(pod, pods.values(), state):
                 yield Broken("every pod that fits is bound", at, f"{key} fits on {', '.join(fitting)}")
@@ -657,6 +659,13 @@ class _Judge:
         uids = {_uid(pod) for pod in pending.values()}
         if leftover := sorted(set(books["nominations"]) - uids):
             yield Broken("nothing is lost or left over", at, f"nominations of {leftover}")
+
+    def _sought_company(self, pod: Tree) -> bool:
+        """Whether it had to be near others when it was last found to fit nowhere."""
+        for attempt, assumed in reversed(self._attempts):
+            if attempt["uid"] == _uid(pod):
+                return seeks_company(pod, self._state(attempt, self._seen_pods(attempt), assumed))
+        return False
 
 
 def _judge_log(entry: Tree) -> Iterator[Broken]:

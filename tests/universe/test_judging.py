@@ -340,6 +340,21 @@ def test_books_that_differ_from_what_was_delivered(case: str) -> None:
     assert story.books(**fields).broken() == ["what is kept is what was delivered"]
 
 
+@pytest.mark.parametrize(
+    ("attempts", "kept", "rules"),
+    [
+        pytest.param(0, {}, ["what is kept is what was delivered"], id="lost"),
+        pytest.param(0, {"p": "n2"}, ["what is kept is what was delivered"], id="another"),
+        pytest.param(0, {"p": "n1"}, [], id="kept"),
+        pytest.param(1, {}, [], id="ended by an attempt"),
+    ],
+)
+def test_a_nomination_that_was_delivered(attempts: int, kept: Tree, rules: list[str]) -> None:
+    story = Stories(*TWO, {**pod("p", cpu="4"), "status": {"nominatedNodeName": "n1"}})
+    rooms = {"active": [story.queued("p", attempts=attempts)]}
+    assert story.books(rooms=rooms, nominations=kept).broken() == rules
+
+
 def test_a_placed_pod_in_an_old_version() -> None:
     story = Stories(*TWO, pod("q", on="n1"))
     kept = {"placed": {"q": "n1"}, "versions": {"q": "1"}}
@@ -742,6 +757,16 @@ def test_a_pod_that_is_deleted_at_permit_counts_until_its_binding_cycle_ends(
     story.note(entry="undone", key="default/w1", uid="w1", node="n1")
     story.entries[-1]["at"] += later
     assert story.broken() == rules
+
+
+def test_no_event_says_that_the_last_pod_is_gone_that_another_had_to_be_near() -> None:
+    near = pod("w2", affinity={"podAffinity": {REQUIRED: [WEB]}})
+    full = [pod("w1", on="n1"), pod("o", on="n1")]
+    story = Stories(*TWO, *full, near).attempt("w2").write(full[0], gone=True)
+    assert not story.end(queued=["default/w2"], **{"placed pods": 1}).broken()
+    story = Stories(*TWO, *full, near).write(full[0], gone=True).attempt("w2")
+    broken = story.end(queued=["default/w2"], **{"placed pods": 1}).broken()
+    assert broken == ["every pod that fits is bound"]
 
 
 def nominated(obj: Tree, node_name: str) -> Tree:
