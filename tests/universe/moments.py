@@ -55,22 +55,27 @@ class _Drawing:
         self.steps.append(Step(min(at, SPAN_SECONDS), verb, name, tree or {}))
 
     def pods(self, at: float, number: int, *, labels: Tree | None = None, **spec: Any) -> list[str]:
-        """Equal pods that are created one after the other; the result are their keys."""
+        """Equal pods that are created one after the other; the result are their keys.
+
+        `stays`: a finalizer keeps them for a while after they are deleted.
+        """
         names = []
         for _ in range(number):
             name = f"m{len(self.steps)}"
             requests = spec.get("requests", {"cpu": "50m"})
+            kept = {"finalizers": ["example.com/kept"]} if spec.get("stays") else {}
             tree = {
                 "metadata": {
                     "name": name,
                     "namespace": "default",
                     "labels": {"app": "moment", "template": "m", **(labels or {})},
+                    **kept,
                 },
                 "spec": {
                     "containers": [{"name": "main", "resources": {"requests": requests}}],
                     "priority": 10,
                     "schedulerName": "default-scheduler",
-                    **{part: value for part, value in spec.items() if part != "requests"},
+                    **{part: value for part, value in spec.items() if part not in ("requests", "stays")},
                 },
                 "status": {"phase": "Pending"},
             }
@@ -104,7 +109,7 @@ def _bind_slowly(draw: _Drawing) -> None:
         outcomes = rng.choice((("hang",), ("lost",), ("dropped",), ("hang", "dropped"), ("lost", "internal")))
         end = at + rng.choice((0.5, 4.0, 10.0))
         draw.faults.append(Fault("requests", at, end, rng.choice((0.5, 1.0)), "bind", "", outcomes))
-        for name in draw.pods(at + 0.1, rng.choice((3, 8, 30))):
+        for name in draw.pods(at + 0.1, rng.choice((3, 8, 30)), stays=rng.random() < 0.4):
             later = at + 0.1 + rng.choice((0.05, 1.0, 6.0)) * rng.random()
             if rng.random() < 0.5:
                 draw.step(later, rng.choice(("delete pod", "recreate pod", "recreate pod")), name)
@@ -257,6 +262,32 @@ def _kill_preemptor(draw: _Drawing) -> None:
         )
 
 
+def _hold_late(draw: _Drawing) -> None:
+    """At the end pods are held at Permit; some are activated before they are rejected; nothing follows."""
+    rng = draw.rng
+    draw.more |= {"permits": True, "activates": True, "max_unschedulable_seconds": 1e6}
+    for name in draw.pods(SPAN_SECONDS - rng.uniform(0.5, 5.0), rng.randint(4, 12)):
+        if rng.random() < 0.2:
+            draw.step(SPAN_SECONDS, "relabel pod", name, {"labels": {"app": "held"}})
+
+
+def _tolerate_in_flight(draw: _Drawing) -> None:
+    """A pod comes to tolerate the only node that can have it while the extender refuses another one."""
+    rng = draw.rng
+    if draw.universe.gangs:
+        return  # pods that extenders decide about are tried alone
+    draw.more["extender"] = "strict"
+    closed = [{"key": "closed", "effect": "NoSchedule"}, OWN]
+    draw.node("n91", taints=closed)
+    draw.node("n93", taints=[OWN])  # refused by the extender
+    for at in draw.times(3):
+        draw.faults.append(Fault("extender", at, at + 2.0, 1.0, outcomes=("slow",)))
+        for name in draw.pods(at, rng.randint(1, 3), **AT_HOME):
+            later = at + rng.choice((0.02, 0.1, 1.0)) * rng.random()
+            chosen = {"tolerations": [{"key": "closed", "operator": "Exists"}]}
+            draw.step(later, "tolerate pod", name, chosen)
+
+
 def _license(name: str, *, valid: bool) -> Tree:
     return {
         "kind": "License",
@@ -278,4 +309,6 @@ MOMENTS: Final[tuple[Callable[[_Drawing], None], ...]] = (
     _list_again,
     _complete_gang,
     _kill_preemptor,
+    _hold_late,
+    _tolerate_in_flight,
 )
