@@ -51,6 +51,7 @@ EXPECTED_CAUSES: Final = (
     "UnreachableError",
 )
 EVICTING: Final = ("delete Pod", "patch status of Pod")
+FAILED_PREEMPTION: Final = "preemption for %s on node %s failed"
 RENEW_SECONDS = 10.0
 """The renew deadline: a leader that has not renewed for so long writes nothing."""
 ENDED = ("Succeeded", "Failed")
@@ -195,6 +196,7 @@ class _Judge:
                         self._saw_another[entry["by"]] = entry["at"]
                 case "log":
                     yield from _judge_log(entry)
+                    self._note_failed_preemption(entry)
                 case "error":
                     yield Broken("the scheduler goes on", entry["at"], entry["what"])
                 case "end":
@@ -254,6 +256,14 @@ class _Judge:
             pod = pods.get(tried["key"])
             if by == entry["by"] and pod is not None and _priority(pod) > _priority(victim):
                 del self._tried[by, uid]
+
+    def _note_failed_preemption(self, entry: Tree) -> None:
+        """The same where no request was sent: a scheduler that may not write logs for which pod it failed."""
+        key = entry.get("about", "").rpartition(" ")[2]
+        if entry["what"] == FAILED_PREEMPTION and "not the leader" in entry["cause"]:
+            for (by, uid), tried in list(self._tried.items()):
+                if tried["key"] == key:
+                    del self._tried[by, uid]
 
     def _has_devices_of_its_own(self, undone: Tree) -> bool:
         """Whether a placement has devices that no claim says yet: the process alone knows of them."""

@@ -814,6 +814,25 @@ def test_a_failed_eviction_activates_the_preemptor(victim: Tree, priority: int, 
 
 
 @pytest.mark.parametrize(
+    ("about", "cause", "rules"),
+    [
+        pytest.param("pod default/p", "not the leader any more", [], id="no right to write"),
+        pytest.param(
+            "pod default/q", "not the leader any more", ["a rejected pod backs off"], id="of another"
+        ),
+        pytest.param("pod default/p", "no such victim", ["a rejected pod backs off"], id="another cause"),
+    ],
+)
+def test_an_eviction_that_may_not_be_written_activates_the_preemptor(
+    about: str, cause: str, rules: list[str]
+) -> None:
+    story = Stories(node("n1"), FULL, pod("p", cpu="2", priority=1), patient=True).attempt("p")
+    what = "preemption for %s on node %s failed"
+    story.note(entry="log", what=what, about=about, cause=f"ApiError('{cause}')")
+    assert story.attempt("p").broken() == rules
+
+
+@pytest.mark.parametrize(
     ("status", "rules"),
     [
         pytest.param({"nominatedNodeName": "n1"}, [], id="nominated"),
