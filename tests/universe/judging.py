@@ -492,6 +492,9 @@ class _Judge:
             pod = pods.get(attempt["key"])
             if pod is None or _uid(pod) != attempt["uid"]:
                 continue
+            if self._extender:
+                # A cycle that waits for extenders goes on with what it began with.
+                pod = self._kinds["Pod"].at(int(attempt["version"])).get(attempt["key"], pod)
             if _priority(pod) <= _priority(victim):
                 reasons.append(f"{attempt['key']} is no more important")
                 continue

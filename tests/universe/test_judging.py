@@ -269,6 +269,21 @@ def test_victims(case: str) -> None:
     assert Stories(node("n1"), victim, preemptor).attempt("p").write(marked(victim), by=BY).broken() == rules
 
 
+@pytest.mark.parametrize(
+    ("extender", "rules"),
+    [
+        pytest.param("ignorable", [], id="a cycle that waits for an extender"),
+        pytest.param("", ["no victim without need"], id="no extender"),
+    ],
+)
+def test_a_victim_of_a_pod_that_changed_in_its_cycle(extender: str, rules: list[str]) -> None:
+    closed = node("n2", taints=[{"key": "k", "effect": "NoSchedule"}])
+    preemptor = pod("p", priority=1)
+    story = Stories(node("n1"), closed, FULL, preemptor, extender=extender)
+    story.write(pod("p", priority=1, tolerations=[{"operator": "Exists"}])).attempt("p", version="4")
+    assert story.write(marked(FULL), by=BY).broken() == rules
+
+
 def test_a_victim_of_no_attempt() -> None:
     assert Stories(node("n1"), FULL).write(FULL, by=BY, gone=True).broken() == ["no victim without need"]
 
