@@ -143,6 +143,8 @@ class _Judge:
         """The last one, by process and UID of the pod."""
         self._placed_as: dict[tuple[str, str], Tree] = {}
         """The pod as it was at the last decision, by process and its UID."""
+        self._changed_on_the_way: dict[str, Tree] = {}
+        """By UID of bound pods whose labels changed while they were bound: the pod as it was placed."""
         self._slices_seen: dict[tuple[str, str], int] = {}
         """The revision of ResourceSlices at the last decision, by process and UID of the pod."""
         self._complete: set[tuple[str, str]] = set()
@@ -312,6 +314,9 @@ class _Judge:
                 )
             return
         self._bound[_uid(new)] = entry["by"], at
+        was = self._placed_as.get((entry["by"], _uid(new)))
+        if was is not None and labels(was) != labels(new):
+            self._changed_on_the_way[_uid(new)] = was
         if before:
             yield Broken("a pod is bound once", at, f"{key} moves from {before} to {after}")
         decided = self._assumed[entry["by"]].get(_uid(new), "")
@@ -601,7 +606,13 @@ class _Judge:
             (pod, where) for pod in pods.values() if (where := entry["nominations"].get(_uid(pod)))
         ]
         nominated = known.with_pods(nominations)
-        states = [known, self._state(entry, pods, {}), nominated, nominated.in_doubt()]
+        states = [
+            known,
+            self._state(entry, pods, {}),
+            nominated,
+            nominated.in_doubt(),
+            self._as_placed(known),
+        ]
 
         def fits(pod: Tree, name: str) -> bool:
             if group_key(pod) or not has_license(pod, known):
@@ -619,6 +630,14 @@ class _Judge:
 
         for what in books.judge_waiting(entry, pods, nodes, fits=fits, may_enter=may_enter):
             yield Broken("no pod misses its event", entry["at"], f"{entry['by']}: {what}")
+
+    def _as_placed(self, state: State) -> State:
+        """The same, with pods that changed while they were bound as they were before.
+
+        As upstream, they count as they were until they are bound, and what is then reported is a pod with its
+        new labels alone.
+        """
+        return state.replacing(self._changed_on_the_way)
 
     # Liveness
 
@@ -650,7 +669,8 @@ class _Judge:
                 continue  # as upstream, devices that were not written yet are given back without an event
             if terms(pod, "podAffinity") and not seeks_company(pod, state) and self._sought_company(pod):
                 continue  # as upstream, no event says that the last pod is gone that it had to be near
-            fitting = [name for name in sorted(nodes) if may_run(pod, name, state)]
+            both = state, self._as_placed(state)
+            fitting = [name for name in sorted(nodes) if all(may_run(pod, name, each) for each in both)]
             if fitting and gang_fits(pod, pods.values(), state):
                 yield Broken("every pod that fits is bound", at, f"{key} fits on {', '.join(fitting)}")
         if entry["leader"] is None:

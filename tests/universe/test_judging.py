@@ -784,6 +784,27 @@ def test_no_event_says_that_the_last_pod_is_gone_that_another_had_to_be_near() -
     assert broken == ["every pod that fits is bound"]
 
 
+@pytest.mark.parametrize(
+    ("when", "rules"),
+    [
+        pytest.param("before", [], id="while it is bound"),
+        pytest.param("after", ["no pod misses its event"], id="after it is bound"),
+    ],
+)
+def test_no_event_says_that_a_pod_lost_a_label_while_it_was_bound(when: str, rules: list[str]) -> None:
+    story = Stories(*TWO, pod("o", on="n2", cpu="2"), pod("w1")).attempt("w1", "n1")
+    odd = pod("w1", on="n1")
+    odd["metadata"]["labels"] = {"app": "odd"}
+    story.write(odd if when == "before" else pod("w1", on="n1"), by=BY).write(odd)
+    story.write(pod("w2", topologySpreadConstraints=[SPREAD]))
+    for at in (10.0, 15.0):
+        placed = {"w1": "n1", "o": "n2"}
+        versions = {each: story.version(each, story.revision) for each in placed}
+        rooms = {"unschedulable": [story.queued("w2", "PodTopologySpread")]}
+        story.books(at=at, rooms=rooms, placed=placed, versions=versions)
+    assert story.broken() == rules
+
+
 def nominated(obj: Tree, node_name: str) -> Tree:
     return {**obj, "status": {"nominatedNodeName": node_name}}
 
