@@ -3,6 +3,7 @@ reason, the scheduler goes on."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -521,6 +522,40 @@ def test_a_pod_that_is_not_bound_takes_nothing() -> None:
             # Its claim is allocated by now, and what was allocated before is not reported again: as upstream.
             await world.bound("p")
             assert not taken_by(world, "p")
+
+    run_in_virtual_time(scenario)
+
+
+def test_a_pod_is_bound_after_the_release_of_its_last_attempt_and_reserves_its_claim_again() -> None:
+    class Slow(MemoryApi):
+        refusals = 1
+
+        async def bind(self, binding: Binding) -> None:
+            if self.refusals:
+                self.refusals -= 1
+                raise ConflictError("not now")
+            await super().bind(binding)
+
+        async def patch(
+            self,
+            kind: type[T],
+            name: str,
+            patch: Mapping[str, Any],
+            *,
+            namespace: str = "",
+            subresource: str = "",
+        ) -> T:
+            if "$patch" in str(patch.get("status", {}).get("reservedFor")):
+                await asyncio.sleep(5.0)  # longer than the backoff
+            return await super().patch(kind, name, patch, namespace=namespace, subresource=subresource)
+
+    async def scenario() -> None:
+        async with running(make_node("a"), make_class(), make_slice("a", 1), api=Slow()) as world:
+            world.api.put(make_claim("c", exactly()))
+            world.api.put(asking("p", "c"))
+            await world.bound("p", seconds=20)
+            await world.quiet(seconds=10)
+            assert [consumer.name for consumer in claim_in(world, "c").status.reserved_for] == ["p"]
 
     run_in_virtual_time(scenario)
 

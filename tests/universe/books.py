@@ -59,6 +59,11 @@ class Books:
                 yield f"{key(pod)} is forgotten"
         if leftover := sorted(set(entry["nominations"]) - set(pending)):
             yield f"{', '.join(leftover)} is nominated and not pending"
+        for found in (pod for _room, pod in queued if pod["attempts"] == 0):
+            # Attempts change nominations before the API server knows.
+            wanted = pending.get(found["uid"], {}).get("status", {}).get("nominatedNodeName")
+            if wanted and entry["nominations"].get(found["uid"]) != wanted:
+                yield f"{found['key']} is nominated for {wanted}, which is not kept"
         waiting = {pod["uid"] for room, pod in queued if room in (WAITS, "gated")}
         if leftover := sorted(set(entry["filed"]) - waiting):
             yield f"{', '.join(leftover)} is filed and does not wait"

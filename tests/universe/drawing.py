@@ -1,6 +1,6 @@
 """Draws a universe from a seed: the cluster, what users do to it, and the faults.
 
-In: a seed. Out: a `Universe`. `features` adds what only some universes have.
+In: a seed. Out: a `Universe`. `features` and `moments` add what only some universes have.
 """
 
 from __future__ import annotations
@@ -9,15 +9,26 @@ import random
 from typing import Final
 
 from tests.universe.features import with_features
+from tests.universe.moments import with_moments
 from tests.universe.parts import HOST, SPAN_SECONDS, ZONE, Fault, Step, Tree, Universe
 
-OUTCOMES: Final = ("unreachable", "lost", "twice", "hang", "conflict", "too many", "internal", "unavailable")
+OUTCOMES: Final = (
+    "unreachable",
+    "lost",
+    "dropped",
+    "twice",
+    "hang",
+    "conflict",
+    "too many",
+    "internal",
+    "unavailable",
+)
 PLUGIN_POINTS: Final = ("Reserve", "Permit", "PreBind", "PostBind", "Score")
 
 
 def draw(seed: int) -> Universe:
     """The universe of a seed."""
-    return with_features(_Drawing(random.Random(f"universe {seed}")).universe(seed))
+    return with_moments(with_features(_Drawing(random.Random(f"universe {seed}")).universe(seed)))
 
 
 class _Drawing:

@@ -29,7 +29,7 @@ from tests.universe.claims import (
     volume_reaches,
 )
 from tests.universe.gangs import gang_fits, group_key, min_count
-from tests.universe.rules import broken_rules, has_license, may_run
+from tests.universe.rules import broken_rules, has_license, may_run, seeks_company, terms
 from tests.universe.trees import State, Tree, labels, namespace, selects_pod
 
 INTRUDER = "intruder"
@@ -51,6 +51,7 @@ EXPECTED_CAUSES: Final = (
     "UnreachableError",
 )
 EVICTING: Final = ("delete Pod", "patch status of Pod")
+FAILED_PREEMPTION: Final = "preemption for %s on node %s failed"
 RENEW_SECONDS = 10.0
 """The renew deadline: a leader that has not renewed for so long writes nothing."""
 ENDED = ("Succeeded", "Failed")
@@ -109,6 +110,8 @@ class History:
 class _Judge:
     def __init__(self, story: Sequence[Tree]) -> None:
         self._story = story
+        self._place = 0
+        """Of the entry that is judged."""
         self._kinds: dict[str, History] = defaultdict(History)
         self._assumed: dict[str, dict[str, str]] = defaultdict(dict)
         """By process: its decisions that were not given up, node by UID of the pod."""
@@ -132,7 +135,7 @@ class _Judge:
         self._last_failed: dict[str, float] = {}
         """By UID of the pod: when it was last found to fit nowhere."""
         self._devices_given_back = 0.0
-        """When the placement of a pod with devices was last given up."""
+        """When a placement was last given up whose devices were not written yet."""
         self._jumped = False
         """Whether a scheduler's clock has jumped."""
         self._extender = ""
@@ -140,6 +143,8 @@ class _Judge:
         """The last one, by process and UID of the pod."""
         self._placed_as: dict[tuple[str, str], Tree] = {}
         """The pod as it was at the last decision, by process and its UID."""
+        self._changed_on_the_way: dict[str, Tree] = {}
+        """By UID of bound pods whose labels changed while they were bound: the pod as it was placed."""
         self._slices_seen: dict[tuple[str, str], int] = {}
         """The revision of ResourceSlices at the last decision, by process and UID of the pod."""
         self._complete: set[tuple[str, str]] = set()
@@ -148,7 +153,8 @@ class _Judge:
         """By key of the device claim: the process that wrote its present allocation."""
 
     def read(self) -> Iterator[Broken]:
-        for entry in self._story:
+        for place, entry in enumerate(self._story):
+            self._place = place
             match entry["entry"]:
                 case "begin":
                     self._elects = entry["replicas"] > 1
@@ -170,8 +176,7 @@ class _Judge:
                         self._note_gang(entry)
                 case "undone":
                     self._assumed[entry["by"]].pop(entry["uid"], None)
-                    pod = self._placed_as.get((entry["by"], entry["uid"]))
-                    if pod is not None and pod["spec"].get("resourceClaims"):
+                    if self._has_devices_of_its_own(entry):
                         self._devices_given_back = entry["at"]
                 case "fault":
                     self._jumped |= entry["fault"] == "clock jumps"
@@ -193,6 +198,7 @@ class _Judge:
                         self._saw_another[entry["by"]] = entry["at"]
                 case "log":
                     yield from _judge_log(entry)
+                    self._note_failed_preemption(entry)
                 case "error":
                     yield Broken("the scheduler goes on", entry["at"], entry["what"])
                 case "end":
@@ -241,14 +247,32 @@ class _Judge:
                 del self._tried[by, uid]
 
     def _note_failed_eviction(self, entry: Tree) -> None:
-        """As upstream, a preemptor whose victim cannot be marked or deleted is activated, whichever it is."""
+        """As upstream, a preemptor whose victim cannot be marked or deleted is activated: one of those that
+        are more important."""
         request, _, key = entry["what"].rpartition(" ")
-        victim = self._kinds["Pod"].newest().get(key)
+        pods = self._kinds["Pod"].newest()
+        victim = pods.get(key)
         if request not in EVICTING or victim is None or not node_of(victim):
             return
-        for by, uid in list(self._tried):
-            if by == entry["by"]:
+        for (by, uid), tried in list(self._tried.items()):
+            pod = pods.get(tried["key"])
+            if by == entry["by"] and pod is not None and _priority(pod) > _priority(victim):
                 del self._tried[by, uid]
+
+    def _note_failed_preemption(self, entry: Tree) -> None:
+        """The same where no request was sent: a scheduler that may not write logs for which pod it failed."""
+        key = entry.get("about", "").rpartition(" ")[2]
+        if entry["what"] == FAILED_PREEMPTION and "not the leader" in entry["cause"]:
+            for (by, uid), tried in list(self._tried.items()):
+                if tried["key"] == key:
+                    del self._tried[by, uid]
+
+    def _has_devices_of_its_own(self, undone: Tree) -> bool:
+        """Whether a placement has devices that no claim says yet: the process alone knows of them."""
+        pod = self._placed_as.get((undone["by"], undone["uid"]))
+        claims = self._kinds["ResourceClaim"].newest()
+        keys = (pod and device_claim_keys(pod)) or ()
+        return any(key in claims and not is_allocated(claims[key]) for key in keys)
 
     def _judge_pause(self, entry: Tree) -> Iterator[Broken]:
         """A rejected pod backs off, where it may not be popped early, and is gated while a plugin says so."""
@@ -290,6 +314,9 @@ class _Judge:
                 )
             return
         self._bound[_uid(new)] = entry["by"], at
+        was = self._placed_as.get((entry["by"], _uid(new)))
+        if was is not None and labels(was) != labels(new):
+            self._changed_on_the_way[_uid(new)] = was
         if before:
             yield Broken("a pod is bound once", at, f"{key} moves from {before} to {after}")
         decided = self._assumed[entry["by"]].get(_uid(new), "")
@@ -409,8 +436,33 @@ class _Judge:
         if entry["trial"]:
             # Others of the group may count as gone already; what comes of it is judged.
             return
-        for rule in broken_rules(pod, node, self._state(entry, pods, self._assumed[entry["by"]])):
+        state = self._state(entry, pods, self._assumed[entry["by"]])
+        if may_run(pod, node, state.with_pods(self._leaving(entry, pods))):
+            return
+        for rule in broken_rules(pod, node, state):
             yield Broken(rule, at, f"{key} on {node}")
+
+    def _leaving(self, entry: Tree, pods: Mapping[str, Tree]) -> list[tuple[Tree, str]]:
+        """Pods that the process saw being deleted, and gives up at this moment.
+
+        As upstream, a pod that is deleted while it waits at Permit is taken off its node by its own binding
+        cycle: until then it counts.
+        """
+        by = entry["by"]
+        there = {_uid(pod) for pod in pods.values() if not _is_marked(pod)}
+        found = []
+        for later in self._story[self._place + 1 :]:
+            if later["at"] > entry["at"]:
+                break
+            uid = later.get("uid", "")
+            if (
+                later["entry"] == "undone"
+                and later["by"] == by
+                and uid not in there
+                and uid in self._assumed[by]
+            ):
+                found.append((self._placed_as[by, uid], self._assumed[by][uid]))
+        return found
 
     def _seen_pods(self, entry: Tree) -> dict[str, Tree]:
         pods = self._kinds["Pod"].at(entry["seen"].get("Pod", 0))
@@ -445,6 +497,9 @@ class _Judge:
             pod = pods.get(attempt["key"])
             if pod is None or _uid(pod) != attempt["uid"]:
                 continue
+            if self._extender:
+                # A cycle that waits for extenders goes on with what it began with.
+                pod = self._kinds["Pod"].at(int(attempt["version"])).get(attempt["key"], pod)
             if _priority(pod) <= _priority(victim):
                 reasons.append(f"{attempt['key']} is no more important")
                 continue
@@ -551,7 +606,13 @@ class _Judge:
             (pod, where) for pod in pods.values() if (where := entry["nominations"].get(_uid(pod)))
         ]
         nominated = known.with_pods(nominations)
-        states = [known, self._state(entry, pods, {}), nominated, nominated.in_doubt()]
+        states = [
+            known,
+            self._state(entry, pods, {}),
+            nominated,
+            nominated.in_doubt(),
+            self._as_placed(known),
+        ]
 
         def fits(pod: Tree, name: str) -> bool:
             if group_key(pod) or not has_license(pod, known):
@@ -569,6 +630,14 @@ class _Judge:
 
         for what in books.judge_waiting(entry, pods, nodes, fits=fits, may_enter=may_enter):
             yield Broken("no pod misses its event", entry["at"], f"{entry['by']}: {what}")
+
+    def _as_placed(self, state: State) -> State:
+        """The same, with pods that changed while they were bound as they were before.
+
+        As upstream, they count as they were until they are bound, and what is then reported is a pod with its
+        new labels alone.
+        """
+        return state.replacing(self._changed_on_the_way)
 
     # Liveness
 
@@ -598,7 +667,10 @@ class _Judge:
             failed = self._last_failed.get(_uid(pod), float("inf"))
             if pod["spec"].get("resourceClaims") and failed <= self._devices_given_back:
                 continue  # as upstream, devices that were not written yet are given back without an event
-            fitting = [name for name in sorted(nodes) if may_run(pod, name, state)]
+            if terms(pod, "podAffinity") and not seeks_company(pod, state) and self._sought_company(pod):
+                continue  # as upstream, no event says that the last pod is gone that it had to be near
+            both = state, self._as_placed(state)
+            fitting = [name for name in sorted(nodes) if all(may_run(pod, name, each) for each in both)]
             if fitting and gang_fits(pod, pods.values(), state):
                 yield Broken("every pod that fits is bound", at, f"{key} fits on {', '.join(fitting)}")
         if entry["leader"] is None:
@@ -620,6 +692,13 @@ class _Judge:
         uids = {_uid(pod) for pod in pending.values()}
         if leftover := sorted(set(books["nominations"]) - uids):
             yield Broken("nothing is lost or left over", at, f"nominations of {leftover}")
+
+    def _sought_company(self, pod: Tree) -> bool:
+        """Whether it had to be near others when it was last found to fit nowhere."""
+        for attempt, assumed in reversed(self._attempts):
+            if attempt["uid"] == _uid(pod):
+                return seeks_company(pod, self._state(attempt, self._seen_pods(attempt), assumed))
+        return False
 
 
 def _judge_log(entry: Tree) -> Iterator[Broken]:

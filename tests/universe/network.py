@@ -102,7 +102,9 @@ class Network(Api):
 
     async def _request(self, what: str, answer: Callable[..., Any], *, writes: bool = False) -> Any:
         self._expect_alive()
-        fault = self._fault("requests") or self._fault("lost connection", self._purpose)
+        fault = self._fault("requests", what.partition(" ")[0]) or self._fault(
+            "lost connection", self._purpose
+        )
         outcome = "" if fault is None else self._rng.choice(fault.outcomes)
         if outcome:
             self._note_fault(outcome, what)
@@ -144,6 +146,8 @@ class Network(Api):
         match outcome:
             case "unreachable":
                 raise UnreachableError(f"{what}: the connection was refused")
+            case "dropped":
+                raise AnswerLostError(f"{what}: no answer")
             case "conflict":
                 raise ConflictError(f"{what}: the object has been modified")
             case "too many":

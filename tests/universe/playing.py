@@ -137,7 +137,8 @@ class _Logging(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         cause = record.exc_info[1] if record.exc_info else None
-        self._story.note("log", what=record.msg, cause="" if cause is None else repr(cause))
+        about = str(record.args[0]) if isinstance(record.args, tuple) and record.args else ""
+        self._story.note("log", what=record.msg, about=about, cause="" if cause is None else repr(cause))
 
 
 @contextmanager

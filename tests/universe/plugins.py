@@ -85,10 +85,12 @@ class WitnessedPreemption(DefaultPreemption):
         return await super().post_filter_waiting(state, pod, diagnosis)
 
     def _note_attempt(self, pod: Pod) -> None:
+        if self._network.dead:
+            return  # a process that is killed may run for another moment
         metadata = pod.metadata
-        key = f"{metadata.namespace}/{metadata.name}"
-        seen = dict(self._network.seen)
-        self._story.note_attempt("no node", by=self._network.by, key=key, uid=metadata.uid, seen=seen)
+        entry = {"by": self._network.by, "key": f"{metadata.namespace}/{metadata.name}", "uid": metadata.uid}
+        seen, version = dict(self._network.seen), metadata.resource_version
+        self._story.note_attempt("no node", **entry, seen=seen, version=version)
 
 
 class Activating:

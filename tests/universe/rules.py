@@ -166,6 +166,16 @@ def affinity_holds(pod: Tree, node: Tree, state: State) -> bool:
     return not somewhere and all(term_matches(pod, term, pod) for term in wanted)
 
 
+def seeks_company(pod: Tree, state: State) -> bool:
+    """Whether the pod has to be near others that its affinity selects, and not the first of them."""
+    wanted = terms(pod, "podAffinity")
+    return any(
+        all(term_matches(pod, term, other) for term in wanted)
+        and any(term["topologyKey"] in labels(state.nodes[where]) for term in wanted)
+        for other, where in state.placed
+    )
+
+
 def anti_affinity_holds(pod: Tree, node: Tree, state: State) -> bool:
     here = labels(node)
     for other, where in state.placed:

@@ -269,6 +269,21 @@ def test_victims(case: str) -> None:
     assert Stories(node("n1"), victim, preemptor).attempt("p").write(marked(victim), by=BY).broken() == rules
 
 
+@pytest.mark.parametrize(
+    ("extender", "rules"),
+    [
+        pytest.param("ignorable", [], id="a cycle that waits for an extender"),
+        pytest.param("", ["no victim without need"], id="no extender"),
+    ],
+)
+def test_a_victim_of_a_pod_that_changed_in_its_cycle(extender: str, rules: list[str]) -> None:
+    closed = node("n2", taints=[{"key": "k", "effect": "NoSchedule"}])
+    preemptor = pod("p", priority=1)
+    story = Stories(node("n1"), closed, FULL, preemptor, extender=extender)
+    story.write(pod("p", priority=1, tolerations=[{"operator": "Exists"}])).attempt("p", version="4")
+    assert story.write(marked(FULL), by=BY).broken() == rules
+
+
 def test_a_victim_of_no_attempt() -> None:
     assert Stories(node("n1"), FULL).write(FULL, by=BY, gone=True).broken() == ["no victim without need"]
 
@@ -338,6 +353,21 @@ def test_books_that_differ_from_what_was_delivered(case: str) -> None:
         room: [{**story.queued("p"), **each} for each in pods] for room, pods in fields["rooms"].items()
     }
     assert story.books(**fields).broken() == ["what is kept is what was delivered"]
+
+
+@pytest.mark.parametrize(
+    ("attempts", "kept", "rules"),
+    [
+        pytest.param(0, {}, ["what is kept is what was delivered"], id="lost"),
+        pytest.param(0, {"p": "n2"}, ["what is kept is what was delivered"], id="another"),
+        pytest.param(0, {"p": "n1"}, [], id="kept"),
+        pytest.param(1, {}, [], id="ended by an attempt"),
+    ],
+)
+def test_a_nomination_that_was_delivered(attempts: int, kept: Tree, rules: list[str]) -> None:
+    story = Stories(*TWO, {**pod("p", cpu="4"), "status": {"nominatedNodeName": "n1"}})
+    rooms = {"active": [story.queued("p", attempts=attempts)]}
+    assert story.books(rooms=rooms, nominations=kept).broken() == rules
 
 
 def test_a_placed_pod_in_an_old_version() -> None:
@@ -682,3 +712,182 @@ def test_a_pod_without_its_license() -> None:
     invalid = {**license_, "spec": {"valid": False}}
     assert not Stories(*TWO, labelled, invalid).end(queued=["default/p"]).broken()
     assert Stories(*TWO, labelled, invalid).attempt("p", "n1").broken() == ["license"]
+
+
+# What kube-scheduler does, too
+
+
+def waits(*objects: Tree, name: str, nominations: Tree | None = None) -> list[str]:
+    """The rules that are broken if a pod waits for five seconds although it fits."""
+    story = Stories(*TWO, *objects)
+    placed = {each["metadata"]["name"]: each["spec"]["nodeName"] for each in objects if on_a_node(each)}
+    others = [
+        story.queued(each["metadata"]["name"])
+        for each in objects
+        if not on_a_node(each) and each["metadata"]["name"] != name
+    ]
+    rooms = {"unschedulable": [story.queued(name, "PodTopologySpread")], "backoff": others}
+    for at in (1.0, 6.0):
+        versions = {each: story.version(each, story.revision) for each in placed}
+        kept = {"placed": placed, "versions": versions, "nominations": nominations or {}}
+        story.books(at=at, rooms=rooms, **kept)
+    return story.broken()
+
+
+def on_a_node(each: Tree) -> bool:
+    return bool(each["spec"].get("nodeName"))
+
+
+def test_no_event_says_that_spread_sums_lose_a_pod_that_begins_to_be_deleted() -> None:
+    full = pod("o", on="n2", cpu="2")
+    waiting = pod("w2", topologySpreadConstraints=[SPREAD])
+    assert not waits(full, marked(pod("w1", on="n1")), waiting, name="w2")
+    assert waits(full, waiting, name="w2") == ["no pod misses its event"]
+
+
+def test_pods_that_are_nominated_for_other_nodes_do_not_count_while_a_node_is_tried() -> None:
+    # With both nominated pods no zone has more than another; each node is tried with one of them.
+    waiting = pod("w3", topologySpreadConstraints=[SPREAD])
+    both = {"w1": "n1", "w2": "n2"}
+    assert not waits(pod("w1"), pod("w2"), waiting, name="w3", nominations=both)
+    assert waits(pod("w1"), pod("w2"), waiting, name="w3") == ["no pod misses its event"]
+    spread_evenly = pod("o3", topologySpreadConstraints=[SPREAD])
+    broken = waits(pod("w1"), pod("w2"), spread_evenly, name="o3", nominations=both)
+    assert broken == ["no pod misses its event"]
+
+
+@pytest.mark.parametrize(
+    ("later", "rules"),
+    [
+        pytest.param(0.0, [], id="at once"),
+        pytest.param(1.0, ["pod affinity"], id="later"),
+    ],
+)
+def test_a_pod_that_is_deleted_at_permit_counts_until_its_binding_cycle_ends(
+    later: float, rules: list[str]
+) -> None:
+    near = pod("w2", affinity={"podAffinity": {REQUIRED: [WEB]}})
+    story = Stories(*TWO, pod("w3", on="n2"), pod("w1"), near).attempt("w1", "n1")
+    story.write(pod("w1"), gone=True).attempt("w2", "n1")
+    story.note(entry="undone", key="default/w1", uid="w1", node="n1")
+    story.entries[-1]["at"] += later
+    assert story.broken() == rules
+
+
+def test_no_event_says_that_the_last_pod_is_gone_that_another_had_to_be_near() -> None:
+    near = pod("w2", affinity={"podAffinity": {REQUIRED: [WEB]}})
+    full = [pod("w1", on="n1"), pod("o", on="n1")]
+    story = Stories(*TWO, *full, near).attempt("w2").write(full[0], gone=True)
+    assert not story.end(queued=["default/w2"], **{"placed pods": 1}).broken()
+    story = Stories(*TWO, *full, near).write(full[0], gone=True).attempt("w2")
+    broken = story.end(queued=["default/w2"], **{"placed pods": 1}).broken()
+    assert broken == ["every pod that fits is bound"]
+
+
+@pytest.mark.parametrize(
+    ("when", "rules"),
+    [
+        pytest.param("before", [], id="while it is bound"),
+        pytest.param("after", ["no pod misses its event"], id="after it is bound"),
+    ],
+)
+def test_no_event_says_that_a_pod_lost_a_label_while_it_was_bound(when: str, rules: list[str]) -> None:
+    story = Stories(*TWO, pod("o", on="n2", cpu="2"), pod("w1")).attempt("w1", "n1")
+    odd = pod("w1", on="n1")
+    odd["metadata"]["labels"] = {"app": "odd"}
+    story.write(odd if when == "before" else pod("w1", on="n1"), by=BY).write(odd)
+    story.write(pod("w2", topologySpreadConstraints=[SPREAD]))
+    for at in (10.0, 15.0):
+        placed = {"w1": "n1", "o": "n2"}
+        versions = {each: story.version(each, story.revision) for each in placed}
+        rooms = {"unschedulable": [story.queued("w2", "PodTopologySpread")]}
+        story.books(at=at, rooms=rooms, placed=placed, versions=versions)
+    assert story.broken() == rules
+
+
+def nominated(obj: Tree, node_name: str) -> Tree:
+    return {**obj, "status": {"nominatedNodeName": node_name}}
+
+
+@pytest.mark.parametrize(
+    ("count", "nominee", "rules"),
+    [
+        pytest.param(3, "n1", [], id="incomplete"),
+        pytest.param(3, "", ["every pod that fits is bound"], id="not nominated"),
+        pytest.param(2, "n1", ["every pod that fits is bound"] * 3, id="complete"),
+    ],
+)
+def test_the_room_of_nominated_pods_of_an_incomplete_gang_is_not_free(
+    count: int, nominee: str, rules: list[str]
+) -> None:
+    members = [nominated(member(name), nominee) for name in ("p", "q")]
+    story = Stories(node("n1"), gang(count), *members, pod("o"))
+    assert story.end(nodes=1, queued=["default/o", "default/p", "default/q"]).broken() == rules
+
+
+def test_a_gang_of_which_a_pod_has_no_license_is_not_missed() -> None:
+    unlicensed = member("q")
+    unlicensed["metadata"]["labels"]["license"] = "g"
+    story = Stories(*TWO, gang(2), member("p"), unlicensed)
+    assert not story.end(queued=["default/p", "default/q"]).broken()
+    license_: Tree = {"kind": "License", "metadata": {"name": "g", "namespace": "default"}}
+    story = Stories(*TWO, gang(2), member("p"), unlicensed, {**license_, "spec": {"valid": True}})
+    assert story.end(queued=["default/p", "default/q"]).broken() == ["every pod that fits is bound"] * 2
+
+
+@pytest.mark.parametrize(
+    ("victim", "priority", "rules"),
+    [
+        pytest.param(FULL, 1, [], id="a victim that is not evicted"),
+        pytest.param(FULL, 0, ["a rejected pod backs off"], id="of a pod that is as important"),
+        pytest.param(pod("w"), 1, ["a rejected pod backs off"], id="a pod without a node"),
+    ],
+)
+def test_a_failed_eviction_activates_the_preemptor(victim: Tree, priority: int, rules: list[str]) -> None:
+    story = Stories(node("n1"), victim, pod("p", cpu="2", priority=priority), patient=True).attempt("p")
+    story.note(entry="fault", fault="internal", what="delete Pod default/w")
+    assert story.attempt("p").broken() == rules
+
+
+@pytest.mark.parametrize(
+    ("about", "cause", "rules"),
+    [
+        pytest.param("pod default/p", "not the leader any more", [], id="no right to write"),
+        pytest.param(
+            "pod default/q", "not the leader any more", ["a rejected pod backs off"], id="of another"
+        ),
+        pytest.param("pod default/p", "no such victim", ["a rejected pod backs off"], id="another cause"),
+    ],
+)
+def test_an_eviction_that_may_not_be_written_activates_the_preemptor(
+    about: str, cause: str, rules: list[str]
+) -> None:
+    story = Stories(node("n1"), FULL, pod("p", cpu="2", priority=1), patient=True).attempt("p")
+    what = "preemption for %s on node %s failed"
+    story.note(entry="log", what=what, about=about, cause=f"ApiError('{cause}')")
+    assert story.attempt("p").broken() == rules
+
+
+@pytest.mark.parametrize(
+    ("status", "rules"),
+    [
+        pytest.param({"nominatedNodeName": "n1"}, [], id="nominated"),
+        pytest.param({}, ["no victim without need"], id="not nominated"),
+    ],
+)
+def test_the_room_of_a_nominated_pod_is_not_free_for_a_preemptor(status: Tree, rules: list[str]) -> None:
+    victim, rival = pod("w", on="n1"), {**pod("r", priority=1), "status": status}
+    story = Stories(node("n1"), victim, rival, pod("p", priority=1)).attempt("p")
+    assert story.write(marked(victim), by=BY).broken() == rules
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_devices_that_were_not_written_are_given_back_without_an_event(written: bool) -> None:
+    objects = [devices("x"), device_claim("of-p"), device_claim("of-q"), with_device("p"), with_device("q")]
+    story = Stories(*TWO, *objects).attempt("q", "n1").attempt("p")
+    if written:
+        story.write(device_claim("of-q", "x"), by=BY)
+    story.note(entry="undone", key="default/q", uid="q", node="n1")
+    story.write(device_claim("of-q")).write(with_device("q"), gone=True)
+    rules = ["every pod that fits is bound"] if written else []
+    assert story.end(queued=["default/p"]).broken() == rules

@@ -134,3 +134,19 @@ def test_a_planted_fault_still_finds_its_place(fault: Planted) -> None:
 def test_planted_faults_differ() -> None:
     assert len({(fault.file, fault.old, fault.new) for fault in PLANTED}) == len(PLANTED)
     assert len({fault.what for fault in PLANTED}) == len(PLANTED)
+
+
+def test_classes_stay_in_a_reduced_universe() -> None:
+    universe = next(
+        drawn for seed in range(1, 300) if (drawn := draw(seed)).objects and "volumes" in str(drawn)
+    )
+
+    def classes(drawn: Universe) -> list[str]:
+        created = [step.tree for step in drawn.steps if step.verb == "create object"]
+        return sorted(
+            each["metadata"]["name"] for each in (*drawn.objects, *created) if "Class" in each["kind"]
+        )
+
+    reduced = shrink(universe, lambda _candidate: True)
+    assert classes(reduced) == classes(universe) != []
+    assert len(reduced.steps) + len(reduced.objects) == len(classes(universe))

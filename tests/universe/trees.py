@@ -73,6 +73,10 @@ class State:
         """The same, with pods that are being deleted counted like the others."""
         return self._with([(_unmarked(pod), node) for pod, node in self.placed])
 
+    def replacing(self, others: Mapping[str, Tree]) -> State:
+        """The same, with other versions of some pods, by UID."""
+        return self._with([(others.get(pod["metadata"]["uid"], pod), node) for pod, node in self.placed])
+
     def _with(self, placed: Iterable[tuple[Tree, str]], *, cautious: bool = False) -> State:
         return State(
             self.nodes,

@@ -631,6 +631,8 @@ class DynamicResources(
             return None
         try:
             for index, claim in enumerate(cycle.claims):
+                if is_reserved_for(pod, claim):
+                    claim = cycle.claims[index] = await self._writer.after_release(claim, user_of(pod))
                 if not is_reserved_for(pod, claim, with_groups=self._with_groups):
                     cycle.claims[index] = await self._bind(cycle, index, pod)
             if self._weighing is not None and pod.status.node_allocatable_resource_claim_statuses:

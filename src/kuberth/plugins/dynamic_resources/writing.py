@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from kuberth.api.core import Pod, PodExtendedResourceClaimStatus
@@ -57,6 +57,10 @@ class ClaimWriter:
         self._clock = clock
         self.in_doubt: set[str] = set()
         """UIDs of claims whose last write has an unknown result."""
+        self._releases: dict[tuple[str, str], asyncio.Event] = {}
+        """Releases that are under way, by UID of the claim and of the user: set when they are answered."""
+        self._lost_releases: set[tuple[str, str]] = set()
+        """Releases with an unknown result."""
 
     async def reserve(
         self,
@@ -154,16 +158,27 @@ class ClaimWriter:
     async def _read(self, claim: ResourceClaim) -> ResourceClaim:
         return await self._api.get(ResourceClaim, claim.metadata.name, namespace=claim.metadata.namespace)
 
-    async def release(
+    def release(
         self,
         claim: ResourceClaim,
         user: ResourceClaimConsumerReference,
         otherwise: Callable[[], None] | None = None,
-    ) -> None:
+    ) -> Coroutine[Any, Any, None]:
         """It does not use the claim after all; what was allocated stays so. Never raises.
 
         If that does not work, `otherwise` is called.
         """
+        self._releases[claim.metadata.uid, user.uid] = asyncio.Event()
+        return self._release(claim, user, otherwise)
+
+    async def _release(
+        self,
+        claim: ResourceClaim,
+        user: ResourceClaimConsumerReference,
+        otherwise: Callable[[], None] | None,
+    ) -> None:
+        release = claim.metadata.uid, user.uid
+        answered = self._releases[release]
         patch = {
             "metadata": {"uid": claim.metadata.uid},
             "status": {"reservedFor": [{"$patch": "delete", "uid": user.uid}]},
@@ -180,8 +195,33 @@ class ClaimWriter:
             )
         except ApiError as exc:
             logger.warning("claim %s is still reserved for %s: %s", object_key(claim), user.name, exc)
+            if isinstance(exc, AnswerLostError):
+                self._lost_releases.add(release)
             if otherwise is not None:
                 otherwise()
+        finally:
+            answered.set()
+            if self._releases.get(release) is answered:
+                del self._releases[release]
+
+    async def after_release(
+        self, claim: ResourceClaim, user: ResourceClaimConsumerReference
+    ) -> ResourceClaim:
+        """The claim after earlier attempts of its user have given it back. Raises ClaimWriteError.
+
+        A new attempt may begin while the release of the last one is under way.
+        """
+        release = claim.metadata.uid, user.uid
+        if (answered := self._releases.get(release)) is not None:
+            await answered.wait()
+        if release in self._lost_releases:
+            try:
+                self._claims.assume(await self._read(claim))
+            except ApiError as exc:
+                raise ClaimWriteError(f"get claim {object_key(claim)} after its release: {exc}") from exc
+            self._lost_releases.discard(release)
+        known = self._claims.get_by_key(object_key(claim))
+        return known if known is not None and known.metadata.uid == claim.metadata.uid else claim
 
     async def deallocate(self, claim: ResourceClaim, otherwise: Callable[[], None]) -> None:
         """Take the claim's devices back. If that does not work, `otherwise` is called."""
