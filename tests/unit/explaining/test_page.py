@@ -147,6 +147,40 @@ def test_questions_are_answered_one_at_a_time_even_if_a_client_disconnects(
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize(
+    ("between", "seconds", "copies"),
+    [
+        pytest.param("p", 600.0, 1, id="kept"),
+        pytest.param("p", 0.0, 3, id="dropped-after-a-while"),
+        pytest.param("alien", 600.0, 2, id="dropped-after-an-error"),
+    ],
+)
+def test_a_copy_of_the_cluster_serves_several_questions(
+    between: str, seconds: float, copies: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[ClusterCopy] = []
+
+    class Noted(ClusterCopy):
+        def __init__(self, *given: Any, **more: Any) -> None:
+            super().__init__(*given, **more)
+            made.append(self)
+
+    monkeypatch.setattr("kuberth.explaining.page.ClusterCopy", Noted)
+    monkeypatch.setattr("kuberth.explaining.page.KEPT_SECONDS", seconds)
+
+    async def scenario() -> None:
+        async with running(make_node("n", cpu="1"), make_pod("alien", scheduler="other")) as world:
+            world.api.put(make_pod("p", cpu="2"))
+            await world.in_queue("p", "unschedulable")
+            page = explain_page(world.scheduler)
+            for pod in ("p", between, "p"):
+                status, _tree = await asked(world.scheduler, page, pod=pod)
+                assert status == 200
+            assert len(made) == copies
+
+    asyncio.run(scenario())
+
+
 class Later(Executor):
     """A worker that is given work and does none of it."""
 

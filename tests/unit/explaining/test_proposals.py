@@ -34,6 +34,7 @@ from kuberth.testing import make_node, make_pod
 
 GPU = {"key": "gpu", "value": "a", "effect": "NoSchedule"}
 BROKEN = {"key": "broken", "effect": "NoExecute"}
+PORT: dict[str, Any] = {"containers": [{"name": "main", "ports": [{"hostPort": 80, "containerPort": 80}]}]}
 
 
 def ask(pod: Pod, *objects: Any) -> Explanation:
@@ -114,6 +115,25 @@ CASES = [
         ],
         {(AddNodes("n", 1),)},
         id="pods-that-come-back-are-left-alone",
+    ),
+    pytest.param(
+        make_pod("p", cpu="2"),
+        [
+            *(make_node(name, cpu="2") for name in "ab"),
+            *(make_pod(f"{name}{each}", cpu="1", node=name) for name in "ab" for each in (1, 2)),
+        ],
+        {(DeletePod("default/a1", "a"), DeletePod("default/a2", "a")), (AddNodes("a", 1),)},
+        id="of-equal-nodes-one-is-cleared",
+    ),
+    pytest.param(
+        make_pod("p", **PORT),
+        [
+            *(make_node(name) for name in "ab"),
+            *(make_pod(f"holder-{name}", node=name, **PORT) for name in "ab"),
+            *(make_pod(f"other-{name}", node=name) for name in "ab"),
+        ],
+        {(DeletePod("default/holder-a", "a"),), (DeletePod("default/holder-b", "b"),), (AddNodes("a", 1),)},
+        id="the-holder-of-a-port-on-each-node",
     ),
     pytest.param(make_pod("p", cpu="1"), [], set(), id="no-nodes"),
 ]
