@@ -25,7 +25,7 @@ from kuberth.cluster.pod_info import PodInfo
 from kuberth.explaining import Explanation, Question, explain
 from kuberth.explaining.cluster_copy import ClusterCopy
 from kuberth.explaining.page import PATH, explain_page
-from kuberth.framework import CycleState, PermitPlugin, PermitResult
+from kuberth.framework import CycleState, PermitPlugin, PermitResult, PreBindPlugin, Status
 from kuberth.https.messages import Query, Request, Response
 from kuberth.informers.store import Store
 from kuberth.serving.messages import Handler
@@ -58,6 +58,27 @@ def test_a_pod_that_waits() -> None:
             assert waiting["since"] < waiting["nextAttempt"]
             assert tree["proposals"]
             assert world.pod("p") == before  # nothing is stored on the pod
+
+    asyncio.run(scenario())
+
+
+def test_a_pod_that_backs_off() -> None:
+    class Broken(PreBindPlugin):
+        name = "Broken"
+
+        async def pre_bind(self, _state: CycleState, _pod: Pod, _node_name: str) -> Status:
+            return Status.error("broken")
+
+    async def scenario() -> None:
+        no_early_pop = {"SchedulerPopFromBackoffQ": False}
+        async with running_with(Broken(), make_node("n"), gates=no_early_pop) as world:
+            world.api.put(make_pod("p"))
+            await world.in_queue("p", "backoff")
+            _status, tree = await asked(world.scheduler, pod="p")
+            waiting = tree["waiting"]
+            assert waiting["queue"] == "backoff"
+            since, due = (datetime.datetime.fromisoformat(waiting[key]) for key in ("since", "nextAttempt"))
+            assert (due - since).total_seconds() == 1
 
     asyncio.run(scenario())
 

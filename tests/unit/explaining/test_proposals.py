@@ -250,10 +250,35 @@ def test_one_large_pod_goes_rather_than_many_small_ones() -> None:
     assert (DeletePod("default/large", "n"),) in found
 
 
-def test_init_containers_are_scaled_where_they_request_most() -> None:
-    init = [{"name": "init", "resources": {"requests": {"cpu": "4"}}}]
-    explanation = ask(make_pod("p", cpu="1", initContainers=init), make_node("n", cpu="2"))
-    assert edits(explanation) == [(ScaleRequest("init", "cpu", "4", "2"),)]
+@pytest.mark.parametrize(
+    ("main", "init", "more", "node", "expected"),
+    [
+        pytest.param("1", "4", {}, "2", {ScaleRequest("init", "cpu", "4", "2")}, id="requests-more"),
+        pytest.param(
+            "2",
+            "2",
+            {},
+            "1",
+            {ScaleRequest("init", "cpu", "2", "1"), ScaleRequest("main", "cpu", "2", "1")},
+            id="requests-the-same",
+        ),
+        pytest.param("2", "1", {}, "1", {ScaleRequest("main", "cpu", "2", "1")}, id="requests-less"),
+        pytest.param(
+            "2",
+            "2",
+            {"restartPolicy": "Always"},
+            "3",
+            {ScaleRequest("main", "cpu", "2", "1")},
+            id="sidecar-beside-the-container",
+        ),
+    ],
+)
+def test_init_containers_are_scaled_where_they_request_most(
+    main: str, init: str, more: dict[str, Any], node: str, expected: set[Edit]
+) -> None:
+    containers = [{"name": "init", "resources": {"requests": {"cpu": init}}, **more}]
+    answer = ask(make_pod("p", cpu=main, initContainers=containers), make_node("n", cpu=node))
+    assert [set(changes) for changes in edits(answer)] == [expected]
 
 
 def test_the_request_of_the_pod_itself_is_scaled() -> None:
