@@ -100,8 +100,14 @@ PATIENCE: Final = 3.0
 single test that takes as long as all of them together."""
 PRELOADED: Final = ("pytest", "hypothesis.stateful", "numpy", "msgspec", "yaml", "click", "asyncio")
 
+NOT_LOADED: Final = 71
+"""What a child returns whose tests imported the module without the mutant, or did not import it."""
+
 PYTEST: Final = (
     *("-q", "-x", "-p", "no:cacheprovider"),
+    # pytest rewrites assertions in packages that bring plugins for it, Kuberth among them, by an import hook
+    # that would stand before the mutant's.
+    "--assert=plain",
     # What is preloaded for speed is not rewritten, and need not be.
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
 )
@@ -275,6 +281,7 @@ class _OneModule(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def __init__(self, mutant: Mutant) -> None:
         self._mutant = mutant
+        self.is_loaded = False
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -284,6 +291,7 @@ class _OneModule(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.util.spec_from_loader(fullname, self, origin=str(self._mutant.path))
 
     def exec_module(self, module: ModuleType) -> None:
+        self.is_loaded = True
         module.__file__ = str(self._mutant.path)
         exec(compile(self._mutant.tree, str(self._mutant.path), "exec"), module.__dict__)
 
@@ -362,10 +370,12 @@ def _forked(
     with open(os.devnull, "w") as nowhere, contextlib.suppress(BaseException):
         os.dup2(nowhere.fileno(), 1)
         os.dup2(nowhere.fileno(), 2)
-        if mutant is not None:
-            sys.meta_path.insert(0, _OneModule(mutant))
+        finder = None if mutant is None else _OneModule(mutant)
+        if finder is not None:
+            sys.meta_path.insert(0, finder)
         runs = (pytest.main([*PYTEST, *arguments, *tests], plugins) for tests in groups if tests)
-        os._exit(any(runs))
+        is_noticed = any(runs)
+        os._exit(NOT_LOADED if finder is not None and not finder.is_loaded else is_noticed)
     os._exit(70)
 
 
@@ -421,6 +431,8 @@ def _alive(mutants: Sequence[Mutant], tests: Tests, *, jobs: int) -> list[Mutant
             elif not ended:
                 continue
             del running[child]
+            if os.waitstatus_to_exitcode(status) == NOT_LOADED:
+                raise SystemExit(f"{mutant}: the tests ran without the mutant; no result means anything")
             if status == 0:
                 alive.append(mutant)
             print(f"  {'noticed' if status else 'lives'} ({seconds:.0f} s): {mutant}", flush=True)

@@ -342,6 +342,23 @@ def test_a_failure_is_reported_for_its_pod_and_quoted_for_the_others() -> None:
     run_in_virtual_time(scenario)
 
 
+def test_the_search_for_a_gang_is_timed_once() -> None:
+    async def scenario() -> None:
+        async with running(make_node("n1", cpu="4"), gates=GATES) as world:
+            world.api.put(make_group("g", min_count=3))
+            for pod in members("g", 3):
+                world.api.put(pod)
+            await world.bound("g-0", "g-1", "g-2")
+            timed = {
+                family.name: [value.count for value in family.values.values()]
+                for family in world.scheduler.metrics.families()
+                if isinstance(family, Histogram) and "podgroup_scheduling_algorithm" in family.name
+            }
+            assert timed == {"scheduler_podgroup_scheduling_algorithm_duration_seconds": [1]}
+
+    run_in_virtual_time(scenario)
+
+
 def test_pods_that_were_not_tried_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "perf_counter", lambda: 1000.0)
 

@@ -8,7 +8,7 @@ from kuberth.explaining import Explanation, Question, explain
 from kuberth.explaining.edits import DeletePod
 from kuberth.testing import make_node, make_pod
 from tests.unit.explaining.test_proposals import takes
-from tests.unit.plugins.device_objects import exactly, given, make_claim, make_class, make_slice
+from tests.unit.plugins.device_objects import all_devices, exactly, given, make_claim, make_class, make_slice
 
 
 def holder(name: str, *devices: str, node: str = "a", **more: Any) -> list[Any]:
@@ -44,6 +44,12 @@ def test_counts_and_holders_are_named() -> None:
         ),
         ("b",): ("1 free device for request q of ResourceClaim default/wanted (0 match, 0 free)",),
     }
+
+
+def test_a_request_for_all_devices_needs_each_that_matches_and_at_least_one() -> None:
+    objects = [make_claim("wanted", all_devices()), *cluster(*holder("one", "dev-0"))[1:]]
+    found = {group.nodes: group.misses[0].partition(" for request")[0] for group in ask(objects).near}
+    assert found == {("a",): "2 free devices", ("b",): "1 free device"}
 
 
 def test_nodes_with_too_few_devices_come_last() -> None:

@@ -25,7 +25,7 @@ from kuberth.cluster.pod_info import PodInfo
 from kuberth.explaining import Explanation, Question, explain
 from kuberth.explaining.cluster_copy import ClusterCopy
 from kuberth.explaining.page import PATH, explain_page
-from kuberth.framework import CycleState, PermitPlugin, PermitResult
+from kuberth.framework import CycleState, PermitPlugin, PermitResult, PreBindPlugin, Status
 from kuberth.https.messages import Query, Request, Response
 from kuberth.informers.store import Store
 from kuberth.serving.messages import Handler
@@ -58,6 +58,27 @@ def test_a_pod_that_waits() -> None:
             assert waiting["since"] < waiting["nextAttempt"]
             assert tree["proposals"]
             assert world.pod("p") == before  # nothing is stored on the pod
+
+    asyncio.run(scenario())
+
+
+def test_a_pod_that_backs_off() -> None:
+    class Broken(PreBindPlugin):
+        name = "Broken"
+
+        async def pre_bind(self, _state: CycleState, _pod: Pod, _node_name: str) -> Status:
+            return Status.error("broken")
+
+    async def scenario() -> None:
+        no_early_pop = {"SchedulerPopFromBackoffQ": False}
+        async with running_with(Broken(), make_node("n"), gates=no_early_pop) as world:
+            world.api.put(make_pod("p"))
+            await world.in_queue("p", "backoff")
+            _status, tree = await asked(world.scheduler, pod="p")
+            waiting = tree["waiting"]
+            assert waiting["queue"] == "backoff"
+            since, due = (datetime.datetime.fromisoformat(waiting[key]) for key in ("since", "nextAttempt"))
+            assert (due - since).total_seconds() == 1
 
     asyncio.run(scenario())
 
@@ -143,6 +164,40 @@ def test_questions_are_answered_one_at_a_time_even_if_a_client_disconnects(
             assert not done
             answers = await asyncio.gather(*rest)
             assert all(tree["verdict"] == "rejected" for _status, tree in answers)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("between", "seconds", "copies"),
+    [
+        pytest.param("p", 600.0, 1, id="kept"),
+        pytest.param("p", 0.0, 3, id="dropped-after-a-while"),
+        pytest.param("alien", 600.0, 2, id="dropped-after-an-error"),
+    ],
+)
+def test_a_copy_of_the_cluster_serves_several_questions(
+    between: str, seconds: float, copies: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[ClusterCopy] = []
+
+    class Noted(ClusterCopy):
+        def __init__(self, *given: Any, **more: Any) -> None:
+            super().__init__(*given, **more)
+            made.append(self)
+
+    monkeypatch.setattr("kuberth.explaining.page.ClusterCopy", Noted)
+    monkeypatch.setattr("kuberth.explaining.page.KEPT_SECONDS", seconds)
+
+    async def scenario() -> None:
+        async with running(make_node("n", cpu="1"), make_pod("alien", scheduler="other")) as world:
+            world.api.put(make_pod("p", cpu="2"))
+            await world.in_queue("p", "unschedulable")
+            page = explain_page(world.scheduler)
+            for pod in ("p", between, "p"):
+                status, _tree = await asked(world.scheduler, page, pod=pod)
+                assert status == 200
+            assert len(made) == copies
 
     asyncio.run(scenario())
 

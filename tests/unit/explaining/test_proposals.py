@@ -34,6 +34,7 @@ from kuberth.testing import make_node, make_pod
 
 GPU = {"key": "gpu", "value": "a", "effect": "NoSchedule"}
 BROKEN = {"key": "broken", "effect": "NoExecute"}
+PORT: dict[str, Any] = {"containers": [{"name": "main", "ports": [{"hostPort": 80, "containerPort": 80}]}]}
 
 
 def ask(pod: Pod, *objects: Any) -> Explanation:
@@ -114,6 +115,25 @@ CASES = [
         ],
         {(AddNodes("n", 1),)},
         id="pods-that-come-back-are-left-alone",
+    ),
+    pytest.param(
+        make_pod("p", cpu="2"),
+        [
+            *(make_node(name, cpu="2") for name in "ab"),
+            *(make_pod(f"{name}{each}", cpu="1", node=name) for name in "ab" for each in (1, 2)),
+        ],
+        {(DeletePod("default/a1", "a"), DeletePod("default/a2", "a")), (AddNodes("a", 1),)},
+        id="of-equal-nodes-one-is-cleared",
+    ),
+    pytest.param(
+        make_pod("p", **PORT),
+        [
+            *(make_node(name) for name in "ab"),
+            *(make_pod(f"holder-{name}", node=name, **PORT) for name in "ab"),
+            *(make_pod(f"other-{name}", node=name) for name in "ab"),
+        ],
+        {(DeletePod("default/holder-a", "a"),), (DeletePod("default/holder-b", "b"),), (AddNodes("a", 1),)},
+        id="the-holder-of-a-port-on-each-node",
     ),
     pytest.param(make_pod("p", cpu="1"), [], set(), id="no-nodes"),
 ]
@@ -230,10 +250,35 @@ def test_one_large_pod_goes_rather_than_many_small_ones() -> None:
     assert (DeletePod("default/large", "n"),) in found
 
 
-def test_init_containers_are_scaled_where_they_request_most() -> None:
-    init = [{"name": "init", "resources": {"requests": {"cpu": "4"}}}]
-    explanation = ask(make_pod("p", cpu="1", initContainers=init), make_node("n", cpu="2"))
-    assert edits(explanation) == [(ScaleRequest("init", "cpu", "4", "2"),)]
+@pytest.mark.parametrize(
+    ("main", "init", "more", "node", "expected"),
+    [
+        pytest.param("1", "4", {}, "2", {ScaleRequest("init", "cpu", "4", "2")}, id="requests-more"),
+        pytest.param(
+            "2",
+            "2",
+            {},
+            "1",
+            {ScaleRequest("init", "cpu", "2", "1"), ScaleRequest("main", "cpu", "2", "1")},
+            id="requests-the-same",
+        ),
+        pytest.param("2", "1", {}, "1", {ScaleRequest("main", "cpu", "2", "1")}, id="requests-less"),
+        pytest.param(
+            "2",
+            "2",
+            {"restartPolicy": "Always"},
+            "3",
+            {ScaleRequest("main", "cpu", "2", "1")},
+            id="sidecar-beside-the-container",
+        ),
+    ],
+)
+def test_init_containers_are_scaled_where_they_request_most(
+    main: str, init: str, more: dict[str, Any], node: str, expected: set[Edit]
+) -> None:
+    containers = [{"name": "init", "resources": {"requests": {"cpu": init}}, **more}]
+    answer = ask(make_pod("p", cpu=main, initContainers=containers), make_node("n", cpu=node))
+    assert [set(changes) for changes in edits(answer)] == [expected]
 
 
 def test_the_request_of_the_pod_itself_is_scaled() -> None:

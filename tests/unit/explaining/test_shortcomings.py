@@ -138,6 +138,12 @@ BOTH = "a pod with app=db in namespace default and tier=x in namespace other wit
             id="two-terms",
         ),
         pytest.param([near_to({"app": "db"}, key="rack")], [NO_RACK], [TAINTED, NO_RACK], id="topology-key"),
+        pytest.param(
+            [near_to({"app": "db"}), near_to({"app": "db"}, key="rack")],
+            ["a pod with app=db in namespace default within zone=a", NO_RACK],
+            [TAINTED, NO_RACK],
+            id="the-zone-has-the-pod",
+        ),
     ],
 )
 def test_pod_affinity_names_the_pods_that_are_missing(

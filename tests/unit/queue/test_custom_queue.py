@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import ast
 import asyncio
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from kuberth.api.core import Node, Pod
 from kuberth.assembly.scheduler import Scheduler
-from kuberth.clock import LoopClock
+from kuberth.clock import NANOSECONDS, LoopClock
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.errors import ConfigError, QueueError
 from kuberth.queue.fair_share import FairShareQueue, fair_share
 from kuberth.queue.interface import QueueFactory, SchedulingQueue
 from kuberth.queue.priority_queue import PriorityQueue
 from kuberth.testing import MemoryApi, make_namespace, make_node, make_pod, run_in_virtual_time
+from kuberth.testing.harness import running
 from tests.unit.queue.fifo import RETRY_SECONDS, Fifo
 from tests.unit.queue.harness import NODE_ADD, make_context, queue_of_each, ungated
 
@@ -99,6 +101,23 @@ async def _schedule(factory: QueueFactory | None) -> dict[str, str]:
 def test_a_scheduler_runs_on_any_queue(factory: QueueFactory | None) -> None:
     placed = run_in_virtual_time(lambda: _schedule(factory))
     assert sorted(placed.values()) == ["n1", "n1", "n2", "n2"]
+
+
+def test_each_tick_says_when_the_next_one_is_due() -> None:
+    async def scenario() -> None:
+        answers, asked = iter([2.0, 7.0, 0.5, 30.0]), []
+
+        class Alarm(Fifo):
+            def tick(self) -> float:
+                asked.append(self._context.clock.now_ns() / NANOSECONDS)
+                return next(answers, 3600.0)
+
+        async with running(queue=Alarm) as world:
+            await world.quiet(seconds=100)
+        waits = [later - earlier for earlier, later in pairwise(asked)]
+        assert waits == pytest.approx([2.0, 7.0, 0.5, 30.0])
+
+    run_in_virtual_time(scenario)
 
 
 def test_what_is_no_queue_is_refused() -> None:

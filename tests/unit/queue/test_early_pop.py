@@ -79,3 +79,25 @@ def test_a_pod_behind_a_gate_on_its_way_to_backoff_is_counted_where_it_came_from
     harness.queue.move(NODE_ADD, None, None)
     assert harness.queues == {"p": "gated"}
     assert harness.metrics.queue_incoming_pods.values == before
+
+
+def test_the_clock_of_the_scheduling_sli_starts_at_the_first_way_into_the_active_queue() -> None:
+    door = Door()
+    door.is_open = False
+    hints = [*on("Door", NODE_ADD), *on("A", NODE_ADD)]
+    harness = QueueHarness(hints=hints, pre_enqueue=door, pop_from_backoff=False)
+    harness.add("p")
+    harness.clock.advance(100)
+    harness.queue.move(NODE_ADD, None, None)
+    waiting = harness.queue.get("default/p")
+    assert waiting is not None
+    assert (waiting.gated, waiting.first_attempt_ns) == (True, None)
+    door.is_open = True
+    harness.queue.move(NODE_ADD, None, None)
+    opened = harness.clock.now_ns()
+    queued = harness.pop("p")
+    assert queued.first_attempt_ns == opened
+    harness.reject(queued, "A")
+    harness.clock.advance(100)
+    harness.queue.move(NODE_ADD, None, None)
+    assert harness.pop("p").first_attempt_ns == opened, "of the first attempt, not of the last"

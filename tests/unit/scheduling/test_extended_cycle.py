@@ -63,6 +63,29 @@ def run(
     return run_in_virtual_time(cycle)
 
 
+def timed(scheduler: CycleHarness) -> int:
+    """How many searches for a node the metric counts."""
+    return sum(value.count for value in scheduler.made.metrics.algorithm_duration.values.values())
+
+
+@pytest.mark.parametrize(
+    ("pre_filtered", "filtered", "nodes"),
+    [
+        pytest.param(None, None, ["n1"], id="placed"),
+        pytest.param(None, Status.unschedulable("full"), ["n1"], id="fits-nowhere"),
+        pytest.param(Status.error("broken"), None, ["n1"], id="failed"),
+        pytest.param(None, None, [], id="no-nodes"),
+    ],
+)
+def test_an_attempt_is_timed_once(
+    pre_filtered: Status | None, filtered: Status | None, nodes: list[str]
+) -> None:
+    points = plugin("F", PreFilterPlugin, FilterPlugin, pre_filter=pre_filtered, filter=filtered)
+    scheduler = make_harness(points, nodes=nodes)
+    run(scheduler, Scripted(), make_pod("p"))
+    assert timed(scheduler) == 1
+
+
 def test_a_pod_that_is_always_overtaken_returns_with_an_error() -> None:
     taken = False
 
@@ -95,6 +118,7 @@ def test_a_pod_that_is_always_overtaken_returns_with_an_error() -> None:
     assert not outcome.status.is_rejected
     assert extender.asked == MAX_ROUNDS
     assert scheduler.made.cluster.placed_count == 0
+    assert timed(scheduler) == 1
 
 
 def test_nothing_is_judged_again_if_nothing_changed() -> None:

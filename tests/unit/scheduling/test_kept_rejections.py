@@ -83,6 +83,8 @@ def test_no_plugin_is_asked_about_the_third_equal_pod(inputs: Inputs) -> None:
     assert not second.is_repeated
     assert (third.status, third.nomination) == (first.status, first.nomination)
     assert third.status.message == "0/2 nodes are available: 2 taken. none"
+    (timed,) = harness.made.metrics.algorithm_duration.values.values()
+    assert timed.count == 3, "an attempt that asks no plugin is timed, too"
 
 
 @pytest.mark.parametrize("inputs", [OF_NODE, OF_CLUSTER], ids=["node", "cluster"])

@@ -106,6 +106,12 @@ TERMS = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecuti
         pytest.param(
             affinity(required(term("a"))), affinity(required(term("b"))), {f"{TERMS}[0]"}, id="another-term"
         ),
+        pytest.param(
+            affinity(required({})),
+            affinity(required(term("a"))),
+            {f"{TERMS}[0]"},
+            id="from-a-term-that-matches-no-node",
+        ),
         pytest.param(affinity(pods=NEAR), affinity(pods=FAR), {"spec"}, id="another-podAffinity"),
         pytest.param(
             affinity(required(term("a")), NEAR),

@@ -104,13 +104,13 @@ def _validate_node_affinity_change(new: Obj, old: Obj) -> list[Cause]:
     path = f"spec.affinity.nodeAffinity.{name}.nodeSelectorTerms"
     old_terms = old[name].get("nodeSelectorTerms", [])
     new_terms = new.get(name, {}).get("nodeSelectorTerms", [])
-    if old_terms and len(old_terms) != len(new_terms):
+    if len(old_terms) != len(new_terms):
         why = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
         return [invalid_value(path, new_terms, why)]
     why = "only additions are allowed (no mutations or deletions)"
     return [
         invalid_value(f"{path}[{index}]", fresh, why)
-        for index, (fresh, present) in enumerate(zip(new_terms, old_terms, strict=False))
+        for index, (fresh, present) in enumerate(zip(new_terms, old_terms, strict=True))
         if not _only_adds(fresh, present)
     ]
 
