@@ -172,6 +172,12 @@ def test_with_the_gate_off_devices_take_nothing() -> None:
             id="what no node offers",
         ),
         pytest.param({"kubernetes.io/other": times("9")}, {"cpu": "8"}, None, id="an unscored resource"),
+        pytest.param(
+            {"memory": times("1")},
+            {"cpu": "8", "memory": "0"},
+            (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, ("Insufficient memory",)),
+            id="a single byte",
+        ),
     ],
 )
 def test_a_node_needs_resources_for_the_pod_and_its_devices(
