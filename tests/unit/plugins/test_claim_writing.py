@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import pytest
@@ -117,5 +118,57 @@ def test_the_pod_is_tried_again_if_its_claim_could_not_be_written(
         given = (claim, USER) if method == "release" else (claim,)
         await getattr(writer, method)(*given, lambda: called.append("otherwise"))
         assert called == calls
+
+    run_in_virtual_time(scenario)
+
+
+class Unpatchable(MemoryApi):
+    """Refuses to patch finalizers as a change of parameters; other ways of adding one find `found`."""
+
+    def __init__(self, found: ResourceClaim) -> None:
+        super().__init__()
+        self._found = found
+        self.written: list[str] = []
+
+    async def patch(
+        self,
+        kind: type[T],
+        name: str,
+        patch: Mapping[str, Any],
+        *,
+        namespace: str = "",
+        subresource: str = "",
+    ) -> T:
+        if "finalizers" in patch["metadata"]:
+            raise ApiError("spec is immutable", code=422)
+        self.written.append(subresource)
+        return self.read(kind, f"{namespace}/{name}")
+
+    async def add_finalizer(self, kind: type[T], name: str, finalizer: str, *, namespace: str = "") -> T:
+        assert isinstance(self._found, kind)
+        return self._found
+
+
+FREE = make_claim("c", exactly())
+
+
+@pytest.mark.parametrize(
+    ("found", "written"),
+    [
+        pytest.param(FREE, ["status"], id="the-same-claim"),
+        pytest.param(make_claim("c", exactly(), metadata={"uid": "other"}), [], id="another-of-its-name"),
+        pytest.param(CLAIM, [], id="allocated-meanwhile"),
+    ],
+)
+def test_a_claim_that_cannot_be_patched_is_written_only_if_it_is_still_the_same(
+    found: ResourceClaim, written: list[str]
+) -> None:
+    async def scenario() -> None:
+        api = Unpatchable(found)
+        claim = api.put(FREE)
+        writer, _claims = writer_of(api)
+        with nullcontext() if written else pytest.raises(ConflictError):
+            await writer.reserve(claim, CLAIM.status.allocation, USER)
+        assert api.written == written
 
     run_in_virtual_time(scenario)
