@@ -8,7 +8,9 @@ import pytest
 
 from kuberth.cel.costs import cost_after, cost_before
 from kuberth.cel.library.formats import NamedFormat
+from kuberth.cel.program import compile_program
 from kuberth.cel.values import WORK, CostExceeded, Work, size_of
+from kuberth.errors import CelRuntimeError
 from tests.unit.cel.harness import RUN, Table, answer
 
 ANSWERS: Table = (
@@ -52,6 +54,16 @@ ANSWERS: Table = (
 @pytest.mark.parametrize(("expression", "expected"), ANSWERS)
 def test_answers(expression: str, expected: bool | str) -> None:
     assert answer(expression) == expected
+
+
+def test_a_cost_that_reaches_the_limit_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = compile_program("[1, 2].all(x, x > 0)")
+    value, cost = program.run(None)
+    monkeypatch.setattr("kuberth.cel.program.LIMIT", cost)
+    assert program.run(None) == (value, cost)
+    monkeypatch.setattr("kuberth.cel.program.LIMIT", cost - 1)
+    with pytest.raises(CelRuntimeError, match="cost limit exceeded"):
+        program.run(None)
 
 
 LONG, SHORT = "a" * 25, "a" * 5
