@@ -9,7 +9,7 @@ import pytest
 from kuberth.cel.costs import cost_after, cost_before
 from kuberth.cel.library.formats import NamedFormat
 from kuberth.cel.program import compile_program
-from kuberth.cel.values import WORK, CostExceeded, Work, size_of
+from kuberth.cel.values import NONE, WORK, CostExceeded, Optional, Work, size_of
 from kuberth.errors import CelRuntimeError
 from tests.unit.cel.harness import RUN, Table, answer
 
@@ -125,8 +125,8 @@ def test_costs_after_a_call(function: str, overloads: tuple[str, ...], result: A
 
 
 def test_values_without_a_size_count_as_one() -> None:
-    values: tuple[Any, ...] = (7, None, True, 1.5, "", [])
-    assert [size_of(value) for value in values] == [1, 1, 1, 1, 0, 0]
+    values: tuple[Any, ...] = (7, None, True, 1.5, NONE, "", [], Optional("ab"))
+    assert [size_of(value) for value in values] == [1, 1, 1, 1, 1, 0, 0, 2]
 
 
 def test_work_is_counted_over_evaluations() -> None:
