@@ -122,6 +122,27 @@ def test_the_pod_is_tried_again_if_its_claim_could_not_be_written(
     run_in_virtual_time(scenario)
 
 
+@pytest.mark.parametrize(("conflicts", "is_deleted"), [(4, True), (5, False)])
+def test_a_claim_that_changes_is_deleted_at_the_fifth_attempt_at_the_latest(
+    conflicts: int, is_deleted: bool
+) -> None:
+    class Changing(Failing):
+        def _fail(self, request: str) -> None:
+            if request == "patch":
+                super()._fail(request)
+
+    async def scenario() -> None:
+        api, called = Changing(*[ConflictError("changed meanwhile")] * conflicts), []
+        claim = api.put(CLAIM)
+        writer, _claims = writer_of(api)
+        await writer.delete(claim, lambda: called.append("otherwise"))
+        assert called == ([] if is_deleted else ["otherwise"])
+        assert len(api.requests) == 5
+        assert bool(list(api.all(ResourceClaim))) is not is_deleted
+
+    run_in_virtual_time(scenario)
+
+
 class Unpatchable(MemoryApi):
     """Refuses to patch finalizers as a change of parameters; other ways of adding one find `found`."""
 

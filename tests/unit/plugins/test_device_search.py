@@ -411,6 +411,9 @@ def test_shares_are_given_until_the_capacity_is_used_up() -> None:
         {"memory": "1Gi"},
     ]
     assert world.find(make_claim("c", exactly("q", **memory("9Gi")), exactly("r", **memory("2Gi")))) is None
+    thirds = [exactly(name, **memory("3Gi")) for name in "qrst"]
+    assert world.find(make_claim("c", *thirds[:3])) == [["shared"] * 3]
+    assert world.find(make_claim("c", *thirds)) is None
 
 
 RANGE = {"validRange": {"min": "1Gi", "step": "3Gi", "max": "7Gi"}}
@@ -535,6 +538,18 @@ def test_distinct_attributes() -> None:
     world = World(make_slice("a", attributed("x", "x", "y")))
     other = [{"distinctAttribute": "gpu.example.com/board"}]
     assert world.find(make_claim("c", exactly("q"), exactly("r"), constraints=other)) == [["dev-0", "dev-2"]]
+
+
+def test_distinct_attributes_of_several_devices_are_compared_as_upstream_does() -> None:
+    """Of a request, only the last device counts, and none after one was put back: equal devices differ."""
+    values = zip(["y", "z", "y", "x", "z"], ["2", "1", "2", "1", "1"], strict=True)
+    entries = [
+        {"name": f"dev-{index}", "attributes": {"board": {"string": board}, "slot": {"string": slot}}}
+        for index, (board, slot) in enumerate(values)
+    ]
+    other = [{"requests": ["r"], "distinctAttribute": f"{DRIVER}/slot"}]
+    claim = make_claim("c", exactly("q", 2), exactly("r", 3), constraints=other)
+    assert World(make_slice("a", entries)).find(claim) == [["dev-0", "dev-3", "dev-1", "dev-2", "dev-4"]]
 
 
 def test_all_devices_or_none() -> None:

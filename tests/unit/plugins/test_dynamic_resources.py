@@ -153,6 +153,20 @@ def test_resources_that_a_node_offers_itself_are_not_given_as_devices() -> None:
     assert judge.evaluate(pod).feasible == ("a",)
 
 
+def test_devices_of_a_selector_with_several_terms_cannot_be_allocated() -> None:
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]} for zone in "xy"]
+    slice_ = make_slice("p", 1, nodeSelector={"nodeSelectorTerms": terms})
+    judge = evaluator(
+        PLUGIN, make_node("a", labels={"zone": "x"}), make_class(), slice_, make_claim("claim", exactly())
+    )
+    state, pod = CycleState(PodInfo(claiming(NAMED))), claiming(NAMED)
+    judge.runner.pre_filtering.run(state, pod, judge.cluster.all_nodes())
+    node = judge.cluster.node_named("a")
+    assert node is not None
+    status = judge.runner.filtering.status(state, pod, node)
+    assert "unsupported ResourceSlice.NodeSelector with 2 terms" in status.message
+
+
 def test_all_views_say_the_same() -> None:
     assert_views_agree(evaluator(PLUGIN, *map(make_node, "abcd")), PLUGIN, make_pod("p"))
 

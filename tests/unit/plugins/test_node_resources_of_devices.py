@@ -219,6 +219,13 @@ def test_only_nodes_without_enough_resources_are_rejected() -> None:
     assert_views_agree(judge, PLUGIN, user("claim"))
 
 
+def test_a_device_that_takes_nothing_is_not_charged_what_another_takes() -> None:
+    nodes = make_node("a", cpu="8"), make_node("b", cpu="1")
+    slices = make_slice("a", [device({"cpu": times("3")})]), make_slice("b", 1)
+    judge = judge_of(*nodes, *slices, make_claim("claim", exactly()))
+    assert judge.evaluate(user("claim")).feasible == ("a", "b")
+
+
 def test_an_unknown_amount_ends_the_cycle() -> None:
     """A device that is not shared has no capacity consumed."""
     slice_ = make_slice("a", [device({"cpu": times("1", "cores")}, capacity={"cores": {"value": "4"}})])
