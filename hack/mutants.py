@@ -80,10 +80,12 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
     "explaining": ("tests/unit/explaining", "tests/conformance/test_explanations.py"),
     "plugins/dynamic_resources": (
         "tests/unit/plugins/test_dynamic_resources.py",
+        "tests/unit/plugins/test_background_searches.py",
         "tests/unit/plugins/test_device_inventory.py",
         "tests/unit/plugins/test_device_search.py",
         "tests/unit/plugins/test_device_sites.py",
         "tests/unit/plugins/test_claim_concerns.py",
+        "tests/unit/plugins/test_claim_writing.py",
         "tests/unit/plugins/test_group_claims.py",
         "tests/unit/plugins/test_node_resources_of_devices.py",
         "tests/integration/test_device_timeouts.py",

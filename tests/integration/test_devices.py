@@ -4,6 +4,7 @@ reason, the scheduler goes on."""
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from kuberth.api.scheduling import PodGroup
 from kuberth.api.wire import convert, to_builtins
 from kuberth.clock import run_in_virtual_time
 from kuberth.errors import AnswerLostError, ConflictError, UnreachableError
+from kuberth.framework import CycleState, ReservePlugin, Status
 from kuberth.testing import MemoryApi, make_node, make_pod
 from kuberth.testing.harness import World, running
 from tests.unit.plugins.device_objects import (
@@ -148,6 +150,37 @@ def test_extended_resources_are_given_as_devices() -> None:
     run_in_virtual_time(scenario)
 
 
+class RefusesP(ReservePlugin):
+    """Refuses one pod after its devices are reserved."""
+
+    name = "RefusesP"
+
+    def reserve(self, _state: CycleState, pod: Pod, _node_name: str) -> Status | None:
+        return Status.unschedulable("not p") if pod.metadata.name == "p" else None
+
+    def unreserve(self, _state: CycleState, _pod: Pod, _node_name: str) -> None:
+        pass
+
+
+def test_devices_for_a_resource_are_free_again_when_the_pod_is_refused() -> None:
+    async def scenario() -> None:
+        gpus = make_class(extendedResourceName="example.com/gpu")
+        async with running(
+            make_node("a"),
+            make_slice("a", 1),
+            gpus,
+            profiles=[{"plugins": {"multiPoint": {"enabled": [{"name": RefusesP.name}]}}}],
+            plugins={RefusesP.name: lambda _args, _handle: RefusesP()},
+        ) as world:
+            container = {"name": "m", "image": "i", "resources": {"requests": {"example.com/gpu": "1"}}}
+            world.api.put(make_pod("p", containers=[container]))
+            await world.in_queue("p", "unschedulable")
+            world.api.put(make_pod("q", containers=[container]))
+            await world.bound("q")
+
+    run_in_virtual_time(scenario)
+
+
 def test_a_resource_that_comes_to_be_given_as_devices_helps() -> None:
     """No plan of pods that were rejected before keeps them from it."""
 
@@ -164,8 +197,22 @@ def test_a_resource_that_comes_to_be_given_as_devices_helps() -> None:
     run_in_virtual_time(scenario)
 
 
-def test_devices_that_have_to_be_made_ready_are_waited_for() -> None:
+def test_devices_that_are_ready_are_not_waited_for() -> None:
     async def scenario() -> None:
+        async with running(make_node("a"), make_class(), make_slice("a", 1)) as world:
+            world.api.put(make_claim("c", exactly()))
+            world.api.put(asking("p", "c"))
+            await world.bound("p")
+            assert world.events("BindingConditionsPending") == []
+            assert world.scheduler.metrics.binding_conditions_wait.values == {}
+
+    run_in_virtual_time(scenario)
+
+
+def test_devices_that_have_to_be_made_ready_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(time, "perf_counter", lambda: loop.time() + 1000)
         conditions = {"bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]}
         slow = make_slice("a", [{"name": "dev-0", "bindsToNode": True, **conditions}])
         async with running(make_node("a"), make_class(), slow, make_claim("c", exactly())) as world:
@@ -187,6 +234,7 @@ def test_devices_that_have_to_be_made_ready_are_waited_for() -> None:
             metrics = world.scheduler.metrics
             assert metrics.binding_conditions_allocations.values == {labels: 1}
             assert list(metrics.binding_conditions_wait.values) == [labels]
+            assert 30 <= metrics.binding_conditions_wait.values[labels].sum <= 50
 
     run_in_virtual_time(scenario)
 

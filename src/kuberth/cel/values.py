@@ -103,7 +103,7 @@ class Timestamp:
     """Nanoseconds since 1970, and the offset from UTC of its text, which string() keeps."""
 
     nanoseconds: int
-    offset: int = 0
+    offset: int
 
 
 @dataclass(slots=True, eq=False)

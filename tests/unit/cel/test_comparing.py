@@ -47,6 +47,11 @@ ANSWERS: Table = (
     ("[] == []", True),
     ("[] == [1]", False),
     ('{} == {"a": 1}', False),
+    ("{0u: true}[dyn(0.0)]", True),
+    ("{0: true}[dyn(0.0)]", True),
+    ("{0: true}[dyn(0u)]", True),
+    ("{0u: true}[dyn(0)]", True),
+    ("{0: true}[dyn(0.5)]", RUN),
 )
 
 

@@ -8,7 +8,9 @@ import pytest
 
 from kuberth.cel.costs import cost_after, cost_before
 from kuberth.cel.library.formats import NamedFormat
-from kuberth.cel.values import WORK, CostExceeded, Work, size_of
+from kuberth.cel.program import compile_program
+from kuberth.cel.values import NONE, WORK, CostExceeded, Optional, Work, size_of
+from kuberth.errors import CelRuntimeError
 from tests.unit.cel.harness import RUN, Table, answer
 
 ANSWERS: Table = (
@@ -52,6 +54,16 @@ ANSWERS: Table = (
 @pytest.mark.parametrize(("expression", "expected"), ANSWERS)
 def test_answers(expression: str, expected: bool | str) -> None:
     assert answer(expression) == expected
+
+
+def test_a_cost_that_reaches_the_limit_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = compile_program("[1, 2].all(x, x > 0)")
+    value, cost = program.run(None)
+    monkeypatch.setattr("kuberth.cel.program.LIMIT", cost)
+    assert program.run(None) == (value, cost)
+    monkeypatch.setattr("kuberth.cel.program.LIMIT", cost - 1)
+    with pytest.raises(CelRuntimeError, match="cost limit exceeded"):
+        program.run(None)
 
 
 LONG, SHORT = "a" * 25, "a" * 5
@@ -113,8 +125,8 @@ def test_costs_after_a_call(function: str, overloads: tuple[str, ...], result: A
 
 
 def test_values_without_a_size_count_as_one() -> None:
-    values: tuple[Any, ...] = (7, None, True, 1.5, "", [])
-    assert [size_of(value) for value in values] == [1, 1, 1, 1, 0, 0]
+    values: tuple[Any, ...] = (7, None, True, 1.5, NONE, "", [], Optional("ab"))
+    assert [size_of(value) for value in values] == [1, 1, 1, 1, 1, 0, 0, 2]
 
 
 def test_work_is_counted_over_evaluations() -> None:

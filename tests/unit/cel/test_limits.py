@@ -10,6 +10,9 @@ import time
 
 import pytest
 
+from kuberth.cel.program import compile_program
+from kuberth.cel.values import CostExceeded
+from kuberth.errors import CelCompileError
 from tests.unit.cel.harness import COMPILE, RUN, Answer, answer
 
 _MOST_SECONDS = 30.0  # of processor time; they take one at most, on any machine that is not broken
@@ -103,3 +106,15 @@ def test_the_recursion_limit_is_given_back() -> None:
     answer(HOSTILE["5,000 brackets"])
     answer(EXACT["250 brackets"][0])
     assert sys.getrecursionlimit() == before
+
+
+@pytest.mark.parametrize("error", [RecursionError, MemoryError, CostExceeded])
+def test_what_cannot_be_compiled_here_is_too_large(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def parse(*_given: object) -> None:
+        raise error
+
+    monkeypatch.setattr("kuberth.cel.program.parse", parse)
+    with pytest.raises(CelCompileError, match="the expression is too large"):
+        compile_program("true")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kuberth.config import FeatureGates
 from kuberth.explaining import Explanation, Question, explain
 from kuberth.explaining.edits import DeletePod
 from kuberth.testing import make_node, make_pod
@@ -50,6 +51,15 @@ def test_a_request_for_all_devices_needs_each_that_matches_and_at_least_one() ->
     objects = [make_claim("wanted", all_devices()), *cluster(*holder("one", "dev-0"))[1:]]
     found = {group.nodes: group.misses[0].partition(" for request")[0] for group in ask(objects).near}
     assert found == {("a",): "2 free devices", ("b",): "1 free device"}
+
+
+def test_devices_that_the_scheduler_would_not_give_do_not_count() -> None:
+    """Without the feature, those that have to be made ready first."""
+    slow = {"name": "dev-0", "bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]}
+    objects = [make_claim("wanted", exactly()), make_class(), make_node("a"), make_slice("a", [slow])]
+    gates = FeatureGates({"DRADeviceBindingConditions": False})
+    (near,) = explain(Question(POD, [POD, *objects], feature_gates=gates)).near
+    assert near.misses == ("1 free device for request q of ResourceClaim default/wanted (0 match, 0 free)",)
 
 
 def test_nodes_with_too_few_devices_come_last() -> None:

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from kuberth.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from kuberth.api.quantity import parse
+from kuberth.api.resource import DeviceAttribute, DeviceClass, ResourceClaim, ResourceSlice
+from kuberth.api.wire import to_builtins
 from kuberth.cluster.table import ClusterTable
 from kuberth.informers.store import Store
 from kuberth.plugins.devices.classes import KnownClasses
+from kuberth.plugins.devices.features import ALL_FEATURES, DeviceFeatures
 from kuberth.plugins.devices.sites import Site, Sites
+from kuberth.plugins.devices.slices import OfferedCapacity, RequestPolicy
 from kuberth.plugins.devices.usage import DeviceUsage, takes_of
+from kuberth.plugins.dynamic_resources.allocator.capacity import fits
 from kuberth.plugins.dynamic_resources.allocator.demand import AllocationError, Demand
+from kuberth.plugins.dynamic_resources.allocator.results import node_selector
 from kuberth.plugins.dynamic_resources.allocator.search import DeviceSearch, Found, SearchTimeout
 from kuberth.testing.factories import make_node
 from tests.unit.plugins.device_objects import (
@@ -33,7 +41,12 @@ LITTLE_WORK = 500
 class World:
     """Slices around one node, and claims that have devices already."""
 
-    def __init__(self, *slices: ResourceSlice, taken: Iterable[ResourceClaim] = ()) -> None:
+    def __init__(
+        self,
+        *slices: ResourceSlice,
+        taken: Iterable[ResourceClaim] = (),
+        features: DeviceFeatures = ALL_FEATURES,
+    ) -> None:
         store, table = Store[ResourceSlice](), ClusterTable()
         for slice_ in slices:
             store.set(slice_)
@@ -42,6 +55,7 @@ class World:
         sites.refresh()
         self.site: Site = sites.sites[int(sites.of_row[row])]
         self.usage = DeviceUsage()
+        self.features = features
         for claim in taken:
             assert claim.status.allocation is not None
             for take in takes_of(claim.status.allocation):
@@ -52,7 +66,8 @@ class World:
         self.classes = KnownClasses(classes)
 
     def search(self, *claims: ResourceClaim) -> DeviceSearch:
-        return DeviceSearch(Demand([claim.spec for claim in claims], self.classes), self.site, self.usage)
+        demand = Demand([claim.spec for claim in claims], self.classes, self.features)
+        return DeviceSearch(demand, self.site, self.usage)
 
     def find(self, *claims: ResourceClaim) -> list[list[str]] | None:
         found = self.search(*claims).run()
@@ -396,12 +411,145 @@ def test_shares_are_given_until_the_capacity_is_used_up() -> None:
         {"memory": "1Gi"},
     ]
     assert world.find(make_claim("c", exactly("q", **memory("9Gi")), exactly("r", **memory("2Gi")))) is None
+    thirds = [exactly(name, **memory("3Gi")) for name in "qrst"]
+    assert world.find(make_claim("c", *thirds[:3])) == [["shared"] * 3]
+    assert world.find(make_claim("c", *thirds)) is None
+
+
+RANGE = {"validRange": {"min": "1Gi", "step": "3Gi", "max": "7Gi"}}
+VALUES = {"validValues": ["1Gi", "2Gi", "5Gi"]}
+
+
+@pytest.mark.parametrize(
+    ("policy", "amount", "consumed"),
+    [
+        pytest.param(RANGE, "500Mi", "1Gi", id="at-least-the-minimum"),
+        pytest.param(RANGE, "4Gi", "4Gi", id="a-step-from-the-minimum"),
+        pytest.param(RANGE, "5Gi", "7Gi", id="up-to-the-next-step"),
+        pytest.param(RANGE, "8Gi", None, id="more-than-the-maximum"),
+        pytest.param(VALUES, "2Gi", "2Gi", id="a-value"),
+        pytest.param(VALUES, "3Gi", "5Gi", id="up-to-the-next-value"),
+        pytest.param(VALUES, "6Gi", None, id="more-than-all-values"),
+        pytest.param({}, "6Gi", "6Gi", id="any-amount"),
+        pytest.param({"validRange": {"min": "1Gi", "max": "7Gi"}}, "5Gi", "5Gi", id="no-steps"),
+        pytest.param({"validValues": ["1Gi"], "default": "2Gi"}, "2Gi", "2Gi", id="the-default"),
+        pytest.param(
+            {"validValues": ["1Gi"], "default": "2Gi"}, "2048Mi", None, id="the-default-in-other-words"
+        ),
+    ],
+)
+def test_amounts_are_rounded_up_as_the_policy_says(
+    policy: dict[str, Any], amount: str, consumed: str | None
+) -> None:
+    capacity = {"value": "10Gi", **({"requestPolicy": {"default": "1Gi", **policy}} if policy else {})}
+    world = World(make_slice("a", [{**SHARED, "capacity": {"memory": capacity}}]))
+    found = world.search(make_claim("c", exactly("q", **memory(amount)))).run()
+    taken = None if found is None else str(found.picks[0][0].consumed["memory"])
+    assert taken == consumed
+
+
+def test_the_default_is_recognised_by_how_it_is_written() -> None:
+    default = parse("2Gi")
+    policy = RequestPolicy(default, (parse("1Gi"),), has_range=False, min=None, max=None, step=None)
+    offered = {"memory": OfferedCapacity(parse("10Gi"), policy)}
+    assert fits({"memory": copy(default)}, offered)
+    assert not fits({"memory": parse("2048Mi")}, offered)
+
+
+ZONE = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["z"]}]}
+NAME = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}
+
+
+@pytest.mark.parametrize(
+    ("slice_", "term"),
+    [
+        pytest.param(make_slice("a", 1), NAME, id="of-a-node"),
+        pytest.param(make_slice(None, 1, pool="p"), None, id="of-all-nodes"),
+        pytest.param(make_slice("p", 1, nodeSelector={"nodeSelectorTerms": [ZONE]}), ZONE, id="by-label"),
+        pytest.param(make_slice("p", 1, nodeSelector={"nodeSelectorTerms": [NAME]}), NAME, id="by-name"),
+        pytest.param(
+            make_slice("p", 1, nodeSelector={"nodeSelectorTerms": [ZONE | NAME]}), ZONE | NAME, id="by-both"
+        ),
+    ],
+)
+def test_an_allocation_says_from_where_its_devices_can_be_used(
+    slice_: ResourceSlice, term: dict[str, Any] | None
+) -> None:
+    found = World(slice_).search(make_claim("c", exactly())).run()
+    assert found is not None
+    selector = node_selector(found.picks[0], "a")
+    assert (None if selector is None else to_builtins(selector)["nodeSelectorTerms"]) == (term and [term])
+
+
+WITHOUT_SHARES = ALL_FEATURES._replace(has_shares=False)
+DISABLED = "has capacity requests, but the DRAConsumableCapacity feature is disabled"
+
+
+@pytest.mark.parametrize(
+    ("request_", "problem"),
+    [
+        pytest.param(exactly(), None, id="exactly"),
+        pytest.param(exactly(**memory("1Gi")), f", request q: {DISABLED}", id="exactly-with-capacity"),
+        pytest.param(first_of("q", exactly("s")), None, id="alternatives"),
+        pytest.param(
+            first_of("q", exactly("s"), exactly("t", **memory("1Gi"))),
+            f", subrequest t: {DISABLED}",
+            id="an-alternative-with-capacity",
+        ),
+    ],
+)
+def test_without_the_feature_no_capacity_can_be_asked_for(
+    request_: dict[str, Any], problem: str | None
+) -> None:
+    world, claim = World(make_slice("a", 1), features=WITHOUT_SHARES), make_claim("c", request_)
+    if problem is None:
+        assert world.find(claim) == [["dev-0"]]
+        return
+    with pytest.raises(AllocationError) as raised:
+        world.find(claim)
+    assert str(raised.value) == problem
+
+
+def test_a_refused_device_leaves_no_trace_in_constraints() -> None:
+    """The first device has a board that no other has, and is refused for what it does not have."""
+    slot = {"slot": {"int": 1}}
+    first, *others = attributed("x", "y", "y")
+    slices = make_slice(
+        "a", [first, *({**other, "attributes": {**other["attributes"], **slot}} for other in others)]
+    )
+    same = [{"matchAttribute": f"{DRIVER}/{name}"} for name in ("board", "slot")]
+    assert World(slices).find(make_claim("c", exactly(count=2), constraints=same)) == [["dev-1", "dev-2"]]
+
+
+def test_a_refused_device_draws_nothing_from_counters() -> None:
+    """Of 40 Gi the first partition would take all, but lacks the attribute."""
+    counters, devices = partitioned("40Gi", "20Gi", "20Gi")
+    named = [
+        replace(each, attributes={"slot": DeviceAttribute(int_value=1)}) if number else each
+        for number, each in enumerate(devices.spec.devices)
+    ]
+    devices = replace(devices, spec=replace(devices.spec, devices=tuple(named)))
+    same = [{"matchAttribute": f"{DRIVER}/slot"}]
+    claim = make_claim("c", exactly(count=2), constraints=same)
+    assert World(counters, devices).find(claim) == [["dev-1", "dev-2"]]
 
 
 def test_distinct_attributes() -> None:
     world = World(make_slice("a", attributed("x", "x", "y")))
     other = [{"distinctAttribute": "gpu.example.com/board"}]
     assert world.find(make_claim("c", exactly("q"), exactly("r"), constraints=other)) == [["dev-0", "dev-2"]]
+
+
+def test_distinct_attributes_of_several_devices_are_compared_as_upstream_does() -> None:
+    """Of a request, only the last device counts, and none after one was put back: equal devices differ."""
+    values = zip(["y", "z", "y", "x", "z"], ["2", "1", "2", "1", "1"], strict=True)
+    entries = [
+        {"name": f"dev-{index}", "attributes": {"board": {"string": board}, "slot": {"string": slot}}}
+        for index, (board, slot) in enumerate(values)
+    ]
+    other = [{"requests": ["r"], "distinctAttribute": f"{DRIVER}/slot"}]
+    claim = make_claim("c", exactly("q", 2), exactly("r", 3), constraints=other)
+    assert World(make_slice("a", entries)).find(claim) == [["dev-0", "dev-3", "dev-1", "dev-2", "dev-4"]]
 
 
 def test_all_devices_or_none() -> None:

@@ -14,7 +14,7 @@ from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.status import Code, Status
 from kuberth.testing.factories import make_node, make_pod
-from tests.unit.plugins.device_objects import exactly, make_claim, make_class, make_slice
+from tests.unit.plugins.device_objects import exactly, first_of, given, make_claim, make_class, make_slice
 from tests.unit.plugins.harness import assert_views_agree, evaluator, hint
 
 PLUGIN = "DynamicResources"
@@ -115,6 +115,56 @@ def test_there_is_nothing_to_reserve_and_nothing_before_the_binding() -> None:
     assert judge.runner.reserving.run_reserve(state, pod, "a").is_success
     assert judge.runner.binding.run_pre_bind_pre_flights(state, pod, "a").is_skip
     assert state.skip_pre_bind == {PLUGIN}
+
+
+def test_earlier_alternatives_score_more_on_top_of_what_is_allocated() -> None:
+    choice = first_of("q", exactly("one", of="gpu"), exactly("two", of="nic"))
+    status = given("dev-0", node="elsewhere")
+    status["allocation"]["devices"]["results"][0]["request"] = "q/two"
+    del status["allocation"]["nodeSelector"]
+    judge = evaluator(
+        PLUGIN,
+        *(make_node(name) for name in "ab"),
+        make_class("gpu", selectors=["device.attributes['gpu.example.com'].kind == 'gpu'"]),
+        make_class("nic"),
+        make_slice("a", [{"name": "g", "attributes": {"kind": {"string": "gpu"}}}]),
+        make_slice("b", [{"name": "n", "attributes": {"kind": {"string": "nic"}}}]),
+        make_claim("had", choice, status=status),
+        make_claim("wanted", choice),
+    )
+    pod = claiming(*({"name": name, "resourceClaimName": name} for name in ("had", "wanted")))
+    # 8 or 7 for what the node gives, and 7 for the second alternative that the other claim has.
+    assert judge.evaluate(pod).scores == {PLUGIN: {"a": 100, "b": 14 * 100 // 15}}
+
+
+def test_resources_that_a_node_offers_itself_are_not_given_as_devices() -> None:
+    """The class behind the GPUs selects no device, but one of the nodes has a device plugin for them."""
+    allocatable = {"pods": "10", "cpu": "4", "memory": "8Gi", "example.com/gpu": "1"}
+    judge = evaluator(
+        PLUGIN,
+        make_node("a", allocatable=allocatable),
+        make_node("b"),
+        *(make_slice(name, 1) for name in "ab"),
+        make_class("gpu", selectors=["false"], extendedResourceName="example.com/gpu"),
+        make_class("nic", extendedResourceName="example.com/nic"),
+    )
+    requests = {"example.com/gpu": "1", "example.com/nic": "1"}
+    pod = make_pod("p", containers=[{"name": "main", "resources": {"requests": requests}}])
+    assert judge.evaluate(pod).feasible == ("a",)
+
+
+def test_devices_of_a_selector_with_several_terms_cannot_be_allocated() -> None:
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]} for zone in "xy"]
+    slice_ = make_slice("p", 1, nodeSelector={"nodeSelectorTerms": terms})
+    judge = evaluator(
+        PLUGIN, make_node("a", labels={"zone": "x"}), make_class(), slice_, make_claim("claim", exactly())
+    )
+    state, pod = CycleState(PodInfo(claiming(NAMED))), claiming(NAMED)
+    judge.runner.pre_filtering.run(state, pod, judge.cluster.all_nodes())
+    node = judge.cluster.node_named("a")
+    assert node is not None
+    status = judge.runner.filtering.status(state, pod, node)
+    assert "unsupported ResourceSlice.NodeSelector with 2 terms" in status.message
 
 
 def test_all_views_say_the_same() -> None:

@@ -172,6 +172,12 @@ def test_with_the_gate_off_devices_take_nothing() -> None:
             id="what no node offers",
         ),
         pytest.param({"kubernetes.io/other": times("9")}, {"cpu": "8"}, None, id="an unscored resource"),
+        pytest.param(
+            {"memory": times("1")},
+            {"cpu": "8", "memory": "0"},
+            (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, ("Insufficient memory",)),
+            id="a single byte",
+        ),
     ],
 )
 def test_a_node_needs_resources_for_the_pod_and_its_devices(
@@ -211,6 +217,13 @@ def test_only_nodes_without_enough_resources_are_rejected() -> None:
         "c": ("Insufficient cpu",),
     }
     assert_views_agree(judge, PLUGIN, user("claim"))
+
+
+def test_a_device_that_takes_nothing_is_not_charged_what_another_takes() -> None:
+    nodes = make_node("a", cpu="8"), make_node("b", cpu="1")
+    slices = make_slice("a", [device({"cpu": times("3")})]), make_slice("b", 1)
+    judge = judge_of(*nodes, *slices, make_claim("claim", exactly()))
+    assert judge.evaluate(user("claim")).feasible == ("a", "b")
 
 
 def test_an_unknown_amount_ends_the_cycle() -> None:

@@ -69,7 +69,6 @@ class BackgroundSearches:
 
     def close(self) -> None:
         """Finish no more searches."""
-        self._waiting.clear()
         if self._next is not None:
             self._next.cancel()
 
