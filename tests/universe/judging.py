@@ -458,7 +458,8 @@ class _Judge:
         by = entry["by"]
         there = {_uid(pod) for pod in pods.values() if not _is_marked(pod)}
         found = []
-        for later in self._story[self._place + 1 :]:
+        for place in range(self._place + 1, len(self._story)):
+            later = self._story[place]
             if later["at"] > entry["at"]:
                 break
             uid = later.get("uid", "")
