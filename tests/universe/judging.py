@@ -147,6 +147,8 @@ class _Judge:
         """By UID of bound pods whose labels changed while they were bound: the pod as it was placed."""
         self._slices_seen: dict[tuple[str, str], int] = {}
         """The revision of ResourceSlices at the last decision, by process and UID of the pod."""
+        self._on_trial: set[tuple[str, str]] = set()
+        """Process and UID of pods that were last placed to find out whether their group fits."""
         self._complete: set[tuple[str, str]] = set()
         """Process and UID of pods whose gang had its minimum at one moment since they were placed."""
         self._allocated_by: dict[str, str] = {}
@@ -171,9 +173,11 @@ class _Judge:
                     if (pod := self._seen_pods(entry).get(entry["key"])) is not None:
                         self._placed_as[entry["by"], entry["uid"]] = pod
                     self._slices_seen[entry["by"], entry["uid"]] = entry["seen"].get("ResourceSlice", 0)
+                    self._on_trial.add((entry["by"], entry["uid"]))
                     if not entry["trial"]:
+                        self._on_trial.discard((entry["by"], entry["uid"]))
                         self._decisions[entry["by"], entry["uid"]] = entry
-                        self._note_gang(entry)
+                    self._note_gang(entry)
                 case "undone":
                     self._assumed[entry["by"]].pop(entry["uid"], None)
                     if self._has_devices_of_its_own(entry):
@@ -397,7 +401,10 @@ class _Judge:
             yield Broken("a volume is given once", entry["at"], entry["key"])
 
     def _note_gang(self, entry: Tree) -> None:
-        """Remember whose gang has its minimum now: Permit lets all of them go at this moment."""
+        """Remember whose gang has its minimum now: Permit lets all of them go at this moment.
+
+        As upstream, pods on trial count, so that pods go that wait for them, whatever comes of the trial.
+        """
         pods = self._seen_pods(entry)
         pod = pods.get(entry["key"])
         self._complete.discard((entry["by"], entry["uid"]))
@@ -408,7 +415,7 @@ class _Judge:
         placed = [each for each in members if node_of(each) or _uid(each) in assumed]
         groups = self._kinds["PodGroup"].at(entry["seen"].get("PodGroup", 0))
         if len(placed) >= min_count(pod, groups):
-            self._complete |= {(entry["by"], _uid(each)) for each in placed}
+            self._complete |= {(entry["by"], _uid(each)) for each in placed} - self._on_trial
 
     def _leader_at(self, at: float) -> str:
         return next((holder for since, holder in reversed(self._leader) if since <= at), "")
@@ -451,7 +458,8 @@ class _Judge:
         by = entry["by"]
         there = {_uid(pod) for pod in pods.values() if not _is_marked(pod)}
         found = []
-        for later in self._story[self._place + 1 :]:
+        for place in range(self._place + 1, len(self._story)):
+            later = self._story[place]
             if later["at"] > entry["at"]:
                 break
             uid = later.get("uid", "")
