@@ -171,6 +171,11 @@ class Selector:
         return not self.requirements and not self.matches_nothing
 
     @property
+    def length(self) -> int:
+        """The number of its requirements and of their values."""
+        return len(self.requirements) + sum(len(each.values) for each in self.requirements)
+
+    @property
     def keys(self) -> frozenset[str]:
         """The label keys it looks at."""
         return frozenset(requirement.key for requirement in self.requirements)
