@@ -57,6 +57,29 @@ def find_untolerated(
     return None
 
 
+class KeyedTolerations:
+    """Tolerations by the keys that they cover, for many taints: of thousands a taint needs to ask a few."""
+
+    def __init__(self, tolerations: Iterable[Toleration], *, comparison_operators: bool = False) -> None:
+        self._comparison_operators = comparison_operators
+        self._by_key: dict[str, list[Toleration]] = {}
+        """Under "" those that cover every key."""
+        for toleration in tolerations:
+            self._by_key.setdefault(toleration.key, []).append(toleration)
+
+    def cover(self, taint: Taint) -> bool:
+        """Whether one of them covers the taint."""
+        return any(
+            toleration_tolerates(toleration, taint, comparison_operators=self._comparison_operators)
+            for key in {taint.key, ""}
+            for toleration in self._by_key.get(key, ())
+        )
+
+    def cover_all(self, taints: Iterable[Taint], effects: Collection[str] = HARD_EFFECTS) -> bool:
+        """Whether every taint with one of these effects is covered."""
+        return all(taint.effect not in effects or self.cover(taint) for taint in taints)
+
+
 def _integer(text: str) -> int | None:
     # Stricter than integers elsewhere: no plus sign, no leading zeros, no minus zero.
     return parse_int64(text) if _CANONICAL_INTEGER.fullmatch(text) else None

@@ -49,9 +49,15 @@ def has_labels(nodes: Nodes, selector: Selector) -> Mask:
     """Nodes whose labels a label selector accepts."""
     if selector.matches_nothing:
         return nowhere(nodes)
+    return _meets_all(nodes, selector.requirements)
+
+
+def _meets_all(nodes: Nodes, requirements: Iterable[Requirement]) -> Mask:
     mask = everywhere(nodes)
-    for requirement in selector.requirements:
+    for requirement in requirements:
         mask &= meets_requirement(nodes, requirement)
+        if not mask.any():  # a pod can have thousands of requirements that no node meets
+            break
     return mask
 
 
@@ -59,9 +65,7 @@ def meets_term(nodes: Nodes, term: CompiledNodeSelectorTerm) -> Mask:
     """Nodes that one term of a node selector accepts; a term with an error in it accepts none."""
     if term.errors or not (term.requirements or term.fields):
         return nowhere(nodes)
-    mask = everywhere(nodes)
-    for requirement in term.requirements:
-        mask &= meets_requirement(nodes, requirement)
+    mask = _meets_all(nodes, term.requirements)
     for field in term.fields:
         mask &= meets_field(nodes, field)
     return mask

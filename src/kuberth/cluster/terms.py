@@ -74,7 +74,7 @@ class Tally:
         self.counts = RowCounts()
         """The number of pods per row."""
         self._domains: dict[str, DomainSums] = {}
-        self.slot = -1
+        self.slot: int = -1
         """Of a carried term: where its sums are (`TermSums`); -1: it has none."""
 
     def add(self, row: int, number: int) -> None:

@@ -183,10 +183,12 @@ def test_what_is_remembered_of_constraints_is_bounded() -> None:
     )
     values = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["a", "b", "c"]}]}
     pods = [waiting(*[spread(f"key-{n}", labelSelector=values) for n in range(20)]) for _ in range(3)]
-    with patch("kuberth.plugins.pod_topology_spread.constraints.MAX_REMEMBERED", 160):
+    with patch("kuberth.api.selectors.remembering.MAX_LENGTH", 200):
         for pod in pods:
             reader.hard(pod)
         with patch(COMPILE, side_effect=compile_label_selector) as compiling:
             for pod in reversed(pods):
                 assert len(reader.hard(pod)) == 20
-            assert compiling.call_count == 20, "two of them are remembered: 20 constraints of 3 values each"
+            assert compiling.call_count == 20, (
+                "two of them are remembered: 20 constraints, requirements and 60 values each"
+            )

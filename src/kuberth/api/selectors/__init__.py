@@ -32,6 +32,7 @@ from kuberth.api.selectors.nodes import (
     compile_node_selector,
     compile_preferred_terms,
     required_node_affinity,
+    required_node_selector,
 )
 from kuberth.api.selectors.parsing import parse_selector
 
@@ -57,5 +58,6 @@ __all__ = [
     "parse_field_selector",
     "parse_selector",
     "required_node_affinity",
+    "required_node_selector",
     "selector_from_set",
 ]

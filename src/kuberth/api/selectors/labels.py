@@ -63,11 +63,11 @@ class Requirement:
     __slots__ = ("_hash", "bound", "key", "meaning", "operator", "value_set", "values")
 
     def __init__(self, key: str, operator: Operator, values: tuple[str, ...] = ()) -> None:
-        self.key: Final = key
+        self.key: Final[str] = key
         """The label it is about."""
-        self.operator: Final = operator
+        self.operator: Final[Operator] = operator
         """The relation, as it was written."""
-        self.values: Final = values
+        self.values: Final[tuple[str, ...]] = values
         """What the label's value is compared with."""
         meaning = _MEANING.get(operator, operator)
         bound = 0
@@ -81,11 +81,11 @@ class Requirement:
             bound = parsed
         elif values:
             value_set = frozenset(values)
-        self.meaning: Final = meaning
+        self.meaning: Final[Operator] = meaning
         """The relation, with the spellings of In and of NotIn folded together."""
-        self.value_set: Final = value_set
+        self.value_set: Final[frozenset[str]] = value_set
         """The values of In and NotIn."""
-        self.bound: Final = bound
+        self.bound: Final[int] = bound
         """The number that Gt and Lt compare with."""
         self._hash: int | None = None
 
@@ -152,9 +152,9 @@ class Selector:
     def __init__(self, requirements: tuple[Requirement, ...] = (), matches_nothing: bool = False) -> None:
         if len(requirements) > 1:
             requirements = tuple(sorted(requirements, key=_KEY))
-        self.requirements: Final = requirements
+        self.requirements: Final[tuple[Requirement, ...]] = requirements
         """All of them must hold; ordered by key."""
-        self.matches_nothing: Final = matches_nothing
+        self.matches_nothing: Final[bool] = matches_nothing
         """Whether it is the one that matches no object."""
         self._hash: int | None = None
 
@@ -169,6 +169,11 @@ class Selector:
     def empty(self) -> bool:
         """Whether it restricts nothing, so that every object matches."""
         return not self.requirements and not self.matches_nothing
+
+    @property
+    def length(self) -> int:
+        """The number of its requirements and of their values."""
+        return len(self.requirements) + sum(len(each.values) for each in self.requirements)
 
     @property
     def keys(self) -> frozenset[str]:

@@ -75,6 +75,14 @@ class CompiledNodeSelector:
         return False
 
     @property
+    def length(self) -> int:
+        """The number of its terms, their requirements and the values of these."""
+        return sum(
+            1 + len(term.fields) + sum(1 + len(each.values) for each in term.requirements)
+            for term in self.terms
+        )
+
+    @property
     def errors(self) -> tuple[str, ...]:
         return tuple(error for term in self.terms for error in term.errors)
 
@@ -134,11 +142,19 @@ def compile_preferred_terms(
 
 def required_node_affinity(pod: Pod) -> RequiredNodeAffinity:
     """What the pod demands of its node."""
-    spec = pod.spec
-    selector = selector_from_set(spec.node_selector) if spec.node_selector else None
-    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
-    required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
-    return RequiredNodeAffinity(selector, compile_node_selector(required) if required is not None else None)
+    labels, required = pod.spec.node_selector, required_node_selector(pod)
+    return RequiredNodeAffinity(
+        selector_from_set(labels) if labels else None,
+        None if required is None else compile_node_selector(required),
+    )
+
+
+def required_node_selector(pod: Pod) -> NodeSelector | None:
+    """That of the pod's required node affinity."""
+    affinity = pod.spec.affinity
+    if affinity is None or affinity.node_affinity is None:
+        return None
+    return affinity.node_affinity.required_during_scheduling_ignored_during_execution
 
 
 def _asks_nothing(term: NodeSelectorTerm) -> bool:

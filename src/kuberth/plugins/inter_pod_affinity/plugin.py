@@ -32,8 +32,8 @@ from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.scores import MAX_NODE_SCORE
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
-from kuberth.plugins.inter_pod_affinity import hints
 from kuberth.plugins.inter_pod_affinity.filtering import RequiredTerms
+from kuberth.plugins.inter_pod_affinity.hints import AffinityHints
 from kuberth.plugins.inter_pod_affinity.incoming import broken_term, incoming_pod
 from kuberth.plugins.inter_pod_affinity.scoring import DomainScores, scaled
 
@@ -49,6 +49,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         self._args = args or InterPodAffinityArgs()
         terms = handle.cluster.terms
         self._labels = handle.cluster.selected_labels
+        self._hints = AffinityHints()
         self.inputs = Inputs(
             {"metadata.namespace", "metadata.labels", "spec.affinity", "info.problems"},
             pre_filter=DependsOn.POD,
@@ -122,8 +123,8 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             EventWithHint(ClusterEvent(Resource.POD, pod_changes), self._after_pod_change),
             EventWithHint(
                 ClusterEvent(Resource.NODE, node_changes),
-                hints.after_node_change,
-                Concern(hints.topology_keys, changed_node_labels),
+                self._hints.after_node_change,
+                Concern(self._hints.topology_keys, changed_node_labels),
             ),
         ]
 
@@ -131,4 +132,4 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         if isinstance(old, Pod) and not old.spec.node_name and old.status.nominated_node_name:
             # Its anti-affinity counts here, and nominations are not followed between attempts.
             self._labels.note_terms(PodInfo(old))
-        return hints.after_pod_change(pod, old, new)
+        return self._hints.after_pod_change(pod, old, new)

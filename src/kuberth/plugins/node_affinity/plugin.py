@@ -13,6 +13,7 @@ import numpy as np
 
 from kuberth.api.core import Node, NodeSelectorTerm, Pod
 from kuberth.api.core import NodeAffinity as Affinity
+from kuberth.api.meta import ObjectMeta
 from kuberth.api.selectors import (
     CompiledNodeSelector,
     CompiledPreferredTerm,
@@ -20,7 +21,9 @@ from kuberth.api.selectors import (
     compile_node_selector,
     compile_preferred_terms,
     required_node_affinity,
+    required_node_selector,
 )
+from kuberth.api.selectors.remembering import Remembered
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.selection import meets_node_selector, meets_required_affinity, sum_of_weights
 from kuberth.config.plugin_args import NodeAffinityArgs
@@ -75,6 +78,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, E
 
     def __init__(self, args: NodeAffinityArgs | None, _handle: Handle) -> None:
         self._added = _compile_added(args.added_affinity if args is not None else None)
+        self._remembered = Remembered[CompiledNodeSelector]()
 
     def pre_filter(self, state: CycleState, pod: Pod, _nodes: Nodes) -> PreFilterResult | Status | None:
         required = _of(pod).required_during_scheduling_ignored_during_execution
@@ -129,15 +133,27 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, E
         added = self._added.required
         if added is not None and not added.matches(now.labels, now.name):
             return Hint.SKIP
-        required = required_node_affinity(pod)
         try:
-            if not required.matches(now.labels, now.name):
+            if not self._matches(pod, now):
                 return Hint.SKIP
-            if before is not None and required.matches(before.metadata.labels, before.metadata.name):
+            if before is not None and self._matches(pod, before.metadata):
                 return Hint.SKIP
         except SelectorError:
             return Hint.QUEUE
         return Hint.QUEUE
+
+    def _matches(self, pod: Pod, node: ObjectMeta) -> bool:
+        """As `required_node_affinity(pod).matches`, which compiles all terms at each change of a node."""
+        if any(node.labels.get(key) != value for key, value in pod.spec.node_selector.items()):
+            return False
+        required = required_node_selector(pod)
+        if required is None:
+            return True
+        compiled = self._remembered.get(required)
+        if compiled is None:
+            compiled = compile_node_selector(required)
+            self._remembered.put(required, None, compiled, length=compiled.length)
+        return compiled.matches(node.labels, node.name)
 
 
 def _compile_added(affinity: Affinity | None) -> _Added:

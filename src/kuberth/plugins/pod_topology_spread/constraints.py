@@ -5,12 +5,12 @@ In: a pod and the plugin's arguments. Out: compiled constraints, hard or soft.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kuberth.api.core import Pod, TopologySpreadConstraint
 from kuberth.api.selectors import Selector, compile_label_selector, selector_from_set
+from kuberth.api.selectors.remembering import Remembered
 from kuberth.api.well_known import HOSTNAME, ZONE
 from kuberth.cluster.selected_labels import SelectedLabels
 from kuberth.config.plugin_args import PodTopologySpreadArgs
@@ -30,8 +30,6 @@ SYSTEM_DEFAULTS: Final = (
 
 
 _Constraints = tuple[TopologySpreadConstraint, ...]
-_Key = tuple[int, str, tuple[tuple[str, str], ...]]
-"""The identity of constraints, those of them that are meant, and the labels of the pod that they look at."""
 
 
 class Constraint(NamedTuple):
@@ -45,40 +43,6 @@ class Constraint(NamedTuple):
     """Count only nodes that the pod's own node selector and affinity accept."""
     honors_taints: bool
     """Count only nodes whose taints the pod tolerates."""
-
-
-MANY: Final = 16
-"""Constraints of a pod that has more are remembered."""
-MAX_REMEMBERED: Final = 65_536
-"""Constraints and values of their selectors that are remembered, about 35 MiB: beyond this those unused for
-longest are forgotten."""
-
-
-class _Remembered:
-    """The compiled constraints of pods with many, which are read with every attempt and every hint.
-
-    A pod's versions share its constraints, and its replicas theirs, so they are found by their identity.
-    """
-
-    def __init__(self) -> None:
-        self._compiled: OrderedDict[_Key, tuple[_Constraints, tuple[Constraint, ...], int]] = OrderedDict()
-        """With the constraints themselves: as long as these live, nothing else has their identity."""
-        self._length = 0
-
-    def get(self, key: _Key) -> tuple[Constraint, ...] | None:
-        found = self._compiled.get(key)
-        if found is None:
-            return None
-        self._compiled.move_to_end(key)
-        return found[1]
-
-    def put(self, key: _Key, constraints: _Constraints, compiled: tuple[Constraint, ...]) -> None:
-        requirements = (each for constraint in compiled for each in constraint.selector.requirements)
-        length = len(constraints) + sum(len(each.values) for each in requirements)
-        self._compiled[key] = constraints, compiled, length
-        self._length += length
-        while self._length > MAX_REMEMBERED:
-            self._length -= self._compiled.popitem(last=False)[1][2]
 
 
 class ConstraintReader:
@@ -98,7 +62,7 @@ class ConstraintReader:
         self._default_selector = DefaultSelector(stores) if self._defaults else None
         self._inclusion_policies = inclusion_policies
         self._match_label_keys = match_label_keys
-        self._remembered = _Remembered()
+        self._remembered = Remembered[tuple[Constraint, ...]]()
 
     @property
     def versions(self) -> Sequence[Versioned]:
@@ -125,10 +89,8 @@ class ConstraintReader:
 
     def _constraints(self, pod: Pod, action: str) -> tuple[Constraint, ...]:
         own = pod.spec.topology_spread_constraints
-        if len(own) > MANY:
-            return self._many(own, pod, action)
         if own:
-            return self._compiled(own, pod, action)
+            return self._own(own, pod, action)
         if self._default_selector is None:
             return ()
         defaults = self._compiled(self._defaults, pod, action)
@@ -139,14 +101,15 @@ class ConstraintReader:
             return ()
         return tuple(constraint._replace(selector=selector) for constraint in defaults)
 
-    def _many(self, own: _Constraints, pod: Pod, action: str) -> tuple[Constraint, ...]:
+    def _own(self, own: _Constraints, pod: Pod, action: str) -> tuple[Constraint, ...]:
         labels = pod.metadata.labels
         keys = {key for each in own for key in each.match_label_keys} if self._match_label_keys else ()
-        identity = id(own), action, tuple(sorted((key, labels[key]) for key in keys if key in labels))
-        compiled = self._remembered.get(identity)
+        beside = action, tuple(sorted((key, labels[key]) for key in keys if key in labels))
+        compiled = self._remembered.get(own, beside)
         if compiled is None:
             compiled = self._compiled(own, pod, action)
-            self._remembered.put(identity, own, compiled)
+            length = len(own) + sum(each.selector.length for each in compiled)
+            self._remembered.put(own, beside, compiled, length=length)
         return compiled
 
     def _compiled(self, constraints: _Constraints, pod: Pod, action: str) -> tuple[Constraint, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from kuberth.api.core import Pod
 from kuberth.api.selectors import required_node_affinity
-from kuberth.api.taints import find_untolerated
+from kuberth.api.taints import KeyedTolerations
 from kuberth.cluster.arrays import Mask
 from kuberth.cluster.labels import ABSENT, LabelColumn
 from kuberth.cluster.selection import by_taints, meets_required_affinity
@@ -57,14 +57,8 @@ class Inclusion:
 
     def _tolerated(self) -> Mask:
         if self._taints is None:
-            tolerations, comparison = self._pod.spec.tolerations, self._comparison_operators
-            self._taints = (
-                by_taints(
-                    self.table.all_nodes(),
-                    lambda taints: (
-                        find_untolerated(taints, tolerations, comparison_operators=comparison) is None
-                    ),
-                )
-                != 0
+            tolerations = KeyedTolerations(
+                self._pod.spec.tolerations, comparison_operators=self._comparison_operators
             )
+            self._taints = by_taints(self.table.all_nodes(), tolerations.cover_all) != 0
         return self._taints

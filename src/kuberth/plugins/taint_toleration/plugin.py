@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from kuberth.api.core import Node, Pod, Taint, Toleration
-from kuberth.api.taints import find_untolerated, toleration_tolerates
+from kuberth.api.taints import KeyedTolerations, find_untolerated
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.selection import by_taints
 from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
@@ -29,7 +29,7 @@ from kuberth.framework.verdict import Verdict
 
 _REJECTED: Final = Status.unresolvable("node(s) had untolerated taint(s)")
 _SOFT: Final = "PreferNoSchedule"
-_SOFT_TOLERATIONS: Final = StateKey[tuple[Toleration, ...]]("TaintToleration/soft tolerations")
+_SOFT_TOLERATIONS: Final = StateKey[KeyedTolerations]("TaintToleration/soft tolerations")
 
 
 class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions):
@@ -47,10 +47,11 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
     def filter_nodes(self, _state: CycleState, pod: Pod, nodes: Nodes) -> Verdict | None:
         if _no_node_is_tainted(nodes):
             return None
-        return Verdict.choosing(by_taints(nodes, lambda taints: self._repels(taints, pod)), _REJECTED)
+        tolerations = self._keyed(pod.spec.tolerations)
+        return Verdict.choosing(by_taints(nodes, lambda taints: not tolerations.cover_all(taints)), _REJECTED)
 
     def pre_score(self, state: CycleState, pod: Pod, _nodes: Nodes) -> None:
-        state.write(_SOFT_TOLERATIONS, _soft_tolerations(pod))
+        state.write(_SOFT_TOLERATIONS, self._soft_tolerations(pod))
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
         """The number of soft taints that the pod does not tolerate; normalising turns it around."""
@@ -58,8 +59,8 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
             return np.zeros(len(nodes), np.int64)
         tolerations = state.get(_SOFT_TOLERATIONS)
         if tolerations is None:
-            tolerations = _soft_tolerations(pod)
-        return by_taints(nodes, lambda taints: self._untolerated_soft(taints, tolerations))
+            tolerations = self._soft_tolerations(pod)
+        return by_taints(nodes, lambda taints: _untolerated_soft(taints, tolerations))
 
     def normalize_scores(self, _state: CycleState, _pod: Pod, scores: Scores) -> Scores:
         return normalized(scores, reverse=True)
@@ -89,19 +90,15 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
         untolerated = find_untolerated(taints, tolerations, comparison_operators=self._comparison_operators)
         return untolerated is not None
 
-    def _untolerated_soft(self, taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> int:
-        return sum(
-            taint.effect == _SOFT
-            and not any(
-                toleration_tolerates(toleration, taint, comparison_operators=self._comparison_operators)
-                for toleration in tolerations
-            )
-            for taint in taints
-        )
+    def _soft_tolerations(self, pod: Pod) -> KeyedTolerations:
+        return self._keyed(each for each in pod.spec.tolerations if each.effect in ("", _SOFT))
+
+    def _keyed(self, tolerations: Iterable[Toleration]) -> KeyedTolerations:
+        return KeyedTolerations(tolerations, comparison_operators=self._comparison_operators)
 
 
-def _soft_tolerations(pod: Pod) -> tuple[Toleration, ...]:
-    return tuple(toleration for toleration in pod.spec.tolerations if toleration.effect in ("", _SOFT))
+def _untolerated_soft(taints: Sequence[Taint], tolerations: KeyedTolerations) -> int:
+    return sum(taint.effect == _SOFT and not tolerations.cover(taint) for taint in taints)
 
 
 def _no_node_is_tainted(nodes: Nodes) -> bool:
