@@ -19,6 +19,7 @@ from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 from tests.universe.books import Books
+from tests.universe.books import key as pod_key
 from tests.universe.claims import (
     allocated,
     claim_keys,
@@ -136,6 +137,10 @@ class _Judge:
         """By UID of the pod: when it was last found to fit nowhere."""
         self._devices_given_back = 0.0
         """When a placement was last given up whose devices were not written yet."""
+        self._failed_as: dict[str, dict[str, Tree]] = defaultdict(dict)
+        """By process and UID: pods that were found to fit nowhere and may preempt others, as they were."""
+        self._rivals: dict[str, list[tuple[float, Tree]]] = defaultdict(list)
+        """By process: those of them that are gone, and when."""
         self._jumped = False
         """Whether a scheduler's clock has jumped."""
         self._extender = ""
@@ -191,6 +196,9 @@ class _Judge:
                     yield from self._judge_pause(entry)
                     self._tried[entry["by"], entry["uid"]] = entry
                     self._last_failed[entry["uid"]] = entry["at"]
+                    failed = self._seen_pods(entry).get(entry["key"])
+                    if failed is not None and failed["spec"].get("preemptionPolicy") != "Never":
+                        self._failed_as[entry["by"]][entry["uid"]] = failed
                     self._attempts.append((entry, dict(self._assumed[entry["by"]])))
                 case "books":
                     yield from self._judge_books(entry)
@@ -613,6 +621,7 @@ class _Judge:
         nominations = [
             (pod, where) for pod in pods.values() if (where := entry["nominations"].get(_uid(pod)))
         ]
+        rivals_gone = self._rivals_gone(entry, pods)
         nominated = known.with_pods(nominations)
         states = [
             known,
@@ -627,10 +636,17 @@ class _Judge:
                 return False
             # As upstream, pods that are nominated for other nodes do not count while a node is tried.
             here = known.with_pods((other, where) for other, where in nominations if where == name)
+            # As upstream, no event says that a pod is gone whose nomination was not written yet.
+            failed = self._last_failed.get(_uid(pod), 0.0)
+            before = [
+                here.with_pod(other, name)
+                for at, other in rivals_gone
+                if at >= failed and _priority(other) >= _priority(pod)
+            ]
             # As upstream, no event says that spread sums lose a pod that begins to be deleted.
             return all(
                 may_run(pod, name, each) and may_run(pod, name, each.with_marked_pods())
-                for each in (*states, here)
+                for each in (*states, here, *before)
             )
 
         def may_enter(key: str) -> bool:
@@ -638,6 +654,21 @@ class _Judge:
 
         for what in books.judge_waiting(entry, pods, nodes, fits=fits, may_enter=may_enter):
             yield Broken("no pod misses its event", entry["at"], f"{entry['by']}: {what}")
+
+    def _rivals_gone(self, entry: Tree, pods: Mapping[str, Tree]) -> Sequence[tuple[float, Tree]]:
+        """When the process learned that a pod is gone which it may have nominated without its nomination
+        being written, and the pod: one that failed and may preempt others."""
+        by = entry["by"]
+        present = {_uid(pod) for pod in pods.values()}
+        gone = self._rivals[by]
+        for uid, pod in list(self._failed_as[by].items()):
+            if uid not in present:
+                del self._failed_as[by][uid]
+                versions = self._kinds["Pod"].between(pod_key(pod), 0, entry["seen"].get("Pod", 0))
+                last = next(each for each in reversed(versions) if each is not None and _uid(each) == uid)
+                if not last.get("status", {}).get("nominatedNodeName"):
+                    gone.append((entry["at"], pod))
+        return gone
 
     def _as_placed(self, state: State) -> State:
         """The same, with pods that changed while they were bound as they were before.

@@ -404,6 +404,26 @@ def test_a_pod_that_waits_although_it_fits(cpu: str, why: str, rules: list[str])
     assert story.broken() == rules
 
 
+@pytest.mark.parametrize(
+    ("status", "rules"),
+    [
+        pytest.param({}, [], id="not written"),
+        pytest.param({"nominatedNodeName": "n1"}, ["no pod misses its event"], id="written"),
+    ],
+)
+def test_a_pod_that_waits_after_a_nominated_pod_is_gone(status: Tree, rules: list[str]) -> None:
+    urgent = {**pod("u", cpu="2", priority=10), "status": status}
+    story = Stories(node("n1"), node("n2", cpu="0"), pod("p"), urgent).attempt("u").attempt("p")
+    waits = [story.queued("p", "NodeResourcesFit")]
+    story.books(
+        at=5.0, nominations={"u": "n1"}, rooms={"active": [story.queued("u")], "unschedulable": waits}
+    )
+    story.write(urgent, gone=True)
+    for at in (7.0, 12.0):
+        story.books(at=at, rooms={"unschedulable": waits})
+    assert story.broken() == rules
+
+
 @pytest.mark.parametrize(("room", "seconds"), [("active", 61.0), ("backoff", 13.0), ("unschedulable", 93.0)])
 def test_a_pod_that_stays_in_one_room_of_the_queue(room: str, seconds: float) -> None:
     story = Stories(*TWO, pod("p", cpu="4"), flush=60.0)
