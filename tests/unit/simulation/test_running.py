@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 
 import msgspec
@@ -92,6 +93,15 @@ def test_an_interrupt_ends_the_run_with_the_figures_so_far() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
+@pytest.fixture
+def interrupts_as_usual() -> Iterator[None]:
+    """A shell starts programs in the background with interrupts ignored, and Python leaves it so."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts_as_usual")
 def test_a_second_interrupt_is_an_interrupt() -> None:
     def report(arrived: int, _seconds: float) -> None:
         if arrived == 2:
