@@ -47,4 +47,4 @@ def test_every_public_name_is_on_it(names: list[str]) -> None:
     ],
 )
 def test_it_has_the_fields_of_pods_and_nodes(row: str) -> None:
-    assert row in page()
+    assert row in PAGE.read_text(encoding="utf-8")

@@ -33,7 +33,7 @@ from kuberth.explaining.edits import (
 from kuberth.informers.store import object_key
 from kuberth.testing import make_node, make_pod
 
-EXAMPLES = int(os.environ.get("KUBERTH_EXPLAIN_EXAMPLES", "200"))
+EXAMPLES = int(os.environ.get("KUBERTH_EXPLAIN_EXAMPLES", "100"))
 
 TAINTS = [
     {"key": "gpu", "value": "a", "effect": "NoSchedule"},
