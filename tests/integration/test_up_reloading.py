@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from kuberth.cli.context import Extras, build_registry
-from kuberth.cli.up_display import RuleReader
+from kuberth.cli.context import Extras, build_registry, configuration
+from kuberth.cli.rule_reader import RuleReader
 from kuberth.config import load
 from kuberth.framework import FilterPlugin
 from kuberth.local.manifests import Manifest
@@ -98,10 +98,10 @@ def play(scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *,
     reading = RuleReader(
         Extras(),
         registry,
+        lambda text, plugins: configuration(text, plugins, {}),
         plugins=["saved_rule:OnlyOne"],
         queue=None,
         path=None,
-        gates={},
         reloads_modules=True,
     )
     settings = ClusterSettings(

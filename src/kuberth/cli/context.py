@@ -74,6 +74,13 @@ queue_option = click.option(
     "parentheses: 'kuberth.queue.reserved_share:ReservedShareQueue(share=0.25)'.",
 )
 
+reload_option = click.option(
+    "--reload",
+    "reload_modules",
+    is_flag=True,
+    help="Import the modules of --plugin, --queue and installed plugins again when their files change.",
+)
+
 feature_gates_option = click.option(
     "--feature-gates", default="", metavar="A=true,B=false", help="Feature gates to enable or disable."
 )

@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 import click
 
 import kuberth
-from kuberth.cli.context import Extras, default_option, plugin_option, queue_option
+from kuberth.cli.context import Extras, default_option, plugin_option, queue_option, reload_option
 from kuberth.cli.run_flags import Flags, options
 from kuberth.observe import verbosity
 
@@ -172,6 +172,7 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: str | Non
 @click.option(
     "--page", is_flag=True, help="Serve the web page and the data for `kuberth top` on the secure port."
 )
+@reload_option
 @plugin_option
 @queue_option
 @click.pass_obj
@@ -182,6 +183,7 @@ def run(
     queue_reference: str | None,
     check_plans_every: int,
     page: bool,
+    reload_modules: bool,
     **parameters: Any,
 ) -> None:
     """Run the scheduler for a Kubernetes cluster, instead of or beside kube-scheduler."""
@@ -203,5 +205,6 @@ def run(
             queue_reference,
             check_plans_every=check_plans_every,
             page=page,
+            reload_modules=reload_modules,
         )
     )

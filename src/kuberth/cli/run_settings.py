@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import msgspec
 
 from kuberth.cli.context import Extras, build_registry, notices, queue_factory, run_on_fastest_loop
 from kuberth.cli.context import configuration as load_configuration
+from kuberth.cli.rule_reader import RuleReader
 from kuberth.cli.run_flags import Flags
 from kuberth.config import KubeSchedulerConfiguration, to_yaml
 from kuberth.config.feature_gates import parse_settings
@@ -45,6 +45,7 @@ def run_scheduler(
     *,
     check_plans_every: int,
     page: bool = False,
+    reload_modules: bool = False,
 ) -> int:
     registry = build_registry(extras, plugin_references)
     config = configuration(flags, registry)
@@ -56,14 +57,23 @@ def run_scheduler(
         raise ConfigError("--page is served on the secure port: set it with --secure-port")
     for notice in notices(config, registry, references=plugin_references):
         logger.warning("%s", notice)
+    reader = RuleReader(
+        extras,
+        registry,
+        lambda _text, plugins: configuration(flags, plugins),
+        plugins=plugin_references,
+        queue=queue_reference,
+        path=flags["config"],
+        reloads_modules=reload_modules,
+    )
     settings = Settings(
         config=config,
         registry=registry,
         queue=queue_factory(extras, queue_reference),
         kubeconfig=flags["kubeconfig"],
         master=flags["master"],
-        read_again=partial(_read_again, flags, registry, plugin_references),
-        config_file=flags["config"],
+        rules=reader.read,
+        rule_sources=reader.sources(),
         max_unschedulable_seconds=flags["pod-max-in-unschedulable-pods-duration"].total_seconds(),
         check_plans_every=check_plans_every,
         serving=_serving(flags),
@@ -74,6 +84,7 @@ def run_scheduler(
             "queue": queue_reference or "",
             "check-plans-every": str(check_plans_every),
             "page": str(page).lower(),
+            "reload": str(reload_modules).lower(),
         },
     )
     try:
@@ -83,15 +94,6 @@ def run_scheduler(
         # Signals arrive in another way: code in the process, most likely a plugin, raised this.
         logger.error("%r was raised inside the scheduler; exiting, so that it can be restarted", end)
         return 1
-
-
-def _read_again(
-    flags: Flags, registry: Registry, plugin_references: Sequence[str]
-) -> KubeSchedulerConfiguration:
-    config = configuration(flags, registry)
-    for notice in notices(config, registry, references=plugin_references):
-        logger.warning("%s", notice)
-    return config
 
 
 def configuration(flags: Flags, registry: Registry) -> KubeSchedulerConfiguration:

@@ -21,6 +21,7 @@ from kuberth.cli.context import (
     plugin_option,
     queue_factory,
     queue_option,
+    reload_option,
 )
 
 
@@ -88,12 +89,7 @@ def default_data() -> Path:
 @click.option("--no-scheduler", is_flag=True, help="Do not start the scheduler, to run another one.")
 @click.option("--without", multiple=True, metavar="CONTROLLER", help="Controller to disable; repeatable.")
 @feature_gates_option
-@click.option(
-    "--reload",
-    "reload_modules",
-    is_flag=True,
-    help="Reload the modules of --plugin and --queue when their files change.",
-)
+@reload_option
 @plugin_option
 @queue_option
 @click.pass_obj
@@ -101,9 +97,11 @@ def up(extras: Extras | None, /, **flags: Any) -> None:
     """Run a local cluster until Ctrl-C: a Kubernetes API server, simulated nodes and the scheduler."""
     # Heavy, and not for --help.
     from kuberth.cli.context import run_on_fastest_loop
-    from kuberth.cli.up_display import RuleReader, run_cluster
-    from kuberth.config import FeatureGates, default_configuration
+    from kuberth.cli.rule_reader import RuleReader
+    from kuberth.cli.up_display import run_cluster
+    from kuberth.config import FeatureGates, KubeSchedulerConfiguration, default_configuration
     from kuberth.config.feature_gates import parse_settings
+    from kuberth.framework.registry import Registry
     from kuberth.local.manifests import read_manifests
     from kuberth.programs.up.cluster import ClusterSettings, PageSettings
 
@@ -115,17 +113,24 @@ def up(extras: Extras | None, /, **flags: Any) -> None:
     registry = build_registry(extras, flags["plugin_references"])
     gates = parse_settings(flags["feature_gates"])
     path: Path | None = flags["config_path"]
-    given = None if path is None else configuration(path, registry, gates)
-    wanted = given or default_configuration(FeatureGates(gates))
+
+    def load(text: str | None, plugins: Registry) -> KubeSchedulerConfiguration:
+        if text is not None:
+            return configuration(text, plugins, gates, name="its config.yaml")
+        if path is not None:
+            return configuration(path, plugins, gates)
+        return default_configuration(FeatureGates(gates))
+
+    wanted = load(None, registry)
     for notice in notices(wanted, registry, references=flags["plugin_references"]):
         click.echo(f"Warning: {notice}", err=True)
     reading = RuleReader(
         extras,
         registry,
+        load,
         plugins=flags["plugin_references"],
         queue=flags["queue_reference"],
         path=path,
-        gates=gates,
         reloads_modules=flags["reload_modules"],
     )
     page = None
@@ -142,7 +147,7 @@ def up(extras: Extras | None, /, **flags: Any) -> None:
         port=flags["port"],
         kubeconfig_out=flags["kubeconfig_out"],
         manifests=tuple(manifest for path in flags["filenames"] for manifest in read_manifests(path)),
-        config=given,
+        config=None if path is None else wanted,
         registry=registry,
         queue=queue_factory(extras, flags["queue_reference"]),
         with_scheduler=not flags["no_scheduler"],

@@ -71,7 +71,7 @@ class Registry:
             origin = f"package {entry.dist.name}" if entry.dist else f"entry point {entry.value}"
             try:
                 factory = entry.load()
-            except Exception as exc:
+            except (Exception, SystemExit) as exc:
                 raise ConfigError(
                     f"plugin {entry.name!r} of {origin} cannot be loaded from {entry.value}: "
                     f"{_import_problem(exc)}; mend or uninstall the package"
@@ -153,7 +153,7 @@ def resolve_reference(reference: str, *, option: str) -> Any:
         sys.path.append("")
     try:
         target: Any = importlib.import_module(module_name)
-    except Exception as exc:  # whatever a module does when it is imported
+    except (Exception, SystemExit) as exc:  # whatever a module does when it is imported
         raise ConfigError(
             f"{option} {reference}: module {module_name!r} cannot be imported: {_import_problem(exc)}"
         ) from exc
@@ -165,7 +165,7 @@ def resolve_reference(reference: str, *, option: str) -> Any:
     return target
 
 
-def _import_problem(exc: Exception) -> str:
+def _import_problem(exc: BaseException) -> str:
     """What went wrong in an import, with the file and the line in which it did."""
     if isinstance(exc, SyntaxError):
         return f"{type(exc).__name__}: {exc.msg} ({exc.filename}, line {exc.lineno})"

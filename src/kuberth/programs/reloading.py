@@ -129,7 +129,7 @@ class Reloading:
         look_at_everything()  # what was replaced refers to itself
         for part in _AT_START_ONLY:
             if getattr(before, part) != getattr(rules.config, part):
-                logger.warning("the new %s counts from the next start on", part.replace("_", " "))
+                logger.warning("the new %s takes effect at the next start", part.replace("_", " "))
         profiles = ", ".join(profile.scheduler_name for profile in rules.config.profiles)
         self._report(f"a new configuration is in force ({because}); profiles: {profiles}")
         self._record(RELOADED, f"A new configuration is in force; profiles: {profiles}")

@@ -197,6 +197,7 @@ def test_a_reference_into_a_class(packages: Path) -> None:
             "failing_module:Fine",
             "module 'failing_module' cannot be imported: ZeroDivisionError: division by zero",
         ),
+        ("exiting_module:Fine", "module 'exiting_module' cannot be imported: SystemExit: 3"),
         (".relative:Fine", "module '.relative' cannot be imported: TypeError"),
         ("my_plugins:Missing", "module 'my_plugins' has no 'Missing'"),
         ("my_plugins:Holder.Missing", "module 'my_plugins' has no 'Holder.Missing'"),
@@ -216,6 +217,7 @@ def test_a_reference_into_a_class(packages: Path) -> None:
 def test_references_that_lead_nowhere(packages: Path, reference: str, message: str) -> None:
     install(packages)
     (packages / "failing_module.py").write_text("1 / 0")
+    (packages / "exiting_module.py").write_text("raise SystemExit(3)")
     with pytest.raises(ConfigError, match=message):
         Registry().load_reference(reference)
 

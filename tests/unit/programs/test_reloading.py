@@ -124,13 +124,13 @@ def test_bad_rules_change_nothing_and_say_why(caplog: pytest.LogCaptureFixture) 
     play(scenario)
 
 
-def test_what_counts_from_the_next_start_on_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_takes_effect_at_the_next_start_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(scene: Scene) -> None:
         tree = {"apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration"}
         scene.rules = load({**tree, "profiles": [profile(name="second")], "clientConnection": {"qps": 7}})
         scene.reloading.ask()
         await scene.world.until(lambda: scene.names() == ["second"])
-        assert "the new client connection counts from the next start on" in caplog.text
+        assert "the new client connection takes effect at the next start" in caplog.text
         assert "leader election" not in caplog.text
 
     play(scenario)

@@ -11,7 +11,7 @@ import logging
 import random
 import signal
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,7 +35,7 @@ from kuberth.explaining.page import explain_page
 from kuberth.framework.registry import Registry
 from kuberth.observe.metrics import ClientMetrics, Family, LeaderElectionMetrics
 from kuberth.overview import Overview, overview_pages
-from kuberth.programs.reloading import Reloading, Rules, file_source
+from kuberth.programs.reloading import Reloading, Rules, RuleSource
 from kuberth.programs.run.allocator import find_allocator, give_back_memory
 from kuberth.programs.run.inspection import inspect
 from kuberth.programs.run.leader_election import ElectionEvents, LeaderElector, make_identity
@@ -97,10 +97,10 @@ class Settings:
     """None: nothing is served."""
     page: bool = False
     """Whether the page is, too."""
-    read_again: Callable[[], KubeSchedulerConfiguration] | None = None
-    """Reads the configuration again, if it can change while the scheduler runs."""
-    config_file: Path | None = None
-    """The configuration file; it is read again when it changes."""
+    rules: Callable[[], Rules] | None = None
+    """Reads configuration and plugins again."""
+    rule_sources: Sequence[RuleSource] = ()
+    """What they come from and may change while the scheduler runs."""
     flags: Mapping[str, str] = field(default_factory=dict)
     """All of them with their values, for /flagz."""
 
@@ -209,16 +209,16 @@ async def run(settings: Settings) -> int:
 
 
 def _reloading(settings: Settings, scheduler: Scheduler) -> Reloading | None:
-    read_again = settings.read_again
-    if read_again is None or settings.config_file is None:
+    rules = settings.rules
+    if rules is None or not settings.rule_sources:
         return None
 
     async def read() -> Rules:
-        return Rules(read_again())
+        return rules()
 
     election = settings.config.leader_election
     lease = Lease(metadata=ObjectMeta(name=election.resource_name, namespace=election.resource_namespace))
-    return Reloading(scheduler, read, sources=[file_source(settings.config_file)], regarding=lambda: lease)
+    return Reloading(scheduler, read, sources=settings.rule_sources, regarding=lambda: lease)
 
 
 @asynccontextmanager
@@ -327,7 +327,7 @@ class SchedulerProcess:
                     _on_signal(signal.SIGHUP, self._read_again),
                 ):
                     await self._stop.wait()
-                logger.info("ending")
+                logger.info("shutting down")
                 self.scheduler.stop()
                 if self._lost or not self._reached.is_set():
                     # Nothing may be written any more, or nothing was begun: there is nothing to finish.
@@ -369,7 +369,7 @@ class SchedulerProcess:
 
     def _read_again(self) -> None:
         if self._reloading is None:
-            logger.warning("SIGHUP: there is no configuration file to read again")
+            logger.warning("SIGHUP: there is nothing to read again: neither --config nor --reload was given")
         else:
             self._reloading.ask()
 

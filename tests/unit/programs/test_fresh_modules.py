@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kuberth.programs.up.fresh_modules import FreshModules
+from kuberth.programs.fresh_modules import FreshModules
 
 
 @pytest.fixture
@@ -61,3 +61,41 @@ def test_a_file_that_is_gone_for_a_moment_is_no_failure(folder: Path) -> None:
     answers()
     (folder / "fresh_rule.py").unlink()
     assert asyncio.run(modules.look()) is not None
+
+
+PACKAGE = {
+    "__init__.py": "from fresh_package.inner.rule import rule\n",
+    "words.py": "WORD = 'old'\n",
+    "inner/__init__.py": "",
+    "inner/rule.py": "from fresh_package.words import WORD\n\ndef rule():\n    return WORD\n",
+}
+
+
+@pytest.mark.parametrize("named", ["fresh_package", "fresh_package.inner.rule"])
+@pytest.mark.parametrize("place", ["src", "site-packages"])
+def test_a_package_is_reloaded_as_a_whole_wherever_it_is_installed(
+    named: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / place
+    for name, text in PACKAGE.items():
+        file = folder / "fresh_package" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    (folder / "fresh_neighbour.py").write_text("")
+    monkeypatch.syspath_prepend(str(folder))
+    modules = FreshModules([named])
+
+    def answer() -> str:
+        return str(importlib.import_module(named).rule())
+
+    try:
+        neighbour = importlib.import_module("fresh_neighbour")
+        assert answer() == "old"
+        before = asyncio.run(modules.look())
+        (folder / "fresh_package" / "words.py").write_text("WORD = 'a new one'\n")
+        assert asyncio.run(modules.look()) != before
+        assert modules.reloaded(answer) == "a new one"
+        assert sys.modules["fresh_neighbour"] is neighbour
+    finally:
+        for name in [name for name in sys.modules if name.startswith("fresh_")]:
+            del sys.modules[name]

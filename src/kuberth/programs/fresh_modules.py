@@ -1,7 +1,7 @@
 """Reloads plugin modules after their files have changed, all or none.
 
-In: the modules that `--plugin` and `--queue` name. Out: those and what they import from the same folder,
-in new versions; users of old classes keep them.
+In: the modules that `--plugin`, `--queue` and the entry points of installed packages name. Out: those and the
+rest of their packages, or of their folders, in new versions; users of old classes keep them.
 """
 
 from __future__ import annotations
@@ -50,22 +50,37 @@ class FreshModules:
             raise
 
     def _modules(self) -> dict[str, ModuleType]:
-        folders = {
-            Path(file).parent
-            for name in self._names
-            if (file := getattr(sys.modules.get(name), "__file__", None)) is not None
-        }
+        roots = {root for name in self._names if (root := _root(name)) is not None}
+        packages = tuple(f"{root.__name__}." for root in roots if hasattr(root, "__path__"))
+        folders = {Path(file).parent for root in roots if (file := root.__file__) and _is_loose(root)}
         return {
             name: module
             for name, module in list(sys.modules.items())
-            if name in self._names or _is_in(module, folders)
+            if name in self._names
+            or (_is_own(module) and (f"{name}.".startswith(packages) or _is_in(module, folders)))
         }
 
 
+def _root(name: str) -> ModuleType | None:
+    """The outermost imported package around a module, or the module itself. Namespaces have no file."""
+    parts = name.split(".")
+    outwards = (sys.modules.get(".".join(parts[:length])) for length in range(1, len(parts) + 1))
+    return next((module for module in outwards if getattr(module, "__file__", None) is not None), None)
+
+
+def _is_own(module: ModuleType) -> bool:
+    """Whether the module is not part of Kuberth."""
+    return module.__name__.partition(".")[0] not in ("kuberth", "__main__")
+
+
+def _is_loose(module: ModuleType) -> bool:
+    """Whether the module stands in a folder, not in a package, so that its neighbours may belong to it."""
+    return not hasattr(module, "__path__") and "site-packages" not in Path(module.__file__ or "").parts
+
+
 def _is_in(module: ModuleType, folders: set[Path]) -> bool:
-    """Whether the module is of one's own: not installed, nor part of Kuberth."""
     file = getattr(module, "__file__", None)
-    if file is None or module.__name__.partition(".")[0] in ("kuberth", "__main__"):
+    if file is None:
         return False
     path = Path(file)
     return "site-packages" not in path.parts and any(folder in path.parents for folder in folders)

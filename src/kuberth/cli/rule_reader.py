@@ -1,0 +1,73 @@
+"""Reads the rules of a running scheduler again, for `kuberth run` and `kuberth up`.
+
+In: a configuration and the plugins and the queue of the command line. Out: `Rules`, and the sources that are
+watched: the file of the configuration and, with `--reload`, the modules of plugins and queue.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from kuberth.cli.context import Extras, build_registry, notices, queue_factory
+from kuberth.config import KubeSchedulerConfiguration
+from kuberth.framework.registry import Registry, installed_plugins
+from kuberth.programs.fresh_modules import FreshModules
+from kuberth.programs.reloading import Rules, RuleSource, file_source
+
+logger = logging.getLogger(__name__)
+
+
+class RuleReader:
+    """Reads the current rules."""
+
+    def __init__(
+        self,
+        extras: Extras,
+        registry: Registry,
+        load: Callable[[str | None, Registry], KubeSchedulerConfiguration],
+        *,
+        plugins: Sequence[str],
+        queue: str | None,
+        path: Path | None,
+        reloads_modules: bool,
+    ) -> None:
+        """`load` reads the configuration: the text, or without one what the command line names."""
+        self._extras = extras
+        self._registry = registry
+        self._load = load
+        self._plugins = plugins
+        self._queue = queue
+        self._path = path
+        self._modules = FreshModules(self._module_names()) if reloads_modules else None
+
+    def sources(self) -> Sequence[RuleSource]:
+        """What the rules come from and may change."""
+        files = [] if self._path is None else [file_source(self._path)]
+        return [
+            *files,
+            *([] if self._modules is None else [RuleSource("plugin modules", self._modules.look)]),
+        ]
+
+    def read(self, text: str | None = None) -> Rules:
+        """Read the rules; `text` is a configuration that overrides the file's."""
+        if self._modules is None:
+            return self._rules(text, self._registry, fresh=False)
+        return self._modules.reloaded(
+            lambda: self._rules(text, build_registry(self._extras, self._plugins), fresh=True)
+        )
+
+    def _rules(self, text: str | None, registry: Registry, *, fresh: bool) -> Rules:
+        config = self._load(text, registry)
+        for notice in notices(config, registry, references=self._plugins):
+            logger.warning("%s", notice)
+        return Rules(config, registry, queue_factory(self._extras, self._queue) if fresh else None)
+
+    def _module_names(self) -> Iterator[str]:
+        """Also of installed plugins that no profile enables: the next configuration may enable them."""
+        for reference in (*self._plugins, *([] if self._queue is None else [self._queue])):
+            yield reference.partition(":")[0]
+        for entry in installed_plugins():
+            if not entry.module.startswith("kuberth_plugins."):
+                yield entry.module
