@@ -20,6 +20,7 @@ from kuberth.text.durations import parse_duration
 
 if TYPE_CHECKING:
     from kuberth.config import KubeSchedulerConfiguration
+    from kuberth.config.types import KubeSchedulerProfile
     from kuberth.framework.registry import PluginFactory, Registry
     from kuberth.queue.interface import QueueContext, QueueFactory, SchedulingQueue
 
@@ -208,7 +209,7 @@ def _called(reference: str) -> tuple[str, Mapping[str, Any]]:
 def notices(
     config: KubeSchedulerConfiguration, registry: Registry, *, references: Sequence[str]
 ) -> Iterator[str]:
-    """Warnings about options that have no effect, one sentence each."""
+    """Warnings about options that have no effect or another one than it seems, one sentence each."""
     from kuberth.config import resolve_profile
     from kuberth.framework.registry import installed_plugins, resolve_reference
 
@@ -221,6 +222,8 @@ def notices(
                 f"plugin {name}, given with --plugin {reference}, is enabled in no profile and does nothing; "
                 f"add it to profiles[].plugins.multiPoint.enabled in the configuration"
             )
+    for profile in config.profiles:
+        yield from _weights_of_zero(profile, points)
     for entry in installed_plugins():
         factory = registry[entry.name]
         own_name = getattr(factory, "name", entry.name) if inspect.isclass(factory) else entry.name
@@ -229,6 +232,20 @@ def notices(
                 f"the installed plugin {entry.value} is called {own_name} by its class but {entry.name} by "
                 f"its entry point; the configuration must call it {entry.name}"
             )
+
+
+def _weights_of_zero(profile: KubeSchedulerProfile, points: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    from kuberth.config.types import SCORING_POINTS, plugin_set
+
+    for point in ("multiPoint", *SCORING_POINTS):
+        for ref in plugin_set(profile.plugins, point).enabled:
+            scores = not set(SCORING_POINTS).isdisjoint(points.get(ref.name, SCORING_POINTS))
+            if ref.weight == 0 and scores:
+                yield (
+                    f"profile {profile.scheduler_name}, plugins.{point}: {ref.name} has weight 0, which "
+                    "counts as 1, as in kube-scheduler; to turn its scores off, add it to "
+                    "plugins.score.disabled"
+                )
 
 
 def run_on_fastest_loop(main: Coroutine[Any, Any, T]) -> T:

@@ -35,7 +35,7 @@ def default_multi_point(gates: FeatureGates) -> PluginSet:
     """The default profile's plugins, without those whose feature gate is off."""
     return PluginSet(
         enabled=tuple(
-            PluginRef(name=name, weight=plugin.weight)
+            PluginRef(name=name, weight=plugin.weight or None)
             for name, plugin in IN_TREE_PLUGINS.items()
             if plugin.gate is None or gates.enabled(plugin.gate)
         )

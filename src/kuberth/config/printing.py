@@ -16,7 +16,7 @@ import msgspec
 
 from kuberth.api import wire
 from kuberth.config.in_tree import IN_TREE_ARGS
-from kuberth.config.types import API_VERSION, KIND, KubeSchedulerConfiguration, PluginConfig, PluginRef
+from kuberth.config.types import API_VERSION, KIND, KubeSchedulerConfiguration, PluginConfig
 from kuberth.text.documents import write_yaml
 from kuberth.text.durations import format_duration
 
@@ -50,8 +50,6 @@ def _plain(value: Any) -> Any:
             return int(value)
         case PluginConfig():
             return _plugin_config(value)
-        case PluginRef(weight=0):
-            return {"name": value.name}
         case wire.Wire():
             return wire.to_builtins(value)
         case msgspec.Struct():

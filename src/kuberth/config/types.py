@@ -48,10 +48,10 @@ class ClientConnectionConfiguration(Struct, frozen=True, kw_only=True, rename="c
 
 
 class PluginRef(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A plugin at an extension point. Weight 0 is the same as none: the plugin counts once."""
+    """A plugin at an extension point. Weight 0 counts as 1, like no weight."""
 
     name: Name
-    weight: Int32 = 0
+    weight: Int32 | None = None
 
 
 class PluginSet(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -164,10 +164,10 @@ def _plugin_point(
         offers = ", ".join(one for one in EXTENSION_POINTS if one in implemented) or "no extension point"
         message = f"plugin {show(ref.name)} does not implement {point}, only {offers}"
         yield FieldError(child(path, "name"), message, ref.name)
+    if not ref.weight:
+        return
     if ref.weight < 0:
         yield invalid(child(path, "weight"), ref.weight, "must not be negative")
-    if ref.weight == 0:
-        return
     if point not in (*SCORING_POINTS, "multiPoint"):
         message = f"a weight has no effect at {point}; remove it or give it under score"
         yield FieldError(child(path, "weight"), message, ref.weight)

@@ -6,6 +6,7 @@ in order at each of its extension points, with weights and the events it registe
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -49,7 +50,7 @@ from kuberth.framework.extension_points import (
 )
 from kuberth.framework.handle import Handle
 from kuberth.framework.inputs import Signer
-from kuberth.framework.registry import Registry
+from kuberth.framework.registry import PluginFactory, Registry
 from kuberth.framework.signatures import signer
 from kuberth.framework.statements import Statements
 from kuberth.framework.status import Status
@@ -173,6 +174,7 @@ def build_profile(config: KubeSchedulerProfile, registry: Registry, handle: Hand
 
 def _instantiate(name: str, registry: Registry, args: object, handle: Handle) -> Plugin:
     factory = registry[name]
+    _expect_two_arguments(name, factory)
     try:
         plugin = factory(_typed(args, getattr(factory, "args_type", None)), handle)
     except Exception as exc:
@@ -188,6 +190,31 @@ def _instantiate(name: str, registry: Registry, args: object, handle: Handle) ->
             "register it under the name it has"
         )
     return plugin
+
+
+def _expect_two_arguments(name: str, factory: PluginFactory) -> None:
+    try:
+        signature = inspect.signature(factory)
+    except (TypeError, ValueError):  # written in C: it says itself what it misses
+        return
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        is_class = inspect.isclass(factory)
+        function = factory.__init__ if is_class else factory
+        code = getattr(function, "__code__", None)
+        where = f" ({code.co_filename}, line {code.co_firstlineno})" if code is not None else ""
+        expected = "(self, args, handle)" if is_class else "(args, handle)"
+        raise ConfigError(
+            f"plugin {name!r} cannot be initialized: {getattr(function, '__qualname__', function)}{where} "
+            f"takes {_without_types(inspect.signature(function))}, but it is called with the plugin's "
+            f"arguments and the handle: expected {expected}"
+        ) from None
+
+
+def _without_types(signature: inspect.Signature) -> inspect.Signature:
+    parameters = [each.replace(annotation=each.empty) for each in signature.parameters.values()]
+    return inspect.Signature(parameters)
 
 
 def _typed(args: object, args_type: type | None) -> object:

@@ -55,6 +55,27 @@ def test_a_plugin_that_no_profile_enables(own_module: str) -> None:
     assert notices_of(with_plugins(filter={"enabled": [{"name": "Own"}]}), own_module) == []
 
 
+@pytest.mark.parametrize(
+    ("point", "name", "weight", "warned"),
+    [
+        ("score", "ImageLocality", 0, True),
+        ("multiPoint", "ImageLocality", 0, True),
+        ("score", "ImageLocality", None, False),
+        ("score", "ImageLocality", 2, False),
+        ("multiPoint", "NodeName", 0, False),
+    ],
+    ids=["score", "multiPoint", "no weight", "a weight", "does not score"],
+)
+def test_a_weight_of_zero(point: str, name: str, weight: int | None, warned: bool) -> None:
+    ref = {"name": name} if weight is None else {"name": name, "weight": weight}
+    found = notices_of(with_plugins(**{point: {"enabled": [ref]}}))
+    expected = (
+        f"profile default-scheduler, plugins.{point}: {name} has weight 0, which counts as 1, as in "
+        "kube-scheduler; to turn its scores off, add it to plugins.score.disabled"
+    )
+    assert found == ([expected] if warned else [])
+
+
 def test_an_entry_point_under_another_name(own_module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     resolve_reference(own_module, option="--plugin")
     entry = importlib.metadata.EntryPoint("Other", own_module, ENTRY_POINT_GROUP)

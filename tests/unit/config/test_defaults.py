@@ -48,7 +48,7 @@ DEFAULT_PLUGINS = [
 
 def multi_point(gates: str = "") -> list[tuple[str, int]]:
     config = default_configuration(FeatureGates.parse(gates))
-    return [(ref.name, ref.weight) for ref in config.profiles[0].plugins.multi_point.enabled]
+    return [(ref.name, ref.weight or 0) for ref in config.profiles[0].plugins.multi_point.enabled]
 
 
 def args_of(name: str, tree: Any) -> Any:

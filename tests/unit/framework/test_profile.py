@@ -127,6 +127,35 @@ def test_a_constructor_that_fails(failure: Exception, message: str) -> None:
         build(made)
 
 
+class Narrow(FilterPlugin):
+    name = "Narrow"
+
+    def __init__(self) -> None: ...
+
+    def filter(self, *_: object) -> None: ...
+
+
+class Keyword(Narrow):
+    name = "Keyword"
+
+    def __init__(self, args: Any, *, handle: Handle) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("made", "taken"),
+    [(Narrow, "(self)"), (Keyword, "(self, args, *, handle)")],
+)
+def test_a_constructor_of_another_signature(made: type[Plugin], taken: str) -> None:
+    line = made.__init__.__code__.co_firstlineno
+    with pytest.raises(ConfigError) as raised:
+        build(made)
+    assert str(raised.value) == (
+        f"plugin '{made.__name__}' cannot be initialized: {made.__name__}.__init__ ({__file__}, line {line}) "
+        f"takes {taken}, but it is called with the plugin's arguments and the handle: "
+        "expected (self, args, handle)"
+    )
+
+
 def test_an_unregistered_plugin() -> None:
     with pytest.raises(ConfigError, match="profile 'default-scheduler': plugin 'Ghost' is not registered"):
         build(filter=["Ghost"])

@@ -297,7 +297,10 @@ def test_a_class_needs_a_name(name: object) -> None:
             id="incomplete",
         ),
         pytest.param(
-            lambda: None, "'P' cannot be initialized: .*positional arguments", id="takes-no-arguments"
+            lambda: None,
+            r"'P' cannot be initialized: <lambda> \(.*test_registry.py, line \d+\) takes \(\), but it is "
+            r"called with the plugin's arguments and the handle: expected \(args, handle\)",
+            id="takes-no-arguments",
         ),
     ],
 )
