@@ -22,6 +22,10 @@ def commands(page: str, heading: str = "") -> list[list[str]]:
         if not text:
             raise ValueError(f"docs/{page} has no section {heading!r}")
     return [
-        [line.removeprefix("$ ") for line in block.splitlines() if line.startswith("$ ")]
+        [
+            line.removeprefix("$ ")
+            for line in re.sub(r" *\\\n *", " ", block).splitlines()
+            if line.startswith("$ ")
+        ]
         for block in _BLOCK.findall(text)
     ]

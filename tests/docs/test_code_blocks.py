@@ -45,6 +45,11 @@ LANGUAGES = {"python", "console", "yaml", "toml", "dockerfile", "text"}
 SCHEDULER_CONFIGURATION = "KubeSchedulerConfiguration"
 OTHER_PROGRAMS = {
     "kubectl",
+    "etcd",
+    "kube-apiserver",
+    "openssl",
+    "mkdir",
+    "echo",
     "helm",
     "kustomize",
     "docker",
@@ -244,7 +249,7 @@ def test_configurations_of_the_page_are_valid(page: Path, folder: Path) -> None:
 
 def outputs(block: Block) -> Iterator[tuple[list[str], str]]:
     """Every command of a block with the lines that the page shows below it."""
-    for part in block.text.split("$ ")[1:]:
+    for part in block.text.replace("\\\n", " ").split("$ ")[1:]:
         line, _, shown = part.partition("\n")
         yield shlex.split(line), shown
 
