@@ -179,7 +179,7 @@ def test_wrong_values_are_refused(helm: Helm, flags: list[str], finding: str) ->
 def test_values_reach_the_objects(helm: Helm) -> None:
     flags = [
         "--set=schedulerName=mine,extraArgs={--page,-v=4},image.digest=sha256:" + "0" * 64,
-        "--set=image.repository=registry.example/kuberth,resources.limits.memory=1Gi,nodeSelector.pool=system",
+        "--set=image.repository=registry.example/kuberth,resources.limits.memory=2Gi,nodeSelector.pool=system",
         '--set-json=configuration={"parallelism":4,"leaderElection":{"leaseDuration":"30s"}}',
         '--set-json=rbac.extraRules=[{"apiGroups":["example.com"],"resources":["quotas"],"verbs":["list"]}]',
         "--set=podDisruptionBudget.minAvailable=50%,podLabels.team=a,podAnnotations.note=b",
@@ -191,7 +191,7 @@ def test_values_reach_the_objects(helm: Helm) -> None:
     assert container["image"] == "registry.example/kuberth@sha256:" + "0" * 64
     assert container["args"][-2:] == ["--page", "-v=4"]
     assert container["resources"] == {
-        "limits": {"memory": "1Gi"},
+        "limits": {"memory": "2Gi"},
         "requests": {"cpu": "100m", "memory": "256Mi"},
     }
     assert template["spec"]["nodeSelector"] == {"pool": "system"}

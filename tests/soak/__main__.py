@@ -19,11 +19,12 @@ from typing import Any, Final
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.api_client import RefusedError
-from tests.e2e.assets import find_assets
+from tests.e2e.assets import REPOSITORY, find_assets
 from tests.e2e.objects import pod
 from tests.soak.clusters import RunCluster, SoakCluster, UpCluster
-from tests.soak.measuring import FIGURES, Sample, slope, write_csv, write_plot
+from tests.soak.measuring import FIGURES, Sample, most_memory_mib, over_limit, slope, write_csv, write_plot
 
+DEPLOYMENT: Final = REPOSITORY / "deploy" / "base" / "deployment.yaml"
 SAMPLE_SECONDS: Final = 5.0
 OTHERS_SECONDS: Final = 45.0
 """How often another process of the cluster is killed."""
@@ -59,7 +60,11 @@ def main() -> int:
     write_csv(stem.with_suffix(".csv"), soak.samples)
     write_plot(stem.with_suffix(".svg"), soak.samples, title=f"kuberth {args.target}")
     print(*soak.report(), f"{stem}.csv, {stem}.svg", sep="\n")
-    return 1 if soak.ended_alone else 0
+    # Of `run` alone: no Deployment runs `up`, which holds a whole cluster.
+    too_much = over_limit(soak.samples, most_memory_mib(DEPLOYMENT)) if args.target == "run" else ""
+    if too_much:
+        print(too_much)
+    return 1 if soak.ended_alone or too_much else 0
 
 
 class Soak:

@@ -13,7 +13,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from kuberth.api import quantity
 from kuberth.bench.drawing import Chart, Curve, charts_svg
+from kuberth.text.documents import read_file
 
 WARM_UP_SECONDS: Final = 300.0
 """What a process takes while its plans and the history of changes fill up is no growth."""
@@ -79,6 +81,19 @@ def slope(samples: Sequence[Sample], figure: str) -> Slope:
     for hours, value in centred:
         total += (value - per_hour * hours) ** 2
     return Slope(per_hour, math.sqrt(total / free / squares))
+
+
+def most_memory_mib(deployment: Path) -> float:
+    """The memory limit of a Deployment's only container."""
+    manifest = read_file(deployment, "the Deployment")
+    (container,) = manifest["spec"]["template"]["spec"]["containers"]
+    return quantity.value(container["resources"]["limits"]["memory"]) / (1 << 20)
+
+
+def over_limit(samples: Sequence[Sample], limit_mib: float) -> str:
+    """What to say about processes that the kernel would have killed in their container; "" for none."""
+    most = max((each.memory_mib for each in samples), default=0.0)
+    return f"memory: {most:.0f} MiB is over the limit, {limit_mib:.0f} MiB" if most > limit_mib else ""
 
 
 def write_csv(path: Path, samples: Sequence[Sample]) -> None:

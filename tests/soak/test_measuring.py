@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.soak.measuring import Sample, slope, write_csv, write_plot
+from tests.soak.__main__ import DEPLOYMENT
+from tests.soak.measuring import Sample, most_memory_mib, over_limit, slope, write_csv, write_plot
 
 
 def sample(seconds: float, memory: float, *, process: int = 1, age: float = 1000.0, files: int = 9) -> Sample:
@@ -37,6 +38,16 @@ def test_the_error_is_that_of_a_regression() -> None:
 
 def test_few_samples_have_no_slope() -> None:
     assert str(slope([sample(0, 1), sample(10, 2)], "memory_mib")) == "too few samples"
+
+
+def test_memory_over_the_limit_of_the_deployment() -> None:
+    limit = most_memory_mib(DEPLOYMENT)
+    assert limit == 1024
+    assert over_limit([], limit) == ""
+    assert over_limit([sample(0, 100), sample(5, limit)], limit) == ""
+    assert over_limit([sample(0, 100), sample(5, 1100), sample(9, 90)], limit) == (
+        "memory: 1100 MiB is over the limit, 1024 MiB"
+    )
 
 
 def test_samples_are_written_as_a_table_and_as_curves(tmp_path: Path) -> None:
