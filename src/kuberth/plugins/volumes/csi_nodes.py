@@ -1,17 +1,17 @@
 """CSINode objects as columns over the cluster table: which drivers a node has, and how much they attach.
 
-In: the store of CSINodes and the cluster table. Out: one column a question, brought up to date for the
-rows whose node or CSINode changed since it was last asked.
+In: the store of CSINodes and the cluster table. Out: a column for each driver in question, brought up to date
+for the rows whose node or CSINode changed since it was last asked.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kuberth.api.storage import CSINode
+from kuberth.api.storage import CSINode, CSINodeDriver
 from kuberth.cluster.counting import resized
 from kuberth.cluster.table import ClusterTable
 from kuberth.informers.store import Store
@@ -21,8 +21,20 @@ MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 """Annotation of a CSINode: the in-tree plugins, separated by commas, that CSI drivers replace there."""
 
 
+_MOST_DRIVERS: Final = 256
+"""As many drivers have columns at a time."""
+
+
+class _Driver(NamedTuple):
+    limits: NDArray[np.int64]
+    installed: NDArray[np.bool_]
+
+
 class CSINodeColumns:
-    """Call `refresh` before reading a column."""
+    """Call `refresh` before reading a column. Only drivers that were asked about have columns.
+
+    A CSINode may list thousands of them.
+    """
 
     def __init__(self, cluster: ClusterTable, store: Store[CSINode]) -> None:
         self._cluster = cluster
@@ -31,8 +43,8 @@ class CSINodeColumns:
         self._changes = store.change_reader()
         self._capacity = 0
         self._known: NDArray[np.bool_] = np.zeros(0, np.bool_)
-        self._limits: dict[str, NDArray[np.int64]] = {}
-        self._installed: dict[str, NDArray[np.bool_]] = {}
+        self._limited: NDArray[np.bool_] = np.zeros(0, np.bool_)
+        self._drivers: dict[str, _Driver] = {}
         self._migrated: dict[str, NDArray[np.bool_]] = {}
 
     @property
@@ -42,18 +54,15 @@ class CSINodeColumns:
 
     def limit(self, driver: str) -> NDArray[np.int64]:
         """How many volumes of the driver a row can attach; `NO_LIMIT` where it does not say."""
-        return self._limits.get(driver, np.full(self._capacity, NO_LIMIT, np.int64))
+        return self._driver(driver).limits
 
     def has_limits(self) -> NDArray[np.bool_]:
         """Which rows limit any driver."""
-        limited = np.zeros(self._capacity, np.bool_)
-        for column in self._limits.values():
-            limited |= column != NO_LIMIT
-        return limited
+        return self._limited
 
     def installed(self, driver: str) -> NDArray[np.bool_]:
         """Which rows have the driver."""
-        return self._installed.get(driver, np.zeros(self._capacity, np.bool_))
+        return self._driver(driver).installed
 
     def migrated(self, plugin: str) -> NDArray[np.bool_]:
         """On which rows an in-tree plugin's work was handed to its CSI driver."""
@@ -70,43 +79,63 @@ class CSINodeColumns:
         rows = set(np.flatnonzero(table.node_generation[: table.slots] > self._generation).tolist())
         rows.update(row for key in changed if (row := table.row_of(key)) is not None)
         for row in rows:
-            name = table.names[row]
-            self._write(row, self._store.get(name) if name else None)
+            self._write(row, self._csi_node(row))
         self._generation = table.generation
 
+    def _csi_node(self, row: int) -> CSINode | None:
+        name = self._cluster.names[row]
+        return self._store.get(name) if name else None
+
     def _grow(self, capacity: int) -> None:
-        old, self._capacity = self._capacity, capacity
-        self._known = resized(self._known, capacity)
-        for driver, column in self._limits.items():
-            grown = np.full(capacity, NO_LIMIT, np.int64)
-            grown[:old] = column
-            self._limits[driver] = grown
-        for columns in (self._installed, self._migrated):
-            for key, flags in columns.items():
-                columns[key] = resized(flags, capacity)
+        self._capacity = capacity
+        self._known, self._limited = (resized(flags, capacity) for flags in (self._known, self._limited))
+        self._drivers.clear()
+        for plugin, flags in self._migrated.items():
+            self._migrated[plugin] = resized(flags, capacity)
 
     def _write(self, row: int, csi_node: CSINode | None) -> None:
         self._known[row] = csi_node is not None
-        for limits in self._limits.values():
-            limits[row] = NO_LIMIT
-        for flags in (*self._installed.values(), *self._migrated.values()):
+        self._limited[row] = False
+        for limits, installed in self._drivers.values():
+            limits[row], installed[row] = NO_LIMIT, False
+        for flags in self._migrated.values():
             flags[row] = False
         if csi_node is None:
             return
         for driver in csi_node.spec.drivers:
-            self._flag(self._installed, driver.name, row)
-            if driver.allocatable is not None and driver.allocatable.count is not None:
-                if driver.name not in self._limits:
-                    self._limits[driver.name] = np.full(self._capacity, NO_LIMIT, np.int64)
-                self._limits[driver.name][row] = driver.allocatable.count
+            limit = _limit(driver)
+            if limit is not None:
+                self._limited[row] = True
+            if driver.name in self._drivers:
+                _enter(self._drivers[driver.name], row, limit)
         for plugin in migrated_plugins(csi_node):
-            self._flag(self._migrated, plugin, row)
+            column = self._migrated.setdefault(plugin, np.zeros(self._capacity, np.bool_))
+            column[row] = True
 
-    def _flag(self, columns: dict[str, NDArray[np.bool_]], key: str, row: int) -> None:
-        column = columns.get(key)
-        if column is None:
-            column = columns[key] = np.zeros(self._capacity, np.bool_)
-        column[row] = True
+    def _driver(self, name: str) -> _Driver:
+        found = self._drivers.get(name)
+        if found is None:
+            if len(self._drivers) >= _MOST_DRIVERS:
+                self._drivers.clear()
+            found = self._drivers[name] = _Driver(
+                np.full(self._capacity, NO_LIMIT, np.int64), np.zeros(self._capacity, np.bool_)
+            )
+            for row in np.flatnonzero(self._known).tolist():
+                csi_node = self._csi_node(row)
+                for driver in () if csi_node is None else csi_node.spec.drivers:
+                    if driver.name == name:
+                        _enter(found, row, _limit(driver))
+        return found
+
+
+def _limit(driver: CSINodeDriver) -> int | None:
+    return None if driver.allocatable is None else driver.allocatable.count
+
+
+def _enter(columns: _Driver, row: int, limit: int | None) -> None:
+    columns.installed[row] = True
+    if limit is not None:
+        columns.limits[row] = limit
 
 
 def migrated_plugins(csi_node: CSINode | None) -> frozenset[str]:
