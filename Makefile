@@ -76,7 +76,7 @@ lint: $(STAMP)  ## ruff (rules and formatting) and the import contracts
 types: $(STAMP)  ## mypy, strict
 	$(BIN)/mypy
 
-check: lint types test  ## everything CI runs
+check: lint types test  ## lint, types and tests, before a commit; CI also runs the targets of .ci/run
 
 surface: $(STAMP)  ## write down the public surface after it was changed on purpose
 	$(BIN)/python -m tests.surface

@@ -71,8 +71,8 @@ queue_option = click.option(
     "--queue",
     "queue_reference",
     metavar="MODULE:FACTORY",
-    help="Replace the scheduling queue, e.g. kuberth.queue.fair_share:FairShareQueue. Arguments go in "
-    "parentheses: 'kuberth.queue.reserved_share:ReservedShareQueue(share=0.25)'.",
+    help="Replace the scheduling queue, e.g. kuberth.queue:FairShareQueue. Arguments go in parentheses: "
+    "'my_queues:Mine(share=0.25)'.",
 )
 
 reload_option = click.option(

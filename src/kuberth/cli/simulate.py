@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ import click
 from kuberth.cli.context import (
     FILE_OR_FOLDER,
     NEW_FILE,
+    DurationType,
     Extras,
     connection_options,
     default_option,
@@ -74,7 +76,9 @@ def workload_options(command: Any) -> Any:
             ),
             _pods_option,
             _days_option,
-            click.option("--until", type=click.FloatRange(0.001), help="Stop after this virtual time (s)."),
+            click.option(
+                "--until", type=DurationType(positive=True), help="Stop after this virtual time, e.g. 2h."
+            ),
             click.option(
                 "--controllers", is_flag=True, help="Run controllers even if no manifest needs them."
             ),
@@ -191,13 +195,18 @@ def snapshot(kubeconfig: str | None, context: str | None, output_file: Path | No
 
 @simulate.command()
 @connection_options
-@click.option("--seconds", type=click.FloatRange(0.1), help="Stop after this time.  [default: on Ctrl-C]")
+@click.option(
+    "--for",
+    "limit",
+    type=DurationType(positive=True),
+    help="Stop after this time, e.g. 30m.  [default: on Ctrl-C]",
+)
 @click.option("--output-file", type=NEW_FILE, required=True, help="Trace file to write: .jsonl.")
-def record(kubeconfig: str | None, context: str | None, seconds: float | None, output_file: Path) -> None:
+def record(kubeconfig: str | None, context: str | None, limit: timedelta | None, output_file: Path) -> None:
     """Record the pods of a real cluster as a trace, read-only."""
     from kuberth.cli.simulate_run import write_recording
 
-    write_recording(kubeconfig, context, seconds, output_file)
+    write_recording(kubeconfig, context, limit, output_file)
 
 
 @simulate.command()

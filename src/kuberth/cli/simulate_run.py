@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -118,7 +119,7 @@ def experiment_of(flags: Flags) -> Experiment:
     return Experiment(
         _cluster(flags),
         _workload(flags),
-        until=flags["until"],
+        until=None if flags["until"] is None else flags["until"].total_seconds(),
         controllers=flags["controllers"],
         interruptions=None if flags["spot"] is None else SpotInterruptions(flags["spot"]),
         records=False,
@@ -352,17 +353,17 @@ async def _snapshot(kubeconfig: str | None, context: str | None) -> bytes:
         await api.close()
 
 
-def write_recording(kubeconfig: str | None, context: str | None, seconds: float | None, file: Path) -> None:
+def write_recording(kubeconfig: str | None, context: str | None, limit: timedelta | None, file: Path) -> None:
     if file.suffix != ".jsonl":
         raise click.UsageError("--output-file: expected a file name that ends with .jsonl")
     if not file.resolve().parent.is_dir():
         raise ConfigError(f"{file}: the folder does not exist")
-    arrivals = asyncio.run(_record(kubeconfig, context, seconds))
+    arrivals = asyncio.run(_record(kubeconfig, context, limit))
     write_whole(file, write_trace(arrivals).encode())
     click.echo(f"{count(len(arrivals), 'pod')} recorded in {file}", err=True)
 
 
-async def _record(kubeconfig: str | None, context: str | None, seconds: float | None) -> list[Arrival]:
+async def _record(kubeconfig: str | None, context: str | None, limit: timedelta | None) -> list[Arrival]:
     api = HttpApi(load_client_config(kubeconfig=kubeconfig, context=context))
     loop = asyncio.get_running_loop()
     recording = Recording(api, now=loop.time)
@@ -370,7 +371,7 @@ async def _record(kubeconfig: str | None, context: str | None, seconds: float | 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, following.cancel)
     try:
-        await asyncio.wait([following], timeout=seconds)
+        await asyncio.wait([following], timeout=None if limit is None else limit.total_seconds())
         if following.done() and not following.cancelled():
             following.result()
         return recording.arrivals()

@@ -97,8 +97,8 @@ def _head(model: TopModel, width: int | None) -> list[Text]:
     queues = seen.queues
     rate = seen.pace[-1][1] if seen.pace else 0
     title = Text.assemble(
-        ("kuberth top ", "bold"),
-        f"{printable(seen.hello.get('cluster', ''))}  {count(len(seen.nodes), 'node')}, ",
+        (f"Cluster {printable(seen.hello.get('cluster', ''))}: ", "bold"),
+        f"{count(len(seen.nodes), 'node')}, ",
         f"{count(queues.get('placed', 0), 'pod')} on them, ",
         f"{sum(queues.get(queue, 0) for queue in WAITING)} waiting, {rate} bound/s",
     )
@@ -187,7 +187,9 @@ def _nodes(model: TopModel, width: int | None, lines_left: int, now: float) -> l
     others = [place for place in range(3, len(resources)) if any(row[4][place] for row in rows)]
     narrow = _is_narrow(width)
     shown = [0, 1, 2, *others][: None if width is None else max(3, (width - 50) // 14)]
-    columns = [("NODE", 0), *([] if narrow else [("ZONE", 8), ("POOL", 14)]), ("", 3)]
+    # As wide as the names: empty columns would push the others out of 80 columns.
+    places = [place for place in (1, 2) if not narrow and (width or any(row[place] for row in rows))]
+    columns = [("NODE", 0), *((("ZONE", 8), ("POOL", 14))[place - 1] for place in places), ("", 3)]
     columns += [(resources[place].rpartition("/")[2].upper(), 5 if narrow else 13) for place in shown]
 
     def cells(row: Sequence[Any]) -> list[str]:
@@ -195,14 +197,14 @@ def _nodes(model: TopModel, width: int | None, lines_left: int, now: float) -> l
             mark if row[3] & flag else ""
             for flag, mark in ((NOT_READY, "!"), (UNSCHEDULABLE, "-"), (TAINTED, "t"))
         )
-        place = [] if narrow else [printable(row[1]), printable(row[2])]
+        names = [printable(row[place]) for place in places]
         usage = [
             _amounts(row, each, resources[each])
             if width is None
             else _usage(row, each, resources[each], narrow=narrow)
             for each in shown
         ]
-        return [printable(row[0]), *place, marks, *usage]
+        return [printable(row[0]), *names, marks, *usage]
 
     return _table(model, columns, rows, cells, _node_style, width=width, height=lines_left)
 
@@ -219,7 +221,11 @@ def _usage(row: Sequence[Any], resource: int, name: str, *, narrow: bool) -> str
 
 def _amounts(row: Sequence[Any], resource: int, name: str) -> str:
     show = size if _is_in_bytes(name) else decimal
-    return f"{show(row[5][resource])} of {show(row[4][resource])} ({percent(share(row, resource), 0)})"
+    used, of = show(row[5][resource]), show(row[4][resource])
+    number, _, unit = used.partition(" ")
+    if unit and of.endswith(f" {unit}"):
+        used = number
+    return f"{used}/{of} {percent(share(row, resource), 0)}"
 
 
 def _is_in_bytes(resource: str) -> bool:

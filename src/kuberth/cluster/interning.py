@@ -19,7 +19,7 @@ V = TypeVar("V")
 class InternedColumn(Generic[V]):
     """`values[ids[row]]` is the row's value; id 0 is the default, which rows without a node have too."""
 
-    __slots__ = ("_free", "_index", "_uses", "ids", "recycled", "values", "version")
+    __slots__ = ("_free", "_index", "_uses", "ids", "values", "version")
 
     def __init__(self, capacity: int, default: V) -> None:
         self.ids: NDArray[np.int32] = np.zeros(capacity, np.int32)
@@ -28,8 +28,6 @@ class InternedColumn(Generic[V]):
         """The value of every id; some may be in use no more."""
         self.version = 0
         """Grows whenever some row's value changes."""
-        self.recycled = 0
-        """Grows whenever an old id gets a new meaning; what was worked out per id is then void."""
         self._index: dict[V, int] = {default: 0}
         self._uses: list[int] = [0]
         self._free: list[int] = []
@@ -64,7 +62,6 @@ class InternedColumn(Generic[V]):
         if self._free:
             new = self._free.pop()
             self.values[new] = value
-            self.recycled += 1
         else:
             new = len(self.values)
             self.values.append(value)

@@ -110,8 +110,6 @@ class ClusterTable:
         """int64[row]: `generation` of the last write to the row's own node."""
         self.generation = 0
         """Grows with every write to any row."""
-        self.membership = 0
-        """Grows whenever a node comes or goes."""
         self.selection = Version()
         """Its version grows whenever a node comes or goes, or its labels or taints change."""
 
@@ -285,7 +283,6 @@ class ClusterTable:
             self.take(info, row)
         if leftover:
             self._without_node[name] = leftover
-        self.membership += 1
         self.selection.version += 1
         self.live[row] = False
         self.names[row] = ""
@@ -316,7 +313,6 @@ class ClusterTable:
             self._nodes.append(None)
             self._pods_at.append({})
         self._rows[name] = row
-        self.membership += 1
         self.live[row] = True
         self._order_may_differ = True
         return row
@@ -539,11 +535,6 @@ class ClusterTable:
         self.terms.add(info, row, sign)
         self.generation += 1
         self.row_generation[row] = self.generation
-
-    def new_generation(self) -> int:
-        """A generation without a write: for what changes beside the table and is remembered with it."""
-        self.generation += 1
-        return self.generation
 
     def _touch(self, row: int) -> None:
         self.generation += 1

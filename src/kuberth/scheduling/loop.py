@@ -164,7 +164,7 @@ class SchedulingLoop:
 
     def _let_go(self, queued: QueuedPod) -> None:
         name = queued.pod.spec.scheduler_name
-        logger.error("pod %s asks for scheduler %r, which is not here", queued.key, name)
+        logger.error("pod %s asks for scheduler %r; no profile has this name", queued.key, name)
         self._queue.done(queued.uid)
 
     def _schedule(self, queued: QueuedPod, runner: Runner) -> None:

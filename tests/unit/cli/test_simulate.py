@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,20 @@ def test_two_runs_with_one_seed_are_byte_equal(tmp_path: Path) -> None:
         assert ran(*SMALL, "--seed", 3, "--output-json", file).exit_code == 0
     assert files[0].read_bytes() == files[1].read_bytes()
     assert json.loads(files[0].read_bytes())["pods"]["arrived"] >= 20
+
+
+def test_a_run_ends_at_a_duration() -> None:
+    done = ran(*SMALL, "--until", "10m", "-o", "json")
+    assert done.exit_code == 0, done.output
+    assert 0 < json.loads(done.stdout)["seconds"] <= 600
+    assert "expected a duration" in ran(*SMALL, "--until", "soon").output
+
+
+def test_a_recording_ends_after_a_duration(tmp_path: Path) -> None:
+    with patch("kuberth.cli.simulate_run._record", return_value=[]) as recording:
+        done = ran("record", "--for", "90s", "--output-file", tmp_path / "pods.jsonl")
+    assert done.exit_code == 0, done.output
+    assert recording.call_args.args[2] == timedelta(seconds=90)
 
 
 def test_arrivals_are_drawn_once_for_each_seed() -> None:

@@ -187,7 +187,7 @@ def many() -> TopModel:
 @pytest.mark.parametrize(
     ("view", "expected"),
     [
-        ("nodes", [f"{LONG}29", "2.5 of 8 (31 %)", "2 GiB of 16 GiB (12 %)", "10 GiB of 100 GiB (10 %)"]),
+        ("nodes", [f"{LONG}29", "2.5/8 31 %", "2/16 GiB 12 %", "10/100 GiB 10 %"]),
         ("pods", [f"default/{LONG}28", "Plugin28", "Hold: 5s of 30s"]),
         ("queue", ["Plugin28", "Hold"]),
         ("pace", ["attempt, p99: 1.5s, at most 1.5s", "attempt, median: 0.5ms"]),
@@ -200,6 +200,20 @@ def test_a_view_is_printed_whole_and_no_name_is_cut(view: str, expected: list[st
     text = whole(model, width=None, now=NOW).plain
     assert [each for each in expected if each not in text] == []
     assert all(line == line.rstrip() for line in text.split("\n"))
+
+
+@pytest.mark.parametrize("zone", ["zone-a", ""])
+def test_the_nodes_of_a_local_cluster_fit_80_columns_without_a_terminal(zone: str) -> None:
+    state = StreamState()
+    state.take("hello", {"cluster": "kuberth", "now": NOW, "resources": ["cpu", "memory", "pods"]})
+    amounts = [[16.0, 64 << 30, 110], [12.25, 51.5 * (1 << 30), 101]]
+    nodes = [[f"node-{number}", zone, "general-purpose", 7, *amounts] for number in range(3)]
+    state.take("nodes", {"set": nodes, "gone": [], "all": True})
+    head, *_, last = whole(TopModel(state, view="nodes"), width=None, now=NOW).plain.split("\n")
+    assert head == "Cluster kuberth: 3 nodes, 0 pods on them, 0 waiting, 0 bound/s"
+    place = f"{zone} general-purpose" if zone else "general-purpose"
+    assert last == f"node-2 {place} !-t 12.2/16 77 % 51.5/64 GiB 80 % 101/110 92 %"
+    assert cell_len(last) <= 80
 
 
 def test_a_summary_says_what_it_leaves_out() -> None:
@@ -391,7 +405,7 @@ def test_keys_in_a_terminal(kubeconfig: str) -> None:
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda each: each.name)
 def test_signals_give_the_terminal_back(kubeconfig: str, how: signal.Signals) -> None:
     with terminal("top", "--kubeconfig", kubeconfig, columns=40, rows=8) as screen:
-        screen.wait_for("kuberth top")
+        screen.wait_for("Cluster kuberth")
         screen.process.send_signal(how)
         assert screen.end() == 0
         assert screen.is_given_back()
@@ -408,7 +422,7 @@ def test_without_a_terminal_one_frame_is_printed(kubeconfig: str) -> None:
     assert "default/too-large" in answer.stdout
     assert "\x1b" not in answer.stdout
     nodes = top("--kubeconfig", kubeconfig, "--once", "--view", "nodes").stdout
-    assert "1 of 8 (12 %)" in nodes
+    assert "1/8 12 %" in nodes
     assert "too-large" not in nodes
     tree = json.loads(top("--kubeconfig", kubeconfig, "-o", "json").stdout)
     assert (len(tree["nodes"]), tree["queues"]["gated"]) == (3, 1)

@@ -66,7 +66,7 @@ def load_client_config(
         if not master:
             raise ConfigError(
                 f"no cluster to connect to: there is no kubeconfig ({looked_in}) and this is no pod of a "
-                "cluster; give --kubeconfig, set KUBECONFIG, or give --master"
+                "cluster; give --kubeconfig or set KUBECONFIG"
             )
     return _Resolver(merged, master or "").resolve(context or "")
 

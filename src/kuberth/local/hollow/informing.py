@@ -368,8 +368,8 @@ class _Index:
 
     def _values(self, obj: Obj | None) -> tuple[str, ...]:
         try:
-            # Without doubles, and hashable: an object is filed once under a value.
+            # Without doubles, and hashable: an object is indexed once under a value.
             return () if obj is None else tuple(dict.fromkeys(self._keys(obj)))
         except Exception:
-            logger.exception("%s: %s cannot be filed", self._name, key_of(obj or {}))
+            logger.exception("%s: %s cannot be indexed", self._name, key_of(obj or {}))
             return ()

@@ -183,4 +183,4 @@ def test_a_handler_or_index_that_fails_is_named_and_tried_again(caplog: pytest.L
 
     virtual(main)
     assert sum("picky failed at configmaps default/bad" in message for message in caplog.messages) == 3
-    assert any("configmaps by x: default/bad cannot be filed" in message for message in caplog.messages)
+    assert any("configmaps by x: default/bad cannot be indexed" in message for message in caplog.messages)
