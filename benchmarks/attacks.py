@@ -21,16 +21,20 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
+from itertools import count
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from kuberth.api.apps import ReplicaSet
 from kuberth.api.core import Node, Pod, Service
 from kuberth.api.policy import PodDisruptionBudget
 from kuberth.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kuberth.api.scheduling import PodGroup
-from kuberth.api.volumes import PersistentVolumeClaim
+from kuberth.api.storage import CSINode
+from kuberth.api.volumes import PersistentVolume, PersistentVolumeClaim
 from kuberth.api.wire import convert
 from kuberth.assembly.scheduler import Scheduler
 from kuberth.client.writes import Write
@@ -672,6 +676,99 @@ async def bindings_500(trial: Trial) -> None:
 async def bindings_429(trial: Trial) -> None:
     """2,000 pods whose bindings all fail with 429."""
     await _refused_bindings(trial, 429)
+
+
+@attack
+async def gates(trial: Trial) -> None:
+    """10,000 pods with 20 scheduling gates each, one of which is removed from every tenth."""
+    each = [{"name": f"example.com/gate-{index}"} for index in range(20)]
+    make = partial(make_pod, namespace=TENANT, cpu="1m")
+    await trial.put(make(name, uid=name, schedulingGates=each) for name in _named(10_000))
+    for name in [*_named(10_000)][::10]:
+        trial.api.replace(make(name, uid=name, schedulingGates=each[1:]))
+        await asyncio.sleep(0)
+
+
+@attack
+async def preemption(trial: Trial) -> None:
+    """Pods as large as nodes that come back, each time with a higher priority than all others, when they have
+    been preempted."""
+    made = count()
+
+    def large() -> Pod:
+        number = next(made)
+        return make_pod(f"large-{number}", namespace=TENANT, cpu="31", priority=1 + number)
+
+    await trial.put(large() for _ in range(trial.nodes))
+    await trial.until_bound(f"large-{index}" for index in range(trial.nodes))
+    await trial.put(large() for _ in range(20))
+
+    async def come_back() -> None:
+        async for event in trial.api.watch(Pod, resource_version="0"):
+            pod: Any = event.object
+            if pod is not None and pod.metadata.deletion_timestamp is not None and event.type != "DELETED":
+                trial.api.remove(Pod, f"{TENANT}/{pod.metadata.name}")
+                trial.api.put(large())
+
+    with suppress(TimeoutError):
+        async with asyncio.timeout(10):
+            await come_back()
+
+
+@attack
+async def csi_nodes(trial: Trial) -> None:
+    """100 CSINodes with 2,000 drivers each, all of which change, and 60 pods with volumes of such drivers."""
+
+    def csi_node(number: int, limit: int) -> CSINode:
+        drivers = [
+            {"name": f"d-{n}.example.com", "nodeID": f"{number}", "allocatable": {"count": limit}}
+            for n in range(2000)
+        ]
+        return convert(CSINode, {"metadata": {"name": f"node-{number}"}, "spec": {"drivers": drivers}})
+
+    before, after = ([csi_node(number, limit) for number in range(100)] for limit in (3, 4))
+    await trial.put(before)
+    for name in _named(60):
+        csi = {"driver": "d-7.example.com", "volumeHandle": name}
+        reference = {"name": name, "namespace": TENANT, "uid": f"claim-{name}"}
+        spec = {"csi": csi, "claimRef": reference, "capacity": {"storage": "1Gi"}}
+        volume = {"metadata": {"name": name}, "spec": spec, "status": {"phase": "Bound"}}
+        claim = _claim(name, "Bound")
+        bound = {"pv.kubernetes.io/bind-completed": "yes"}
+        metadata = replace(claim.metadata, uid=f"claim-{name}", annotations=bound)
+        claim = replace(claim, metadata=metadata, spec=replace(claim.spec, volume_name=name))
+        volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
+        pod = make_pod(name, namespace=TENANT, cpu="1m", volumes=volumes)
+        await trial.put([convert(PersistentVolume, volume), claim, pod])
+    for changed in after:
+        trial.api.replace(changed)
+        await asyncio.sleep(0.02)
+    await trial.until_bound(_named(60))
+
+
+@attack
+async def pods_of_others(trial: Trial) -> None:
+    """200,000 changes of 2,000 pods of another scheduler, 50 in a turn."""
+    make = partial(make_pod, namespace=TENANT, cpu="1m", schedulerName="another")
+    names = [*_named(2000)]
+    await trial.put(make(name, uid=name) for name in names)
+    for number in range(100):
+        for index, name in enumerate(names):
+            trial.api.replace(make(name, uid=name, labels={"number": str(number)}))
+            if index % 50 == 0:
+                await asyncio.sleep(0)
+
+
+@attack
+async def huge_requests(trial: Trial) -> None:
+    """100 pods that request 9E of ephemeral storage twice: more than 64 bits hold."""
+    resources = {"requests": {"cpu": "1m", "ephemeral-storage": "9E"}}
+    containers = [{"name": f"c{number}", "resources": resources} for number in range(2)]
+    await trial.put(
+        make_pod(name, namespace=TENANT, cpu=None, labels={"app": name}, containers=containers)
+        for name in _named(100)
+    )
+    await trial.until_attempted(100)
 
 
 # Measuring

@@ -14,15 +14,19 @@ import asyncio
 import contextlib
 import json
 import multiprocessing
+import re
+import ssl
 import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from benchmarks import attacks
 from benchmarks.attacks import HOSTNAME, OTHERS, TENANT, ZONE
@@ -48,6 +52,9 @@ GIVE_UP_SECONDS: Final = 60.0
 WRITERS: Final = 16
 PROBED_EVERY_SECONDS: Final = 0.2
 SCHEDULERS: Final = ("kube-scheduler", "kuberth")
+TENANTS_ADDRESS: Final = "127.0.0.2"
+"""The tenant's connections come from another address than the probes."""
+_RESIDENT: Final = re.compile(r"^process_resident_memory_bytes (\S+)$", re.MULTILINE)
 RESOURCE: Final = "/apis/resource.k8s.io/v1"
 
 
@@ -172,6 +179,18 @@ class ClusterTrial(Writer):
         self.lateness: list[float] = []
         self.watch_lags: list[float] = []
         self.slowest_probe = 0.0
+        self.probes: Counter[bool] = Counter()
+        """How many passed, and failed."""
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._tls.check_hostname, self._tls.verify_mode = False, ssl.CERT_NONE
+        self.meter: _ProcessMeter | None = None
+        """Of the scheduler, once it runs."""
+
+    async def print_memory(self, when: str) -> None:
+        """What the scheduler itself reports: its resident memory."""
+        assert self.meter is not None
+        found = _RESIDENT.search(await self.meter.metrics())
+        print(f"  {when:<26} {float(found[1]) / 2**20 if found else 0:5.0f} MiB", flush=True)
 
     def begin(self) -> None:
         """Ordinary pods arrive from the start."""
@@ -192,15 +211,31 @@ class ClusterTrial(Writer):
     async def until_attempted(self, more: int) -> None:
         """As above."""
 
-    async def probe(self, pages: HttpApi) -> None:
+    async def connected(
+        self, *, sender: str | None = None
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A new connection to the port that the scheduler serves, from an address of the machine."""
+        assert self.meter is not None
+        assert self.meter.pages is not None
+        address = urlsplit(self.meter.pages.config.server)
+        local = None if sender is None else (sender, 0)
+        return await asyncio.open_connection(address.hostname, address.port, ssl=self._tls, local_addr=local)
+
+    async def probe(self) -> None:
+        """As a kubelet: with a connection of its own each time."""
         while True:
             asked = time.perf_counter()
             try:
-                await pages.call("GET", "/livez")
-                seconds = time.perf_counter() - asked
-            except ApiError:
-                seconds = float("inf")
+                reader, writer = await self.connected()
+                writer.write(b"GET /livez HTTP/1.1\r\nHost: scheduler\r\nConnection: close\r\n\r\n")
+                answer = await reader.read()
+                writer.close()
+                passed = answer.startswith(b"HTTP/1.1 200")
+            except OSError:
+                passed = False
+            seconds = time.perf_counter() - asked if passed else float("inf")
             self.slowest_probe = max(self.slowest_probe, seconds)
+            self.probes[passed] += 1
             await asyncio.sleep(PROBED_EVERY_SECONDS)
 
 
@@ -359,7 +394,8 @@ async def preferred_terms(trial: ClusterTrial) -> None:
 @attack
 async def long_lists(trial: ClusterTrial) -> None:
     """40 pods with NotIn of nine times 10,000 values, deleted again, three times."""
-    for _ in range(3):
+    await trial.print_memory("before")
+    for number in range(3):
         for n in range(40):
             terms = [
                 attacks._weighted(
@@ -376,16 +412,46 @@ async def long_lists(trial: ClusterTrial) -> None:
                 for key in range(9)
             ]
             await trial.put([attacks._preferring(f"hostile-{n}", terms)])
-        path = f"/api/v1/namespaces/{TENANT}/pods"
         await asyncio.sleep(1)
-        await trial.send(
-            "DELETE", path, {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
-        )
+        await trial.print_memory(f"with them, round {number + 1}")
+        for n in range(40):
+            await trial.send(
+                "DELETE",
+                f"/api/v1/namespaces/{TENANT}/pods/hostile-{n}",
+                {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0},
+            )
+        await asyncio.sleep(2)
+        await trial.print_memory(f"deleted, round {number + 1}")
+
+
+@attack
+async def idle_connections(trial: ClusterTrial) -> None:
+    """300 TLS connections to the scheduler's port that send nothing, opened anew when they are closed."""
+    opened = 0
+
+    async def one() -> None:
+        nonlocal opened
+        while True:
+            try:
+                reader, writer = await trial.connected(sender=TENANTS_ADDRESS)
+                opened += 1
+                await reader.read()
+                writer.close()
+            except OSError:
+                pass
+            await asyncio.sleep(0.1)
+
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+            for _ in range(300):
+                tasks.create_task(one())
+    print(f"  {opened} connections were opened", flush=True)
 
 
 for _name in (
     *("nothing", "node-affinity", "spread", "namespace-selectors", "not-in", "anti-affinity-keys"),
     *("gang-that-fits", "gang-that-does-not-fit", "nominations", "nominations-that-fit", "claims"),
+    "huge-requests",
 ):
     ATTACKS[_name] = attacks.ATTACKS[_name]  # type: ignore[assignment]  # it has the methods that they call
 
@@ -424,9 +490,9 @@ async def _measure(name: str, scheduler: str, options: argparse.Namespace) -> No
 
 async def _attacked(name: str, trial: ClusterTrial, meter: Meter, place: Arena) -> None:
     assert isinstance(meter, _ProcessMeter)
-    assert meter.pages is not None
     assert place.kubeconfig is not None
-    probing = asyncio.ensure_future(trial.probe(meter.pages))
+    trial.meter = meter
+    probing = asyncio.ensure_future(trial.probe())
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     others = context.Process(target=_ordinary_pods, args=(str(place.kubeconfig), there))
@@ -448,7 +514,8 @@ async def _attacked(name: str, trial: ClusterTrial, meter: Meter, place: Arena) 
 
 def _print(name: str, scheduler: str, trial: ClusterTrial, meter: Meter) -> None:
     usage, late = meter.usage(), trial.lateness
-    probe = "failed" if trial.slowest_probe == float("inf") else f"{trial.slowest_probe * 1e3:.0f} ms"
+    failed, passed = trial.probes[False], trial.probes[True]
+    probe = f"{failed} of {failed + passed} failed" if failed else f"{trial.slowest_probe * 1e3:.0f} ms"
     print(
         f"{name:<24} {scheduler:<15} late p50 {statistics.median(late) * 1e3:6.0f} ms, "
         f"max {max(late) * 1e3:6.0f} ms   server's watch {max(trial.watch_lags) * 1e3:6.0f} ms   "
