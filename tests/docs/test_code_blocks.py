@@ -56,6 +56,7 @@ OTHER_PROGRAMS = {
     "curl",
     "cd",
     "kill",
+    "wait",
     "export",
     "pip",
     "mv",

@@ -25,7 +25,8 @@ def test_an_api_server_by_hand(assets: Assets, tmp_path: Path) -> None:
     script = "\n".join(
         [
             "set -e -m",
-            "trap 'kill $(jobs -p) 2> /dev/null || true; wait' EXIT",
+            # Nothing outlives the script, also if it ends early or has to be stopped.
+            "trap 'kill -KILL $(jobs -p) 2> /dev/null || true' EXIT TERM",
             *(
                 command
                 for block in commands("deploying.md", "A real API server by hand")
@@ -46,7 +47,7 @@ def test_an_api_server_by_hand(assets: Assets, tmp_path: Path) -> None:
     build.parent.mkdir(parents=True)
     build.write_text(f"#!/bin/sh\necho {assets.etcd.parent}\n", encoding="utf-8")
     build.chmod(0o755)
-    done = subprocess.run(
+    running = subprocess.Popen(
         ["bash", "-c", script],
         cwd=tmp_path,
         env={
@@ -55,10 +56,15 @@ def test_an_api_server_by_hand(assets: Assets, tmp_path: Path) -> None:
             "PATH": os.pathsep.join([str(programs), os.environ["PATH"]]),
             "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "src"), *sys.path]),
         },
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
-        timeout=300,
     )
+    try:
+        output, _ = running.communicate(timeout=300)
+    except subprocess.TimeoutExpired:
+        running.terminate()  # its trap ends the others
+        output, _ = running.communicate()
     logs = [file.read_text(encoding="utf-8")[-2000:] for file in tmp_path.glob("by-hand/*.log")]
-    assert done.returncode == 0, "\n".join([done.stdout, done.stderr, *logs])
-    assert "pod/hello condition met" in done.stdout
+    assert running.returncode == 0, "\n".join([output, *logs])
+    assert "pod/hello condition met" in output
