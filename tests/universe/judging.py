@@ -137,6 +137,8 @@ class _Judge:
         """By UID of the pod: when it was last found to fit nowhere."""
         self._devices_given_back = 0.0
         """When a placement was last given up whose devices were not written yet."""
+        self._volumes_given_back = 0.0
+        """When a placement was last given up whose claims were not bound yet."""
         self._failed_as: dict[str, dict[str, Tree]] = defaultdict(dict)
         """By process and UID: pods that were found to fit nowhere and may preempt others, as they were."""
         self._rivals: dict[str, list[tuple[float, Tree]]] = defaultdict(list)
@@ -187,6 +189,8 @@ class _Judge:
                     self._assumed[entry["by"]].pop(entry["uid"], None)
                     if self._has_devices_of_its_own(entry):
                         self._devices_given_back = entry["at"]
+                    if self._has_volumes_of_its_own(entry):
+                        self._volumes_given_back = entry["at"]
                 case "fault":
                     self._jumped |= entry["fault"] == "clock jumps"
                     if entry["fault"] == "pause":
@@ -285,6 +289,12 @@ class _Judge:
         claims = self._kinds["ResourceClaim"].newest()
         keys = (pod and device_claim_keys(pod)) or ()
         return any(key in claims and not is_allocated(claims[key]) for key in keys)
+
+    def _has_volumes_of_its_own(self, undone: Tree) -> bool:
+        """Whether a placement has volumes for claims that are not bound: the process alone knows of them."""
+        pod = self._placed_as.get((undone["by"], undone["uid"]))
+        claims = self._kinds["PersistentVolumeClaim"].newest()
+        return any(key in claims and not is_bound(claims[key]) for key in (pod and claim_keys(pod)) or ())
 
     def _judge_pause(self, entry: Tree) -> Iterator[Broken]:
         """A rejected pod backs off, where it may not be popped early, and is gated while a plugin says so."""
@@ -706,6 +716,8 @@ class _Judge:
             failed = self._last_failed.get(_uid(pod), float("inf"))
             if pod["spec"].get("resourceClaims") and failed <= self._devices_given_back:
                 continue  # as upstream, devices that were not written yet are given back without an event
+            if claim_keys(pod) and failed <= self._volumes_given_back:
+                continue  # as upstream, so are volumes of claims that are not bound yet
             if terms(pod, "podAffinity") and not seeks_company(pod, state) and self._sought_company(pod):
                 continue  # as upstream, no event says that the last pod is gone that it had to be near
             both = state, self._as_placed(state)

@@ -918,3 +918,24 @@ def test_devices_that_were_not_written_are_given_back_without_an_event(written: 
     story.write(device_claim("of-q")).write(with_device("q"), gone=True)
     rules = ["every pod that fits is bound"] if written else []
     assert story.end(queued=["default/p"]).broken() == rules
+
+
+@pytest.mark.parametrize("is_bound", [False, True])
+def test_volumes_of_unbound_claims_are_given_back_without_an_event(is_bound: bool) -> None:
+    of_q = pod("q", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "d"}}])
+    free = volume()
+    del free["spec"]["claimRef"]
+    objects = [
+        storage_class(provisioner=NO_PROVISIONER),
+        free,
+        claim(),
+        claim(name="d"),
+        with_claim("p"),
+        of_q,
+    ]
+    story = Stories(*TWO, *objects).attempt("q", "n1").attempt("p")
+    if is_bound:
+        story.write(claim("v", name="d"), by=BY)
+    story.note(entry="undone", key="default/q", uid="q", node="n1").write(of_q, gone=True)
+    rules = ["every pod that fits is bound"] if is_bound else []
+    assert story.end(queued=["default/p"]).broken() == rules
