@@ -52,6 +52,7 @@ EXPECTED_CAUSES: Final = (
     "UnreachableError",
 )
 EVICTING: Final = ("delete Pod", "patch status of Pod")
+DEALLOCATING: Final = "patch status of ResourceClaim"
 FAILED_PREEMPTION: Final = "preemption for %s on node %s failed"
 RENEW_SECONDS = 10.0
 """The renew deadline: a leader that has not renewed for so long writes nothing."""
@@ -196,6 +197,7 @@ class _Judge:
                     if entry["fault"] == "pause":
                         self._books.clear()
                     self._note_failed_eviction(entry)
+                    self._note_failed_deallocation(entry)
                 case "no node":
                     yield from self._judge_pause(entry)
                     self._tried[entry["by"], entry["uid"]] = entry
@@ -273,6 +275,16 @@ class _Judge:
         for (by, uid), tried in list(self._tried.items()):
             pod = pods.get(tried["key"])
             if by == entry["by"] and pod is not None and _priority(pod) > _priority(victim):
+                del self._tried[by, uid]
+
+    def _note_failed_deallocation(self, entry: Tree) -> None:
+        """A pod is activated if a claim of its own cannot be deallocated for it."""
+        request, _, claim = entry["what"].rpartition(" ")
+        if request != DEALLOCATING:
+            return
+        for (by, uid), tried in list(self._tried.items()):
+            pod = self._kinds["Pod"].newest().get(tried["key"])
+            if by == entry["by"] and pod is not None and claim in (device_claim_keys(pod) or ()):
                 del self._tried[by, uid]
 
     def _note_failed_preemption(self, entry: Tree) -> None:

@@ -939,3 +939,20 @@ def test_volumes_of_unbound_claims_are_given_back_without_an_event(is_bound: boo
     story.note(entry="undone", key="default/q", uid="q", node="n1").write(of_q, gone=True)
     rules = ["every pod that fits is bound"] if is_bound else []
     assert story.end(queued=["default/p"]).broken() == rules
+
+
+@pytest.mark.parametrize(
+    ("what", "rules"),
+    [
+        pytest.param("patch status of ResourceClaim default/of-p", [], id="of its claim"),
+        pytest.param(
+            "patch status of ResourceClaim default/of-q", ["a rejected pod backs off"], id="of another"
+        ),
+        pytest.param("patch ResourceClaim default/of-p", ["a rejected pod backs off"], id="another write"),
+    ],
+)
+def test_a_failed_deallocation_activates_the_pod(what: str, rules: list[str]) -> None:
+    objects = [device_claim("of-p", "x", node_name="n3"), with_device("p")]
+    story = Stories(*TWO, *objects, patient=True).attempt("p")
+    story.note(entry="fault", fault="lost", what=what)
+    assert story.attempt("p").broken() == rules
