@@ -543,9 +543,11 @@ class _Judge:
                 continue
             node = node_of(victim) or assumed.get(_uid(victim), "")
             state = self._state(attempt, pods, assumed)
-            if not self._has_rivals(attempt, pod, pods) and any(
-                may_run(pod, name, state.in_doubt()) for name in state.nodes
-            ):
+            # The process alone knows which volume an unbound claim of a pod that it placed will have.
+            is_free = not _shares_unbound_claim(pod, state, assumed) and not self._has_rivals(
+                attempt, pod, pods
+            )
+            if is_free and any(may_run(pod, name, state.in_doubt()) for name in state.nodes):
                 reasons.append(f"{attempt['key']} fits without a victim")
                 continue
             if self._breaks_budget_needlessly(victim, pod, state) and not self._has_rivals(
@@ -631,9 +633,9 @@ class _Judge:
         for what in books.judge(entry, pods, nodes):
             yield Broken("what is kept is what was delivered", entry["at"], f"{entry['by']}: {what}")
         activated_at, activated = self._activated.pop(entry["by"], (-1.0, ""))
-        for room in ("backoff", "unschedulable") if activated_at == entry["at"] else ():
-            if any(found["uid"] == activated for found in entry["rooms"][room]):
-                yield Broken("an activated pod is active", entry["at"], f"{activated} is {room}")
+        for queue in ("backoff", "unschedulable") if activated_at == entry["at"] else ():
+            if any(found["uid"] == activated for found in entry["queues"][queue]):
+                yield Broken("an activated pod is active", entry["at"], f"{activated} is {queue}")
         if not entry["leads"]:
             return  # its queue waits, too
         for what in books.judge_time(entry, self._flush_seconds):
@@ -799,6 +801,13 @@ def _priority(pod: Tree) -> int:
 
 def _is_one_of(pod: Tree, *, uids: Set[str]) -> bool:
     return _uid(pod) in uids
+
+
+def _shares_unbound_claim(pod: Tree, state: State, assumed: Mapping[str, str]) -> bool:
+    """Whether a pod that is placed and not bound uses a claim of the pod that is not bound."""
+    claims = state.others("PersistentVolumeClaim")
+    own = {key for key in claim_keys(pod) if key in claims and not is_bound(claims[key])}
+    return any(own & set(claim_keys(other)) for other, _node in state.placed if _uid(other) in assumed)
 
 
 def _is_less_important(pod: Tree, *, than: Tree) -> bool:
