@@ -54,6 +54,8 @@ EXPECTED_CAUSES: Final = (
 EVICTING: Final = ("delete Pod", "patch status of Pod")
 DEALLOCATING: Final = "patch status of ResourceClaim"
 FAILED_PREEMPTION: Final = "preemption for %s on node %s failed"
+REPORT_SECONDS = 10.0
+"""How long a report may take when no request fails."""
 RENEW_SECONDS = 10.0
 """The renew deadline: a leader that has not renewed for so long writes nothing."""
 ENDED = ("Succeeded", "Failed")
@@ -134,6 +136,7 @@ class _Judge:
         """By process: when it last read in the lease that another one leads."""
         self._tried: dict[tuple[str, str], Tree] = {}
         """The last attempt, by process and UID of the pod."""
+        self._calm_since = float("inf")
         self._last_failed: dict[str, float] = {}
         """By UID of the pod: when it was last found to fit nowhere."""
         self._devices_given_back = 0.0
@@ -219,6 +222,8 @@ class _Judge:
                     self._note_failed_preemption(entry)
                 case "error":
                     yield Broken("the scheduler goes on", entry["at"], entry["what"])
+                case "calm":
+                    self._calm_since = entry["at"]
                 case "end":
                     yield from self._judge_end(entry)
 
@@ -728,6 +733,8 @@ class _Judge:
             if pod["spec"].get("schedulingGates") or _is_marked(pod) or not has_license(pod, state):
                 continue
             failed = self._last_failed.get(_uid(pod), float("inf"))
+            if self._calm_since < failed < at - REPORT_SECONDS and not _is_rejected(pod):
+                yield Broken("a rejected pod is reported", at, key)
             if pod["spec"].get("resourceClaims") and failed <= self._devices_given_back:
                 continue  # as upstream, devices that were not written yet are given back without an event
             if claim_keys(pod) and failed <= self._volumes_given_back:

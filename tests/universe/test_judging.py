@@ -965,3 +965,22 @@ def test_a_victim_on_the_node_of_a_volume_that_the_process_alone_knows_of(is_sha
     objects = [storage_class(), claim(), victim, other, with_claim("p", priority=1)]
     story = Stories(*TWO, *objects).attempt("o", "n1").attempt("p").write(marked(victim), by=BY)
     assert story.broken() == ([] if is_shared else ["no victim without need"])
+
+
+REPORTED = {"conditions": [{"type": "PodScheduled", "status": "False"}]}
+
+
+@pytest.mark.parametrize(
+    ("status", "tried_at", "rules"),
+    [
+        pytest.param({}, 95.0, ["a rejected pod is reported"], id="not reported"),
+        pytest.param(REPORTED, 95.0, [], id="reported"),
+        pytest.param({}, 80.0, [], id="while requests failed"),
+        pytest.param({}, 325.0, [], id="just now"),
+    ],
+)
+def test_a_rejected_pod_is_reported(status: Tree, tried_at: float, rules: list[str]) -> None:
+    waiting = {**pod("p", cpu="9"), "status": status}
+    story = Stories(node("n1"), waiting).note(entry="calm", at=90.0).attempt("p", at=tried_at)
+    story.end(nodes=1, queued=["default/p"]).entries[-1]["at"] = 330.0
+    assert story.broken() == rules
