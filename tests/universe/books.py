@@ -50,7 +50,7 @@ class Books:
         """What is not as it was delivered."""
         ours = {uid(pod): pod for pod in pods.values() if pod["spec"]["schedulerName"] in entry["profiles"]}
         pending = {each: pod for each, pod in ours.items() if not pod["spec"].get("nodeName")}
-        queued = [(room, pod) for room, waiting in entry["rooms"].items() for pod in waiting]
+        queued = [(queue, pod) for queue, waiting in entry["queues"].items() for pod in waiting]
         yield from self._judge_queue(entry, pending, queued)
         yield from self._judge_table(entry, {uid(pod): pod for pod in pods.values()}, nodes)
         known = {pod["uid"] for _room, pod in queued} | set(entry["in flight"]) | set(entry["assumed"])
@@ -64,7 +64,7 @@ class Books:
             wanted = pending.get(found["uid"], {}).get("status", {}).get("nominatedNodeName")
             if wanted and entry["nominations"].get(found["uid"]) != wanted:
                 yield f"{found['key']} is nominated for {wanted}, which is not kept"
-        waiting = {pod["uid"] for room, pod in queued if room in (WAITS, "gated")}
+        waiting = {pod["uid"] for queue, pod in queued if queue in (WAITS, "gated")}
         if leftover := sorted(set(entry["filed"]) - waiting):
             yield f"{', '.join(leftover)} is filed and does not wait"
 
@@ -74,7 +74,7 @@ class Books:
         for name, number in Counter(pod["key"] for _room, pod in queued).items():
             if number > 1:
                 yield f"{name} is in the queue {number} times"
-        for room, found in queued:
+        for queue, found in queued:
             pod = pending.get(found["uid"])
             if pod is None:
                 yield f"{found['key']} is in the queue and not pending"
@@ -86,8 +86,8 @@ class Books:
             if found["uid"] in entry["assumed"]:
                 yield f"{found['key']} is in the queue and assumed"
             gated = bool(pod["spec"].get("schedulingGates"))
-            if gated and room != "gated":
-                yield f"{found['key']} has gates and is {room}"
+            if gated and queue != "gated":
+                yield f"{found['key']} has gates and is {queue}"
             if not gated and found["gate"] == "SchedulingGates":
                 yield f"{found['key']} has no gates and is gated"
 
@@ -108,19 +108,19 @@ class Books:
                 yield f"{each} is assumed and gone"
 
     def judge_time(self, entry: Tree, flush_seconds: float) -> Iterator[str]:
-        """Pods that stay in one room of the queue for too long."""
-        for room, seconds in (
+        """Pods that stay in one queue of the queue for too long."""
+        for queue, seconds in (
             ("active", ACTIVE_SECONDS),
             ("backoff", BACKOFF_SECONDS),
             (WAITS, flush_seconds),
         ):
-            limit = seconds + FLUSH_SECONDS if room == WAITS else seconds
-            odd = {(room, found["uid"], str(found["attempts"])) for found in entry["rooms"][room]}
-            for what in [what for what in self._since if what[0] == room and what not in odd]:
+            limit = seconds + FLUSH_SECONDS if queue == WAITS else seconds
+            odd = {(queue, found["uid"], str(found["attempts"])) for found in entry["queues"][queue]}
+            for what in [what for what in self._since if what[0] == queue and what not in odd]:
                 del self._since[what]
             for what in sorted(odd):
                 if self._lasts(entry["at"], True, *what, limit=limit):
-                    yield f"{what[1]} has been {room} for {limit:g} s"
+                    yield f"{what[1]} has been {queue} for {limit:g} s"
 
     def judge_waiting(
         self,
@@ -135,11 +135,11 @@ class Books:
         if 0.0 <= entry["at"] - self._judged_at < EVERY_SECONDS:
             return
         self._judged_at = entry["at"]
-        for found in entry["rooms"]["gated"]:
+        for found in entry["queues"]["gated"]:
             is_open = found["gate"] == "Licensing" and may_enter(found["key"])
             if self._lasts(entry["at"], is_open, "gated", found["uid"], str(found["attempts"])):
                 yield f"{found['key']} is gated without reason"
-        for found in entry["rooms"][WAITS]:
+        for found in entry["queues"][WAITS]:
             pod = pods.get(found["key"])
             judged = pod is not None and found["why"] and not set(found["why"]) & {*FOREIGN, *PARTIAL}
             what = ("waits", found["uid"], str(found["attempts"]))

@@ -52,7 +52,10 @@ EXPECTED_CAUSES: Final = (
     "UnreachableError",
 )
 EVICTING: Final = ("delete Pod", "patch status of Pod")
+DEALLOCATING: Final = "patch status of ResourceClaim"
 FAILED_PREEMPTION: Final = "preemption for %s on node %s failed"
+REPORT_SECONDS = 10.0
+"""How long a report may take when no request fails."""
 RENEW_SECONDS = 10.0
 """The renew deadline: a leader that has not renewed for so long writes nothing."""
 ENDED = ("Succeeded", "Failed")
@@ -133,10 +136,13 @@ class _Judge:
         """By process: when it last read in the lease that another one leads."""
         self._tried: dict[tuple[str, str], Tree] = {}
         """The last attempt, by process and UID of the pod."""
+        self._calm_since = float("inf")
         self._last_failed: dict[str, float] = {}
         """By UID of the pod: when it was last found to fit nowhere."""
         self._devices_given_back = 0.0
         """When a placement was last given up whose devices were not written yet."""
+        self._volumes_given_back = 0.0
+        """When a placement was last given up whose claims were not bound yet."""
         self._failed_as: dict[str, dict[str, Tree]] = defaultdict(dict)
         """By process and UID: pods that were found to fit nowhere and may preempt others, as they were."""
         self._rivals: dict[str, list[tuple[float, Tree]]] = defaultdict(list)
@@ -187,11 +193,14 @@ class _Judge:
                     self._assumed[entry["by"]].pop(entry["uid"], None)
                     if self._has_devices_of_its_own(entry):
                         self._devices_given_back = entry["at"]
+                    if self._has_volumes_of_its_own(entry):
+                        self._volumes_given_back = entry["at"]
                 case "fault":
                     self._jumped |= entry["fault"] == "clock jumps"
                     if entry["fault"] == "pause":
                         self._books.clear()
                     self._note_failed_eviction(entry)
+                    self._note_failed_deallocation(entry)
                 case "no node":
                     yield from self._judge_pause(entry)
                     self._tried[entry["by"], entry["uid"]] = entry
@@ -213,6 +222,8 @@ class _Judge:
                     self._note_failed_preemption(entry)
                 case "error":
                     yield Broken("the scheduler goes on", entry["at"], entry["what"])
+                case "calm":
+                    self._calm_since = entry["at"]
                 case "end":
                     yield from self._judge_end(entry)
 
@@ -271,6 +282,16 @@ class _Judge:
             if by == entry["by"] and pod is not None and _priority(pod) > _priority(victim):
                 del self._tried[by, uid]
 
+    def _note_failed_deallocation(self, entry: Tree) -> None:
+        """A pod is activated if a claim of its own cannot be deallocated for it."""
+        request, _, claim = entry["what"].rpartition(" ")
+        if request != DEALLOCATING:
+            return
+        for (by, uid), tried in list(self._tried.items()):
+            pod = self._kinds["Pod"].newest().get(tried["key"])
+            if by == entry["by"] and pod is not None and claim in (device_claim_keys(pod) or ()):
+                del self._tried[by, uid]
+
     def _note_failed_preemption(self, entry: Tree) -> None:
         """The same where no request was sent: a scheduler that may not write logs for which pod it failed."""
         key = entry.get("about", "").rpartition(" ")[2]
@@ -285,6 +306,12 @@ class _Judge:
         claims = self._kinds["ResourceClaim"].newest()
         keys = (pod and device_claim_keys(pod)) or ()
         return any(key in claims and not is_allocated(claims[key]) for key in keys)
+
+    def _has_volumes_of_its_own(self, undone: Tree) -> bool:
+        """Whether a placement has volumes for claims that are not bound: the process alone knows of them."""
+        pod = self._placed_as.get((undone["by"], undone["uid"]))
+        claims = self._kinds["PersistentVolumeClaim"].newest()
+        return any(key in claims and not is_bound(claims[key]) for key in (pod and claim_keys(pod)) or ())
 
     def _judge_pause(self, entry: Tree) -> Iterator[Broken]:
         """A rejected pod backs off, where it may not be popped early, and is gated while a plugin says so."""
@@ -521,9 +548,11 @@ class _Judge:
                 continue
             node = node_of(victim) or assumed.get(_uid(victim), "")
             state = self._state(attempt, pods, assumed)
-            if not self._has_rivals(attempt, pod, pods) and any(
-                may_run(pod, name, state.in_doubt()) for name in state.nodes
-            ):
+            # The process alone knows which volume an unbound claim of a pod that it placed will have.
+            is_free = not _shares_unbound_claim(pod, state, assumed) and not self._has_rivals(
+                attempt, pod, pods
+            )
+            if is_free and any(may_run(pod, name, state.in_doubt()) for name in state.nodes):
                 reasons.append(f"{attempt['key']} fits without a victim")
                 continue
             if self._breaks_budget_needlessly(victim, pod, state) and not self._has_rivals(
@@ -609,9 +638,9 @@ class _Judge:
         for what in books.judge(entry, pods, nodes):
             yield Broken("what is kept is what was delivered", entry["at"], f"{entry['by']}: {what}")
         activated_at, activated = self._activated.pop(entry["by"], (-1.0, ""))
-        for room in ("backoff", "unschedulable") if activated_at == entry["at"] else ():
-            if any(found["uid"] == activated for found in entry["rooms"][room]):
-                yield Broken("an activated pod is active", entry["at"], f"{activated} is {room}")
+        for queue in ("backoff", "unschedulable") if activated_at == entry["at"] else ():
+            if any(found["uid"] == activated for found in entry["queues"][queue]):
+                yield Broken("an activated pod is active", entry["at"], f"{activated} is {queue}")
         if not entry["leads"]:
             return  # its queue waits, too
         for what in books.judge_time(entry, self._flush_seconds):
@@ -704,8 +733,12 @@ class _Judge:
             if pod["spec"].get("schedulingGates") or _is_marked(pod) or not has_license(pod, state):
                 continue
             failed = self._last_failed.get(_uid(pod), float("inf"))
+            if self._calm_since < failed < at - REPORT_SECONDS and not _is_rejected(pod):
+                yield Broken("a rejected pod is reported", at, key)
             if pod["spec"].get("resourceClaims") and failed <= self._devices_given_back:
                 continue  # as upstream, devices that were not written yet are given back without an event
+            if claim_keys(pod) and failed <= self._volumes_given_back:
+                continue  # as upstream, so are volumes of claims that are not bound yet
             if terms(pod, "podAffinity") and not seeks_company(pod, state) and self._sought_company(pod):
                 continue  # as upstream, no event says that the last pod is gone that it had to be near
             both = state, self._as_placed(state)
@@ -775,6 +808,13 @@ def _priority(pod: Tree) -> int:
 
 def _is_one_of(pod: Tree, *, uids: Set[str]) -> bool:
     return _uid(pod) in uids
+
+
+def _shares_unbound_claim(pod: Tree, state: State, assumed: Mapping[str, str]) -> bool:
+    """Whether a pod that is placed and not bound uses a claim of the pod that is not bound."""
+    claims = state.others("PersistentVolumeClaim")
+    own = {key for key in claim_keys(pod) if key in claims and not is_bound(claims[key])}
+    return any(own & set(claim_keys(other)) for other, _node in state.placed if _uid(other) in assumed)
 
 
 def _is_less_important(pod: Tree, *, than: Tree) -> bool:

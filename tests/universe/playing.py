@@ -52,6 +52,7 @@ from tests.universe.plugins import (
     Sealed,
     Witness,
     WitnessedPreemption,
+    WitnessedRepetitions,
 )
 
 GANG_GATES: Final = {"GenericWorkload": True, "GangScheduling": True}
@@ -334,6 +335,7 @@ class Replica:
             rng=random.Random(f"scheduler {seed}"),
             max_unschedulable_seconds=universe.max_unschedulable_seconds,
         )
+        scheduler.observe(WitnessedRepetitions(story, network))
         for extender in scheduler.extenders:
             extender._pool = PlayedExtender(story, by, universe.faults, seed=seed)  # type: ignore[assignment]  # it needs no connections
         leading = asyncio.Event()
@@ -448,8 +450,8 @@ class Replica:
             "by": network.by,
             "seen": dict(network.seen),
             "leads": self.leads,
-            "rooms": {
-                room: [
+            "queues": {
+                name: [
                     {
                         "key": queued.key,
                         "uid": queued.uid,
@@ -460,7 +462,7 @@ class Replica:
                     }
                     for queued in pods
                 ]
-                for room, pods in queue.pending_pods().items()
+                for name, pods in queue.pending_pods().items()
             },
             "in flight": sorted(pod.metadata.uid for pod in queue.in_flight()),
             "nodes": {node.metadata.name: node.metadata.resource_version for node in nodes},

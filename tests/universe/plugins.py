@@ -29,8 +29,12 @@ from kuberth.framework import (
 )
 from kuberth.framework.extension_points import PermitResult
 from kuberth.framework.handle import Handle
+from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.status import SKIP, Status
+from kuberth.outcomes.placement import Placement
+from kuberth.outcomes.rejection import Rejection
 from kuberth.plugins.default_preemption.plugin import DefaultPreemption
+from kuberth.queue.observing import MoveCause
 from tests.universe.cluster import Story
 from tests.universe.network import Network
 from tests.universe.parts import SPAN_SECONDS, Fault
@@ -69,7 +73,7 @@ class Witness(ReservePlugin):
 
 
 class WitnessedPreemption(DefaultPreemption):
-    """The plugin itself, with an entry in the story for every pod that found no node."""
+    """The plugin itself, with an entry in the story for every pod that is tried and finds no node."""
 
     def __init__(self, args: Any, handle: Handle, *, story: Story, network: Network, seed: str) -> None:
         super().__init__(args, handle, rng=random.Random(seed))
@@ -85,12 +89,47 @@ class WitnessedPreemption(DefaultPreemption):
         return await super().post_filter_waiting(state, pod, diagnosis)
 
     def _note_attempt(self, pod: Pod) -> None:
-        if self._network.dead:
-            return  # a process that is killed may run for another moment
-        metadata = pod.metadata
-        entry = {"by": self._network.by, "key": f"{metadata.namespace}/{metadata.name}", "uid": metadata.uid}
-        seen, version = dict(self._network.seen), metadata.resource_version
-        self._story.note_attempt("no node", **entry, seen=seen, version=version)
+        note_no_node(self._story, self._network, pod)
+
+
+def note_no_node(story: Story, network: Network, pod: Pod) -> None:
+    """Write into the story that the pod found no node, and what the process had seen by then."""
+    if network.dead:
+        return  # a process that is killed may run for another moment
+    metadata = pod.metadata
+    entry = {"by": network.by, "key": f"{metadata.namespace}/{metadata.name}", "uid": metadata.uid}
+    seen, version = dict(network.seen), metadata.resource_version
+    story.note_attempt("no node", **entry, seen=seen, version=version)
+
+
+class WitnessedRepetitions:
+    """Observes outcomes: an entry in the story for every pod that is rejected as an equal one was."""
+
+    def __init__(self, story: Story, network: Network) -> None:
+        self._story = story
+        self._network = network
+
+    def pod_moved(self, queued: QueuedPod, queue: str, cause: MoveCause) -> None:
+        pass
+
+    def pod_popped(self, queued: QueuedPod) -> None:
+        pass
+
+    def pod_done(self, uid: str) -> None:
+        pass
+
+    def pod_deleted(self, uid: str) -> None:
+        pass
+
+    def pod_held(self, placement: Placement) -> None:
+        pass
+
+    def pod_bound(self, placement: Placement, seconds: float) -> None:
+        pass
+
+    def pod_rejected(self, rejection: Rejection, seconds: float) -> None:
+        if rejection.is_repeated:
+            note_no_node(self._story, self._network, rejection.queued.pod)
 
 
 class Activating:

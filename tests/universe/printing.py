@@ -47,10 +47,27 @@ def _what(entry: Tree) -> str:
             return f"fault: {entry['fault']}: {entry['what']}"
         case "process" | "error":
             return f"{entry['entry']}: {entry['what']}"
+        case "books":
+            return f"keeps {_books(entry)}"
+        case "lease":
+            return f"reads that {entry['holder']} leads"
+        case "activated":
+            return f"activates {entry['key']}"
+        case "log":
+            return f"logs: {entry['what']} {entry.get('about', '')} {entry.get('cause', '')}".rstrip()
         case "end":
             return f"end: {entry['leader']}"
         case other:
             return str(other)
+
+
+def _books(entry: Tree) -> str:
+    """The pods of each queue, and what is assumed and in flight."""
+    queues = [
+        f"{name} {' '.join(each['key'] for each in pods)}" for name, pods in entry["queues"].items() if pods
+    ]
+    counts = [f"{len(entry[name])} {name}" for name in ("in flight", "assumed", "nominations") if entry[name]]
+    return ", ".join([*queues, *counts]) or "no pending pod"
 
 
 def _seen(entry: Tree) -> str:

@@ -107,7 +107,7 @@ class Stories:
             "seen": dict.fromkeys(KINDS, self.revision),
             "leads": True,
             "profiles": ["default-scheduler"],
-            "rooms": {room: [] for room in ("active", "backoff", "unschedulable", "gated")},
+            "queues": {queue: [] for queue in ("active", "backoff", "unschedulable", "gated")},
             "in flight": [],
             "nodes": {name: self.version(name, self.revision) for name in ("n1", "n2")},
             "placed": {},
@@ -116,8 +116,8 @@ class Stories:
             "nominations": {},
             "filed": [],
         }
-        rooms = {**kept["rooms"], **fields.pop("rooms", {})}
-        return self.note(entry="books", **{**kept, "rooms": rooms, **fields})
+        queues = {**kept["queues"], **fields.pop("queues", {})}
+        return self.note(entry="books", **{**kept, "queues": queues, **fields})
 
     def queued(self, name: str, *why: str, **fields: Any) -> Tree:
         """A pod as it is in the queue."""
@@ -324,19 +324,19 @@ def test_books_that_do_not_match_the_cluster(books: Tree) -> None:
 def test_books_as_they_were_delivered() -> None:
     story = Stories(*TWO, pod("p", cpu="4"), pod("q", on="n1"))
     versions = {"q": story.version("q", 4)}
-    rooms = {"unschedulable": [story.queued("p", "NodeResourcesFit")]}
-    assert not story.books(rooms=rooms, placed={"q": "n1"}, versions=versions).broken()
+    queues = {"unschedulable": [story.queued("p", "NodeResourcesFit")]}
+    assert not story.books(queues=queues, placed={"q": "n1"}, versions=versions).broken()
 
 
 KEPT: dict[str, Tree] = {
-    "forgotten": {"rooms": {}},
-    "twice": {"rooms": {"active": [{}], "backoff": [{}]}},
-    "not pending": {"rooms": {"active": [{}, {"key": "default/o", "uid": "o"}]}},
-    "another pod of this name": {"rooms": {"active": [{"uid": "p0"}]}, "in flight": ["p"]},
-    "an old version": {"rooms": {"active": [{"version": "1"}]}},
+    "forgotten": {"queues": {}},
+    "twice": {"queues": {"active": [{}], "backoff": [{}]}},
+    "not pending": {"queues": {"active": [{}, {"key": "default/o", "uid": "o"}]}},
+    "another pod of this name": {"queues": {"active": [{"uid": "p0"}]}, "in flight": ["p"]},
+    "an old version": {"queues": {"active": [{"version": "1"}]}},
     "queued and in flight": {"in flight": ["p"]},
     "queued and assumed": {"assumed": ["p"], "placed": {"p": "n1"}},
-    "gated without gates": {"rooms": {"gated": [{"gate": "SchedulingGates"}]}},
+    "gated without gates": {"queues": {"gated": [{"gate": "SchedulingGates"}]}},
     "a node too many": {"nodes": {"n1": "1", "n2": "2", "n3": "3"}},
     "a node in an old version": {"nodes": {"n1": "0", "n2": "2"}},
     "a pod that is placed nowhere": {"placed": {"p": "n1"}},
@@ -348,9 +348,9 @@ KEPT: dict[str, Tree] = {
 @pytest.mark.parametrize("case", KEPT)
 def test_books_that_differ_from_what_was_delivered(case: str) -> None:
     story = Stories(*TWO, pod("p", cpu="4"))
-    fields = {"rooms": {"active": [{}]}, **KEPT[case]}
-    fields["rooms"] = {
-        room: [{**story.queued("p"), **each} for each in pods] for room, pods in fields["rooms"].items()
+    fields = {"queues": {"active": [{}]}, **KEPT[case]}
+    fields["queues"] = {
+        queue: [{**story.queued("p"), **each} for each in pods] for queue, pods in fields["queues"].items()
     }
     assert story.books(**fields).broken() == ["what is kept is what was delivered"]
 
@@ -366,8 +366,8 @@ def test_books_that_differ_from_what_was_delivered(case: str) -> None:
 )
 def test_a_nomination_that_was_delivered(attempts: int, kept: Tree, rules: list[str]) -> None:
     story = Stories(*TWO, {**pod("p", cpu="4"), "status": {"nominatedNodeName": "n1"}})
-    rooms = {"active": [story.queued("p", attempts=attempts)]}
-    assert story.books(rooms=rooms, nominations=kept).broken() == rules
+    queues = {"active": [story.queued("p", attempts=attempts)]}
+    assert story.books(queues=queues, nominations=kept).broken() == rules
 
 
 def test_a_placed_pod_in_an_old_version() -> None:
@@ -378,7 +378,7 @@ def test_a_placed_pod_in_an_old_version() -> None:
 
 def test_a_pod_with_gates_that_is_active() -> None:
     story = Stories(*TWO, pod("p", schedulingGates=[{"name": "g"}]))
-    story.books(rooms={"active": [story.queued("p")]})
+    story.books(queues={"active": [story.queued("p")]})
     assert story.broken() == ["what is kept is what was delivered"]
 
 
@@ -400,7 +400,7 @@ def test_a_pod_that_stays_assumed_after_it_is_gone() -> None:
 def test_a_pod_that_waits_although_it_fits(cpu: str, why: str, rules: list[str]) -> None:
     story = Stories(*TWO, pod("p", cpu=cpu))
     for at in (1.0, 6.0):
-        story.books(at=at, rooms={"unschedulable": [story.queued("p", why)]})
+        story.books(at=at, queues={"unschedulable": [story.queued("p", why)]})
     assert story.broken() == rules
 
 
@@ -416,19 +416,19 @@ def test_a_pod_that_waits_after_a_nominated_pod_is_gone(status: Tree, rules: lis
     story = Stories(node("n1"), node("n2", cpu="0"), pod("p"), urgent).attempt("u").attempt("p")
     waits = [story.queued("p", "NodeResourcesFit")]
     story.books(
-        at=5.0, nominations={"u": "n1"}, rooms={"active": [story.queued("u")], "unschedulable": waits}
+        at=5.0, nominations={"u": "n1"}, queues={"active": [story.queued("u")], "unschedulable": waits}
     )
     story.write(urgent, gone=True)
     for at in (7.0, 12.0):
-        story.books(at=at, rooms={"unschedulable": waits})
+        story.books(at=at, queues={"unschedulable": waits})
     assert story.broken() == rules
 
 
-@pytest.mark.parametrize(("room", "seconds"), [("active", 61.0), ("backoff", 13.0), ("unschedulable", 93.0)])
-def test_a_pod_that_stays_in_one_room_of_the_queue(room: str, seconds: float) -> None:
+@pytest.mark.parametrize(("queue", "seconds"), [("active", 61.0), ("backoff", 13.0), ("unschedulable", 93.0)])
+def test_a_pod_that_stays_in_one_queue(queue: str, seconds: float) -> None:
     story = Stories(*TWO, pod("p", cpu="4"), flush=60.0)
     for at in (1.0, 1.0 + seconds):
-        story.books(at=at, rooms={room: [story.queued("p", "NodeResourcesFit")]})
+        story.books(at=at, queues={queue: [story.queued("p", "NodeResourcesFit")]})
     assert story.broken() == ["no pod is left waiting"]
     story.entries[-1]["leads"] = False
     assert not story.broken()
@@ -439,7 +439,7 @@ def test_a_pod_that_stays_in_one_room_of_the_queue(room: str, seconds: float) ->
 
 def test_an_activated_pod_that_backs_off() -> None:
     story = Stories(*TWO, pod("p", cpu="4")).note(entry="activated", key="default/p", uid="p")
-    assert story.books(rooms={"backoff": [story.queued("p")]}).broken() == ["an activated pod is active"]
+    assert story.books(queues={"backoff": [story.queued("p")]}).broken() == ["an activated pod is active"]
 
 
 def test_a_rejected_pod_that_does_not_back_off() -> None:
@@ -753,11 +753,11 @@ def waits(*objects: Tree, name: str, nominations: Tree | None = None) -> list[st
         for each in objects
         if not on_a_node(each) and each["metadata"]["name"] != name
     ]
-    rooms = {"unschedulable": [story.queued(name, "PodTopologySpread")], "backoff": others}
+    queues = {"unschedulable": [story.queued(name, "PodTopologySpread")], "backoff": others}
     for at in (1.0, 6.0):
         versions = {each: story.version(each, story.revision) for each in placed}
         kept = {"placed": placed, "versions": versions, "nominations": nominations or {}}
-        story.books(at=at, rooms=rooms, **kept)
+        story.books(at=at, queues=queues, **kept)
     return story.broken()
 
 
@@ -827,8 +827,8 @@ def test_no_event_says_that_a_pod_lost_a_label_while_it_was_bound(when: str, rul
     for at in (10.0, 15.0):
         placed = {"w1": "n1", "o": "n2"}
         versions = {each: story.version(each, story.revision) for each in placed}
-        rooms = {"unschedulable": [story.queued("w2", "PodTopologySpread")]}
-        story.books(at=at, rooms=rooms, placed=placed, versions=versions)
+        queues = {"unschedulable": [story.queued("w2", "PodTopologySpread")]}
+        story.books(at=at, queues=queues, placed=placed, versions=versions)
     assert story.broken() == rules
 
 
@@ -918,3 +918,69 @@ def test_devices_that_were_not_written_are_given_back_without_an_event(written: 
     story.write(device_claim("of-q")).write(with_device("q"), gone=True)
     rules = ["every pod that fits is bound"] if written else []
     assert story.end(queued=["default/p"]).broken() == rules
+
+
+@pytest.mark.parametrize("is_bound", [False, True])
+def test_volumes_of_unbound_claims_are_given_back_without_an_event(is_bound: bool) -> None:
+    of_q = pod("q", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "d"}}])
+    free = volume()
+    del free["spec"]["claimRef"]
+    objects = [
+        storage_class(provisioner=NO_PROVISIONER),
+        free,
+        claim(),
+        claim(name="d"),
+        with_claim("p"),
+        of_q,
+    ]
+    story = Stories(*TWO, *objects).attempt("q", "n1").attempt("p")
+    if is_bound:
+        story.write(claim("v", name="d"), by=BY)
+    story.note(entry="undone", key="default/q", uid="q", node="n1").write(of_q, gone=True)
+    rules = ["every pod that fits is bound"] if is_bound else []
+    assert story.end(queued=["default/p"]).broken() == rules
+
+
+@pytest.mark.parametrize(
+    ("what", "rules"),
+    [
+        pytest.param("patch status of ResourceClaim default/of-p", [], id="of its claim"),
+        pytest.param(
+            "patch status of ResourceClaim default/of-q", ["a rejected pod backs off"], id="of another"
+        ),
+        pytest.param("patch ResourceClaim default/of-p", ["a rejected pod backs off"], id="another write"),
+    ],
+)
+def test_a_failed_deallocation_activates_the_pod(what: str, rules: list[str]) -> None:
+    objects = [device_claim("of-p", "x", node_name="n3"), with_device("p")]
+    story = Stories(*TWO, *objects, patient=True).attempt("p")
+    story.note(entry="fault", fault="lost", what=what)
+    assert story.attempt("p").broken() == rules
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_a_victim_on_the_node_of_a_volume_that_the_process_alone_knows_of(is_shared: bool) -> None:
+    other = with_claim("o") if is_shared else pod("o")
+    victim = pod("w", on="n1")
+    objects = [storage_class(), claim(), victim, other, with_claim("p", priority=1)]
+    story = Stories(*TWO, *objects).attempt("o", "n1").attempt("p").write(marked(victim), by=BY)
+    assert story.broken() == ([] if is_shared else ["no victim without need"])
+
+
+REPORTED = {"conditions": [{"type": "PodScheduled", "status": "False"}]}
+
+
+@pytest.mark.parametrize(
+    ("status", "tried_at", "rules"),
+    [
+        pytest.param({}, 95.0, ["a rejected pod is reported"], id="not reported"),
+        pytest.param(REPORTED, 95.0, [], id="reported"),
+        pytest.param({}, 80.0, [], id="while requests failed"),
+        pytest.param({}, 325.0, [], id="just now"),
+    ],
+)
+def test_a_rejected_pod_is_reported(status: Tree, tried_at: float, rules: list[str]) -> None:
+    waiting = {**pod("p", cpu="9"), "status": status}
+    story = Stories(node("n1"), waiting).note(entry="calm", at=90.0).attempt("p", at=tried_at)
+    story.end(nodes=1, queued=["default/p"]).entries[-1]["at"] = 330.0
+    assert story.broken() == rules
