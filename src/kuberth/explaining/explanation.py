@@ -149,7 +149,7 @@ def _explained(question: Question, judge: Judge) -> Explanation:
     is_held = question.waiting is not None and bool(question.waiting.held_by)
     found = replace(
         found,
-        missing=tuple(prerequisites(judge)),
+        missing=tuple(prerequisites(judge, refusal=question.refusal)),
         nominated=None if is_held else nomination(judge),
     )
     if found.verdict == "fits":
