@@ -112,7 +112,7 @@ def minimal(edits: Sequence[Edit], frees: Callable[[Iterable[Edit]], bool]) -> S
     """A smallest subset of the changes that still helps; () if all of them together do not."""
     if not frees(edits):
         return ()
-    needed = edits if len(edits) <= TRIED_IN_FULL else _reduced(edits, frees)
+    needed = _reduced(edits, frees)
     if len(needed) > TRIED_IN_FULL:
         return needed
     for size in range(1, len(needed)):
@@ -123,7 +123,9 @@ def minimal(edits: Sequence[Edit], frees: Callable[[Iterable[Edit]], bool]) -> S
 
 
 def _reduced(edits: Sequence[Edit], frees: Callable[[Iterable[Edit]], bool]) -> Sequence[Edit]:
-    """The changes without those that can be left out, one or two at a time."""
+    """The changes without those that can be left out, one or two at a time, until few enough are left."""
+    if len(edits) <= TRIED_IN_FULL:
+        return edits
     for number in (1, 2):
         for kept in combinations(edits, len(edits) - number):
             if frees(kept):

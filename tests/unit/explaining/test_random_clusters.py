@@ -48,7 +48,6 @@ TAINTS = [
 CORDON = {"key": CORDON_TAINT, "effect": "NoSchedule"}
 TOLERATIONS = [{"key": "gpu", "operator": "Exists"}, {"key": "broken", "operator": "Exists"}]
 LABELS = st.dictionaries(st.sampled_from(["zone", "disk"]), st.sampled_from(["a", "b"]), max_size=2)
-ZONES = ["a", "b"]
 APPS = ["x", "y"]
 OWNERS = [None, "DaemonSet", "ReplicaSet"]
 
@@ -62,7 +61,7 @@ def owned(kind: str | None) -> dict[str, Any]:
 @st.composite
 def clusters(draw: st.DrawFn) -> list[Any]:
     objects: list[Any] = []
-    for number in range(draw(st.integers(1, 12))):
+    for number in range(draw(st.integers(1, 8))):
         name = f"n{number}"
         taints = draw(st.lists(st.sampled_from(TAINTS), max_size=2, unique_by=lambda taint: taint["key"]))
         is_cordoned = draw(st.integers(0, 2)) == 0
@@ -213,8 +212,12 @@ def single_changes(pod: Pod, objects: Iterable[Any]) -> Iterator[Edit]:
                 yield DeletePod(f"default/{name}", obj.spec.node_name)
             continue
         yield from (SetLabel(name, key, wanted) for key, wanted in pod.spec.node_selector.items())
-        missing = (keys | ({"disk"} if has_node_affinity(pod) else set())) - obj.metadata.labels.keys()
-        yield from (SetLabel(name, key, value) for key in missing for value in ZONES)
+        for key in keys - obj.metadata.labels.keys():
+            # Of a topology key, values that other nodes have.
+            values = {each.metadata.labels.get(key) for each in objects if isinstance(each, Node)} - {None}
+            yield from (SetLabel(name, key, value) for value in values)
+        if has_node_affinity(pod):
+            yield SetLabel(name, "disk", "a")
         yield AddNodes(name, 1)
         if obj.spec.unschedulable:
             yield Uncordon(name)
