@@ -22,6 +22,7 @@ from kuberth.evaluation import Evaluator
 from kuberth.explaining import Question, explain
 from kuberth.explaining.page import PATH
 from kuberth.explaining.sources import (
+    Template,
     find_in_dump,
     read_cluster,
     read_dump,
@@ -56,13 +57,16 @@ class Inquiry:
     registry: Registry
     feature_gates: FeatureGates
 
-    def question(self, pod: Pod, objects: list[Any], notes: tuple[str, ...] = ()) -> Question:
+    def question(
+        self, pod: Pod, objects: list[Any], *, refusal: str = "", notes: tuple[str, ...] = ()
+    ) -> Question:
         return Question(
             with_priority(pod, objects),
             objects,
             config=self.config,
             registry=self.registry,
             feature_gates=self.feature_gates,
+            refusal=refusal,
             notes=notes,
         )
 
@@ -81,8 +85,8 @@ def _from_files(inquiry: Inquiry, dump: Path) -> Question:
     if inquiry.manifest is not None:
         return inquiry.question(read_pod(inquiry.manifest, namespace=inquiry.namespace), objects)
     assert inquiry.target is not None
-    pod = find_in_dump(objects, manifests, inquiry.target, inquiry.namespace or "default")
-    return inquiry.question(pod, objects)
+    found = find_in_dump(objects, manifests, inquiry.target, inquiry.namespace or "default")
+    return inquiry.question(found.pod, objects, refusal=found.refusal)
 
 
 async def _ask(inquiry: Inquiry, client: ClientConfig) -> Question | dict[str, Any]:
@@ -106,17 +110,18 @@ async def _ask(inquiry: Inquiry, client: ClientConfig) -> Question | dict[str, A
             config=inquiry.config, registry=inquiry.registry, feature_gates=inquiry.feature_gates
         )
         objects, notes = await read_cluster(api, evaluator)
-        return inquiry.question(await _pod(inquiry, api, objects, namespace), objects, notes)
+        found = await _template(inquiry, api, objects, namespace)
+        return inquiry.question(found.pod, objects, refusal=found.refusal, notes=notes)
     finally:
         await api.close()
 
 
-async def _pod(inquiry: Inquiry, api: HttpApi, objects: list[Any], namespace: str) -> Pod:
+async def _template(inquiry: Inquiry, api: HttpApi, objects: list[Any], namespace: str) -> Template:
     if inquiry.manifest is not None:
-        return read_pod(inquiry.manifest, namespace=inquiry.namespace, otherwise=namespace)
+        return Template(read_pod(inquiry.manifest, namespace=inquiry.namespace, otherwise=namespace))
     assert inquiry.target is not None
     if inquiry.target.kind == "Pod":
-        return find_pod(objects, inquiry.target, namespace)
+        return Template(find_pod(objects, inquiry.target, namespace))
     return await read_template(api, inquiry.target, namespace)
 
 

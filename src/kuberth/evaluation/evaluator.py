@@ -186,7 +186,7 @@ class Evaluator:
         question = self._ask(pod)
         if len(question.nodes) or not self.cluster.node_count:
             return question.answer(), None
-        with self._pending(pod):
+        with self.pending(pod):
             result, _status = self._cycle.run_post_filter(
                 question.state, pod, self.runner, question.diagnosis
             )
@@ -199,6 +199,19 @@ class Evaluator:
             nominated_node=result.nominated_node if result else "",
             victims=tuple(sorted(victims)),
         )
+
+    @contextmanager
+    def pending(self, pod: Pod) -> Iterator[None]:
+        """Have the pod among the objects while the block lasts, as a scheduler has each pod that it tries."""
+        store = self.stores.of(Pod)
+        before = store.set(pod)
+        try:
+            yield
+        finally:
+            if before is None:
+                store.remove(pod)
+            else:
+                store.set(before)
 
     def objections(self, pod: Pod) -> dict[str, tuple[Status, ...]]:
         """By node: what every Filter plugin has against it, not only the first one that rejects it.
@@ -236,7 +249,8 @@ class Evaluator:
 
     def _ask(self, pod: Pod) -> _Question:
         state, diagnosis = CycleState(self._derive(pod)), Diagnosis()
-        found = self._cycle.search(state, pod, self.runner, diagnosis)
+        with self.pending(pod):
+            found = self._cycle.search(state, pod, self.runner, diagnosis)
         if not isinstance(found, Status):
             return _Question(self.cluster, state, diagnosis, found[0], not_asked=self._not_asked(pod))
         if found.message != NO_NODES:
@@ -251,19 +265,6 @@ class Evaluator:
             for extender in self._extenders
             if is_interested(frozenset(each.name for each in extender.managed_resources), pod)
         )
-
-    @contextmanager
-    def _pending(self, pod: Pod) -> Iterator[None]:
-        """Preemption works on a pod's last known version, so it has to be among the pods."""
-        store = self.stores.of(Pod)
-        before = store.set(pod)
-        try:
-            yield
-        finally:
-            if before is None:
-                store.remove(pod)
-            else:
-                store.set(before)
 
     def _run_background(self) -> None:
         """Do what plugins left to tasks. The caller may be in an event loop, which waits as for any answer;

@@ -69,16 +69,17 @@ class ClusterCopy:
 
     @contextmanager
     def pending(self, pod: Pod) -> Iterator[None]:
-        """Count the pod among the unscheduled ones of its group while the block lasts."""
+        """Have the pod among the pods, and the unscheduled ones of its group, while the block lasts."""
         info, groups = PodInfo(pod), self.evaluator.cluster.pod_groups
-        if not info.group:
-            yield
-            return
-        groups.arrive(info)
-        try:
-            yield
-        finally:
-            groups.leave(info)
+        with self.evaluator.pending(pod):
+            if not info.group:
+                yield
+                return
+            groups.arrive(info)
+            try:
+                yield
+            finally:
+                groups.leave(info)
 
     def _add(self, obj: Any) -> None:
         if isinstance(obj, Pod):

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, Literal, Protocol
 
 from msgspec.structs import replace as with_fields
 
 from kuberth.api.core import Container, Node, Pod, ResourceRequirements, Taint, Toleration
 from kuberth.api.resource import ResourceClaim, ResourceClaimStatus
+from kuberth.explaining.selector_texts import affinity_text, spread_text
 from kuberth.informers.store import object_key
 
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -192,6 +193,72 @@ class DropNodeSelector:
     def apply(self, edited: EditedCluster) -> EditedCluster:
         selector = edited.pod.spec.node_selector
         return edited.with_spec(node_selector={key: selector[key] for key in selector if key != self.key})
+
+
+@dataclass(frozen=True, slots=True)
+class DropNodeAffinity:
+    """Drop the pod's required node affinity."""
+
+    harm: ClassVar = 0
+
+    @property
+    def text(self) -> str:
+        return "drop the pod's required node affinity"
+
+    def apply(self, edited: EditedCluster) -> EditedCluster:
+        affinity = edited.pod.spec.affinity
+        if affinity is None or affinity.node_affinity is None:
+            return edited
+        kept = with_fields(affinity.node_affinity, required_during_scheduling_ignored_during_execution=None)
+        return edited.with_spec(affinity=with_fields(affinity, node_affinity=kept))
+
+
+@dataclass(frozen=True, slots=True)
+class DropAffinity:
+    """Drop a required term of the pod's affinity or anti-affinity to other pods."""
+
+    harm: ClassVar = 0
+    affinity: Literal["podAffinity", "podAntiAffinity"]
+    term: str
+    """Its text (`affinity_text`); equal terms go together."""
+
+    @property
+    def text(self) -> str:
+        what = "affinity to" if self.affinity == "podAffinity" else "anti-affinity to"
+        return f"drop the pod's required {what} pods with {self.term}"
+
+    def apply(self, edited: EditedCluster) -> EditedCluster:
+        affinity = edited.pod.spec.affinity
+        field_name = "pod_affinity" if self.affinity == "podAffinity" else "pod_anti_affinity"
+        given = getattr(affinity, field_name, None)
+        if affinity is None or given is None:
+            return edited
+        terms = given.required_during_scheduling_ignored_during_execution
+        left = tuple(term for term in terms if affinity_text(term) != self.term)
+        kept = with_fields(given, required_during_scheduling_ignored_during_execution=left)
+        return edited.with_spec(affinity=with_fields(affinity, **{field_name: kept}))
+
+
+@dataclass(frozen=True, slots=True)
+class RelaxSpread:
+    """Make a topology spread constraint of the pod a preference."""
+
+    harm: ClassVar = 0
+    constraint: str
+    """Its text (`spread_text`)."""
+
+    @property
+    def text(self) -> str:
+        return f"set whenUnsatisfiable of the spread of {self.constraint} to ScheduleAnyway"
+
+    def apply(self, edited: EditedCluster) -> EditedCluster:
+        constraints = tuple(
+            with_fields(each, when_unsatisfiable="ScheduleAnyway")
+            if spread_text(each) == self.constraint
+            else each
+            for each in edited.pod.spec.topology_spread_constraints
+        )
+        return edited.with_spec(topology_spread_constraints=constraints)
 
 
 @dataclass(frozen=True, slots=True)

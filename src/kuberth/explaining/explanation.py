@@ -19,10 +19,11 @@ from kuberth.cluster.pod_info import PodInfo, group_of
 from kuberth.evaluation import Answer
 from kuberth.explaining.cluster_copy import ClusterCopy
 from kuberth.explaining.devices import DeviceCounts
+from kuberth.explaining.needs import needs_of
 from kuberth.explaining.prerequisites import Nomination, Prerequisite, nomination, prerequisites
 from kuberth.explaining.proposals import NearNode, Proposal, proposals
 from kuberth.explaining.question import Judge, Question, Waiting, judge_of
-from kuberth.explaining.shortcomings import needs_of, shortcomings
+from kuberth.explaining.shortcomings import shortcomings
 from kuberth.framework.cluster_events import Action, ClusterEvent
 from kuberth.framework.status import Code, Status
 from kuberth.informers.store import object_key
@@ -149,7 +150,7 @@ def _explained(question: Question, judge: Judge) -> Explanation:
     is_held = question.waiting is not None and bool(question.waiting.held_by)
     found = replace(
         found,
-        missing=tuple(prerequisites(judge)),
+        missing=tuple(prerequisites(judge, refusal=question.refusal)),
         nominated=None if is_held else nomination(judge),
     )
     if found.verdict == "fits":

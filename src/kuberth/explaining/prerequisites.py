@@ -6,19 +6,23 @@ wrong with it; and the `Nomination` of a pod that preempts others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from kuberth.api.core import PersistentVolume, PersistentVolumeClaim, Pod
 from kuberth.api.pod_resources import pod_priority
 from kuberth.api.resource import DeviceClass, DeviceRequest, ResourceClaim, ResourceClaimTemplate
 from kuberth.api.scheduling import PodGroup
 from kuberth.api.storage import StorageClass
-from kuberth.cluster.pod_info import group_of
+from kuberth.cluster.pod_info import PodInfo, group_of
 from kuberth.explaining.question import Judge
 from kuberth.informers.store import Stores, object_key
 from kuberth.plugins.volume_binding.claims import is_bound
 from kuberth.plugins.volumes.claims import WAIT_FOR_FIRST_CONSUMER, claim_class, claims_of
+
+MOST_NAMED: Final = 5
+"""Members of a gang that are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +61,12 @@ def nomination(judge: Judge) -> Nomination | None:
     return Nomination(node, tuple(sorted(terminating)))
 
 
-def prerequisites(judge: Judge) -> Iterator[Prerequisite]:
-    """Objects that the pod names and that are missing or not ready."""
+def prerequisites(judge: Judge, *, refusal: str = "") -> Iterator[Prerequisite]:
+    """Objects that the pod names and that are missing or not ready, and its workload if pods are refused."""
     stores = judge.evaluator.stores
+    if refusal:
+        owner = judge.pod.metadata.owner_references[0]
+        yield Prerequisite(owner.kind, f"{judge.pod.metadata.namespace}/{owner.name}", refusal)
     yield from _volumes(judge.pod, stores)
     yield from dict.fromkeys(_resource_claims(judge.pod, stores))
     yield from _gang(judge, stores)
@@ -152,4 +159,11 @@ def _gang(judge: Judge, stores: Stores) -> Iterator[Prerequisite]:
         yield Prerequisite("PodGroup", key, problem)
     elif members.scheduled < gang.min_count:
         problem = f"needs nodes for {gang.min_count} pods and has {members.scheduled} so far"
-        yield Prerequisite("PodGroup", key, problem)
+        yield Prerequisite("PodGroup", key, f"{problem}; without a node: {_names(members.unscheduled)}")
+
+
+def _names(pods: Mapping[str, PodInfo]) -> str:
+    """The names of some pods, by UID, in order."""
+    names = sorted(info.pod.metadata.name for info in pods.values())
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"{', '.join(names[:MOST_NAMED])}{more}"

@@ -17,9 +17,9 @@ from kuberth.api.core import Node, Pod
 from kuberth.api.pod_resources import pod_priority
 from kuberth.api.quantity import parse
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.explaining.edits import AddNodes, DeletePod, Edit, RemoveGate, ScaleRequest, lasting
+from kuberth.explaining.edits import AddNodes, DeletePod, Edit, RemoveGate, ScaleRequest, SetLabel, lasting
+from kuberth.explaining.needs import Remedy, Shortcoming
 from kuberth.explaining.question import Judge
-from kuberth.explaining.shortcomings import Remedy, Shortcoming
 from kuberth.informers.store import object_key
 
 MOST_PROPOSALS: Final = 8
@@ -43,7 +43,7 @@ MOST_LEAVING: Final = 24
 MOST_TRIES: Final = 400
 """After this many what-ifs no further candidate is tried."""
 TRIED_IN_FULL: Final = 6
-"""For up to this many changes every subset is tried; of more, each change is left out once."""
+"""For up to this many changes every subset is tried; of more, every one and every two are left out."""
 _SYSTEM_PRIORITY: Final = 2_000_000_000
 _TEMPLATE_HASH: Final = "pod-template-hash"
 
@@ -112,11 +112,7 @@ def minimal(edits: Sequence[Edit], frees: Callable[[Iterable[Edit]], bool]) -> S
     """A smallest subset of the changes that still helps; () if all of them together do not."""
     if not frees(edits):
         return ()
-    needed = list(edits)
-    for edit in edits if len(edits) > TRIED_IN_FULL else ():
-        without = [each for each in needed if each != edit]
-        if frees(without):
-            needed = without
+    needed = _reduced(edits, frees)
     if len(needed) > TRIED_IN_FULL:
         return needed
     for size in range(1, len(needed)):
@@ -124,6 +120,17 @@ def minimal(edits: Sequence[Edit], frees: Callable[[Iterable[Edit]], bool]) -> S
             if frees(part):
                 return part
     return needed
+
+
+def _reduced(edits: Sequence[Edit], frees: Callable[[Iterable[Edit]], bool]) -> Sequence[Edit]:
+    """The changes without those that can be left out, one or two at a time, until few enough are left."""
+    if len(edits) <= TRIED_IN_FULL:
+        return edits
+    for number in (1, 2):
+        for kept in combinations(edits, len(edits) - number):
+            if frees(kept):
+                return _reduced(kept, frees)
+    return edits
 
 
 def _candidates(
@@ -177,6 +184,11 @@ def _patterns(near: Sequence[Sequence[NearNode]]) -> list[list[NearNode]]:
 
 def _remedied(judge: Judge, nodes: Sequence[NearNode], gates: Remedy) -> Iterator[Sequence[Edit]]:
     """Candidates that remedy every shortcoming of the first node, or delete pods of one of the nodes."""
+    if len(nodes[0].misses) > 1:
+        # A label moves the node to another topology domain, which may remedy several shortcomings.
+        for remedy in (remedy for missed in nodes[0].misses for remedy in missed.remedies):
+            if any(isinstance(edit, SetLabel) for edit in remedy):
+                yield (*gates, *remedy)
     for node in nodes:
         ways = [
             (

@@ -67,6 +67,8 @@ class Question:
     feature_gates: FeatureGates | None = None
     waiting: Waiting | None = None
     """Set by a running scheduler that has the pod in its queue."""
+    refusal: str = ""
+    """Why the API server refuses the pods of the workload that the pod stands for, if it does."""
     notes: tuple[str, ...] = ()
     """Remarks about the question that the answer repeats."""
 

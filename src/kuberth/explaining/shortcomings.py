@@ -7,12 +7,10 @@ the table, the shortcoming is the plugin's own reason.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-from kuberth.api.core import Container, NodeSelector, NodeSelectorTerm, Pod, PodAffinityTerm
-from kuberth.api.meta import LabelSelector, LabelSelectorRequirement
+from kuberth.api.core import Container, NodeSelector, NodeSelectorTerm
 from kuberth.api.nodes import NodeSelectorRequirement
 from kuberth.api.pod_resources import is_pod_level_resource
 from kuberth.api.quantity import Quantity, QuantityFormat, format_quantity, milli_value, value
@@ -20,13 +18,14 @@ from kuberth.api.selectors import CompiledNodeSelector, compile_node_selector
 from kuberth.api.selectors.labels import parse_int64
 from kuberth.api.taints import find_untolerated
 from kuberth.cluster.nodes import NodeRow
-from kuberth.cluster.pod_info import AffinityTerm, PodInfo
+from kuberth.cluster.pod_info import PodInfo
 from kuberth.errors import QuantityError
-from kuberth.explaining.devices import DeviceCounts, DeviceShortage
+from kuberth.explaining.devices import DeviceShortage
 from kuberth.explaining.edits import (
     CORDON_TAINT,
     PROBLEM_TAINTS,
     DeletePod,
+    DropNodeAffinity,
     DropNodeSelector,
     Edit,
     RemoveTaint,
@@ -36,77 +35,18 @@ from kuberth.explaining.edits import (
     Uncordon,
     taint_text,
 )
+from kuberth.explaining.needs import PodNeeds, Remedy, Shortcoming
+from kuberth.explaining.selector_texts import requirement_text
+from kuberth.explaining.topology import affinity_shortcomings, spread_shortcomings
 from kuberth.framework.status import Code, Status
 from kuberth.informers.store import object_key
 from kuberth.text.figures import count as counted
-
-Remedy = tuple[Edit, ...]
 
 MOST_HOLDERS: Final = 3
 """Claims named that hold devices of a node."""
 PODS: Final = "pods"
 """The kind of a shortcoming that any pod's deletion remedies."""
 _BYTES: Final = ("memory", "ephemeral-storage", "hugepages-")
-
-
-@dataclass(frozen=True, slots=True)
-class Shortcoming:
-    """One thing that a node misses."""
-
-    plugin: str
-    text: str
-    remedies: tuple[Remedy, ...] = ()
-    """Changes of which each may remedy it, the least harmful first."""
-    distance: float = 1.0
-    """How much is missing: a share of the request, or 1 for things without an amount."""
-    deletion_helps: bool = False
-    """Whether deleting pods of the node may help."""
-    new_helps: bool = False
-    """Whether an empty new node of the same shape would not miss it."""
-    kind: str = ""
-    """Shortcomings of the same kind have remedies of the same kind: a resource, or "" for the plugin."""
-    pattern: str = ""
-    """The text without amounts and names of other objects, where it has some."""
-    short: int = 0
-    """The missing amount, in the units of the columns."""
-    holder: str = ""
-    """The only pod (namespace/name) whose deletion helps."""
-    never: bool = False
-    """Whether even the empty node does not have enough."""
-
-
-@dataclass(frozen=True, slots=True)
-class PodNeeds:
-    """What a pod needs of a node, computed once for all nodes."""
-
-    info: PodInfo
-    amounts: Mapping[str, int]
-    """Requests by resource, in the units of the columns."""
-    compares_taints: bool = False
-    """Feature gate TaintTolerationComparisonOperators."""
-    devices: Callable[[], DeviceCounts | None] = lambda: None
-    """Returns the counts of devices, which few pods need."""
-    domains: dict[str, frozenset[str]] = field(default_factory=dict, compare=False)
-    """By topology key of pod affinity: its values on nodes with a pod that the terms select."""
-    shortages: dict[tuple[str, str, int, bool], Shortcoming] = field(default_factory=dict, compare=False)
-    """Cache by plugin, resource, missing amount, and whether an empty node would be large enough."""
-
-    @property
-    def pod(self) -> Pod:
-        return self.info.pod
-
-
-def needs_of(
-    info: PodInfo,
-    *,
-    compares_taints: bool = False,
-    devices: Callable[[], DeviceCounts | None] = lambda: None,
-) -> PodNeeds:
-    request = info.request
-    amounts = {"cpu": request.milli_cpu, "memory": request.memory} | dict(request.scalars)
-    amounts["ephemeral-storage"] = request.ephemeral_storage
-    amounts = {name: amount for name, amount in amounts.items() if amount > 0}
-    return PodNeeds(info, amounts, compares_taints=compares_taints, devices=devices)
 
 
 def shortcomings(needs: PodNeeds, node: NodeRow, statuses: Iterable[Status]) -> tuple[Shortcoming, ...]:
@@ -253,10 +193,13 @@ def _labels(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcom
     # One term suffices: the one with the fewest unmet requirements is reported.
     for requirement in min(unmet, key=len, default=()):
         found = _satisfying(requirement)
+        labelled: tuple[Remedy, ...] = (
+            () if found is None else ((SetLabel(node.name, requirement.key, found[0]),),)
+        )
         yield Shortcoming(
             status.plugin,
-            f"a label with {_requirement_text(requirement)}",
-            remedies=() if found is None else ((SetLabel(node.name, requirement.key, found[0]),),),
+            f"a label with {requirement_text(requirement)}",
+            remedies=((DropNodeAffinity(),), *labelled),
         )
 
 
@@ -290,21 +233,6 @@ def _satisfying(requirement: NodeSelectorRequirement) -> tuple[str | None] | Non
             return (str(bound + 1 if requirement.operator == "Gt" else bound - 1),)
         case _:
             return None
-
-
-def _requirement_text(requirement: NodeSelectorRequirement | LabelSelectorRequirement) -> str:
-    values = ", ".join(requirement.values)
-    match requirement.operator:
-        case "In":
-            return f"{requirement.key} in ({values})"
-        case "NotIn":
-            return f"{requirement.key} not in ({values})"
-        case "Exists":
-            return f"the key {requirement.key}"
-        case "DoesNotExist":
-            return f"no key {requirement.key}"
-        case _:
-            return f"{requirement.key} {requirement.operator} {values}"
 
 
 def _ports(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
@@ -364,57 +292,6 @@ def _clearing(shortage: DeviceShortage) -> Iterator[Remedy]:
         yield tuple(dict.fromkeys(together))
 
 
-def _pod_affinity(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
-    if status.code != Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-        return  # anti-affinity: the plugin's own reason
-    affinity = needs.pod.spec.affinity
-    if affinity is None or affinity.pod_affinity is None:
-        return
-    given = affinity.pod_affinity.required_during_scheduling_ignored_during_execution
-    # Only pods that all terms select count.
-    wanted = " and ".join(dict.fromkeys(map(_term_text, given, needs.info.required_affinity)))
-    for key in dict.fromkeys(term.topology_key for term in needs.info.required_affinity):
-        value = node.labels.get(key)
-        if value is None:
-            yield Shortcoming(status.plugin, f"the label {key}, the topology key of the pod's affinity")
-            continue
-        if key not in needs.domains:
-            needs.domains[key] = frozenset(_domains(key, needs.info.required_affinity, node))
-        if value not in needs.domains[key]:
-            text = f"a pod with {wanted} within {key}={value}"
-            yield Shortcoming(status.plugin, text, pattern=key)
-
-
-def _term_text(given: PodAffinityTerm, term: AffinityTerm) -> str:
-    where = f"in namespace {' or '.join(sorted(term.pods.namespaces))}"
-    if given.namespace_selector is not None:
-        where = f"in a namespace with {selector_text(given.namespace_selector)}"
-    return f"{selector_text(given.label_selector)} {where}"
-
-
-def _domains(key: str, terms: Sequence[AffinityTerm], node: NodeRow) -> Iterator[str]:
-    """Values of the topology key on nodes with a pod that all terms select."""
-    table = node.table
-    for row, name in enumerate(table.names):
-        value = NodeRow(table, row).labels.get(key) if name else None
-        if value is None:
-            continue
-        for metadata in (info.pod.metadata for info in table.pods_at(row)):
-            about = table.terms.namespace_labels(metadata.namespace)
-            if all(term.pods.matches(metadata.namespace, metadata.labels, about) for term in terms):
-                yield value
-                break
-
-
-def selector_text(selector: LabelSelector | None) -> str:
-    """`app=db, tier in (a, b)`."""
-    if selector is None:
-        return "no labels that could match"
-    parts = [f"{key}={wanted}" for key, wanted in selector.match_labels.items()]
-    parts += map(_requirement_text, selector.match_expressions)
-    return ", ".join(parts) or "any labels"
-
-
 _BY_PLUGIN: Final[Mapping[str, Callable[[PodNeeds, NodeRow, Status], Iterator[Shortcoming]]]] = {
     "NodeResourcesFit": _resources,
     "TaintToleration": _taints,
@@ -423,7 +300,8 @@ _BY_PLUGIN: Final[Mapping[str, Callable[[PodNeeds, NodeRow, Status], Iterator[Sh
     "NodePorts": _ports,
     "NodeName": _name,
     "DynamicResources": _devices,
-    "InterPodAffinity": _pod_affinity,
+    "InterPodAffinity": affinity_shortcomings,
+    "PodTopologySpread": spread_shortcomings,
 }
 
 

@@ -10,7 +10,8 @@ import copy
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
+from urllib.parse import urlencode
 
 from msgspec.structs import replace as with_fields
 
@@ -22,6 +23,7 @@ from kuberth.api.wire import convert
 from kuberth.client.protocol import Api
 from kuberth.errors import ConfigError, ForbiddenError, NotFoundError, WireError
 from kuberth.evaluation import Evaluator
+from kuberth.explaining.refusals import FAILED_CREATE, refusal
 from kuberth.explaining.targets import SUGGESTED, WORKLOADS, ExplainTarget, find_pod, unknown_name
 from kuberth.local.apiserver.rules.pod_defaults import default_pod
 from kuberth.local.manifests import Manifest, read_manifests
@@ -58,8 +60,17 @@ async def read_cluster(api: Api, evaluator: Evaluator) -> tuple[list[Any], tuple
     return objects, tuple(notes)
 
 
-async def read_template(api: RawApi, target: ExplainTarget, namespace: str) -> Pod:
-    """A pod of the workload's template."""
+class Template(NamedTuple):
+    """A workload, as an explanation needs it."""
+
+    pod: Pod
+    """A pod of its template."""
+    refusal: str = ""
+    """Why the API server refuses such pods, if it does."""
+
+
+async def read_template(api: RawApi, target: ExplainTarget, namespace: str) -> Template:
+    """The workload's template, and why its pods are refused."""
     kind = WORKLOADS[target.kind]
     path = f"{kind.path}/namespaces/{namespace}/{kind.plural}"
     try:
@@ -68,7 +79,18 @@ async def read_template(api: RawApi, target: ExplainTarget, namespace: str) -> P
         found = json.loads(await api.call("GET", path))
         names = [item["metadata"]["name"] for item in found.get("items") or ()]
         raise unknown_name(target, namespace, names) from None
-    return template_pod(tree)
+    tree.setdefault("kind", target.kind)
+    return Template(template_pod(tree), refusal(tree, await _refusals(api, target, namespace)))
+
+
+async def _refusals(api: RawApi, target: ExplainTarget, namespace: str) -> Sequence[Tree]:
+    """Events about pods that could not be created; none if they may not be read."""
+    about = f"involvedObject.kind={target.kind},involvedObject.name={target.name},reason={FAILED_CREATE}"
+    path = f"/api/v1/namespaces/{namespace}/events?{urlencode({'fieldSelector': about})}"
+    try:
+        return json.loads(await api.call("GET", path)).get("items") or ()
+    except ForbiddenError:
+        return ()
 
 
 # Files
@@ -119,10 +141,10 @@ def _identified(pod: Pod) -> Pod:
 
 def find_in_dump(
     objects: Sequence[Any], manifests: Sequence[Manifest], target: ExplainTarget, namespace: str
-) -> Pod:
-    """The pod of a dump, or one of the workload's template."""
+) -> Template:
+    """The pod of a dump, or the template of a workload in it."""
     if target.kind == "Pod":
-        return find_pod(objects, target, namespace)
+        return Template(find_pod(objects, target, namespace))
     found = {}
     for manifest in manifests:
         metadata = manifest.tree.get("metadata")
@@ -132,7 +154,9 @@ def find_in_dump(
             found[str(metadata.get("name", ""))] = manifest.tree
     if target.name not in found:
         raise unknown_name(target, namespace, list(found))
-    return template_pod(found[target.name])
+    workload = found[target.name]
+    events = [each.tree for each in manifests if each.tree["kind"] == "Event"]
+    return Template(template_pod(workload), refusal(workload, events))
 
 
 def read_pod(path: Path, *, namespace: str | None, otherwise: str = "default") -> Pod:

@@ -10,11 +10,16 @@ import pytest
 from msgspec.structs import replace
 
 from kuberth.api.core import Node, Pod
-from kuberth.config import default_configuration
+from kuberth.assembly.profiles import full_registry
+from kuberth.cluster.nodes import NodeRow
+from kuberth.config import default_configuration, load
+from kuberth.evaluation import Evaluator
 from kuberth.explaining import Question, explain
 from kuberth.explaining.cluster_copy import ClusterCopy
 from kuberth.explaining.trees import to_tree
-from kuberth.testing import make_node, make_pod
+from kuberth.framework import CycleState, FilterPlugin, Handle, Status
+from kuberth.testing import make_node, make_pod, profile
+from kuberth.testing.harness import API_VERSION
 
 TAINT = {"key": "dedicated", "value": "ml", "effect": "NoSchedule"}
 
@@ -89,3 +94,33 @@ def test_the_pod_in_question_is_there_again_for_the_next_question() -> None:
 
 def _answer(question: Question, copy: ClusterCopy | None) -> Any:
     return to_tree(explain(question, copy))
+
+
+class NeedsTwo(FilterPlugin):
+    """Rejects a pod until two pods of its app exist, whether they have a node or not."""
+
+    name = "NeedsTwo"
+
+    def __init__(self, args: object, handle: Handle) -> None:
+        self._pods = handle.stores.of(Pod)
+
+    def filter(self, state: CycleState, pod: Pod, node: NodeRow) -> Status | None:
+        alike = [other for other in self._pods if other.metadata.labels == pod.metadata.labels]
+        return None if len(alike) >= 2 else Status.unschedulable(f"{len(alike)} of 2 pods exist")
+
+
+@pytest.mark.parametrize("others, verdict", [(0, "rejected"), (1, "fits")])
+def test_plugins_see_the_pod_in_question_among_the_pods(others: int, verdict: str) -> None:
+    pods = [make_pod(f"q{number}", labels={"app": "a"}) for number in range(others + 1)]
+    registry = full_registry({"NeedsTwo": NeedsTwo})
+    tree = {
+        "apiVersion": API_VERSION,
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [profile("NeedsTwo")],
+    }
+    config = load(tree)
+    question = Question(pods[0], [make_node("n"), *pods], config=config, registry=registry)
+    assert explain(question).verdict == verdict
+    evaluator = Evaluator([make_node("n"), *pods[1:]], config=config, registry=registry)
+    assert bool(evaluator.evaluate(pods[0]).feasible) == (verdict == "fits")
+    assert len(evaluator.stores.of(Pod)) == others

@@ -163,8 +163,16 @@ def member(name: str, **more: Any) -> Pod:
         ),
         pytest.param(
             [group(3), member("q", node="n"), member("r")],
-            ["PodGroup default/g needs nodes for 3 pods and has 1 so far"],
+            ["PodGroup default/g needs nodes for 3 pods and has 1 so far; without a node: p, r"],
             id="too-few-nodes",
+        ),
+        pytest.param(
+            [group(9), *(member(f"q-{number}") for number in range(8))],
+            [
+                "PodGroup default/g needs nodes for 9 pods and has 0 so far; "
+                "without a node: p, q-0, q-1, q-2, q-3 and 4 more"
+            ],
+            id="many-without-nodes",
         ),
         pytest.param([group(1), member("q", node="n")], [], id="complete"),
         pytest.param([group()], [], id="no-gang"),

@@ -110,13 +110,6 @@ def near_to(labels: dict[str, str], *, key: str = "zone", **more: Any) -> dict[s
     return {"topologyKey": key, "labelSelector": {"matchLabels": labels}, **more}
 
 
-def test_an_undescribed_plugin_is_quoted() -> None:
-    apart = affinity("podAntiAffinity", near_to({"app": "db"}))
-    objects = [make_node("n", labels={"zone": "a"}), make_pod("q", node="n", labels={"app": "db"})]
-    explanation = explain(Question(make_pod("p", affinity=apart), objects))
-    assert explanation.near[0].misses == ("node(s) didn't match pod anti-affinity rules",)
-
-
 NO_RACK = "the label rack, the topology key of the pod's affinity"
 TAINTED = "a toleration of the taint t:NoSchedule"
 BOTH = "a pod with app=db in namespace default and tier=x in namespace other within"

@@ -6,6 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 import yaml
@@ -76,12 +77,26 @@ def test_a_dump(tmp_path: Path) -> None:
     objects, manifests = read_dump(written(tmp_path, items))
     assert [type(obj) for obj in objects] == [Node, Pod]
     assert objects[1].metadata.uid == "default/p"
-    assert find_in_dump(objects, manifests, ExplainTarget("Pod", "p"), "default") is objects[1]
-    assert (
-        find_in_dump(objects, manifests, ExplainTarget("Deployment", "web"), "default").metadata.name == "web"
-    )
+    assert find_in_dump(objects, manifests, ExplainTarget("Pod", "p"), "default").pod is objects[1]
+    found = find_in_dump(objects, manifests, ExplainTarget("Deployment", "web"), "default")
+    assert found.pod.metadata.name == "web"
+    assert found.refusal == ""
     with pytest.raises(ConfigError, match=r"no deployment wen in namespace default; did you mean web\?"):
         find_in_dump(objects, manifests, ExplainTarget("Deployment", "wen"), "default")
+
+
+def refused(kind: str, name: str) -> dict[str, Any]:
+    about = {"kind": kind, "name": name, "namespace": "default"}
+    metadata = {"name": "e", "namespace": "default"}
+    event = {"reason": "FailedCreate", "message": "exceeded quota", "lastTimestamp": "2026-01-01T00:00:00Z"}
+    return {"apiVersion": "v1", "kind": "Event", "metadata": metadata, "involvedObject": about, **event}
+
+
+def test_refused_pods_of_a_dump(tmp_path: Path) -> None:
+    dump = written(tmp_path, NODE, workload("Job"), refused("Job", "other"), refused("Job", "web"))
+    objects, manifests = read_dump(dump)
+    found = find_in_dump(objects, manifests, ExplainTarget("Job", "web"), "default")
+    assert found.refusal == "could not create a pod at 2026-01-01T00:00:00Z: exceeded quota"
 
 
 @pytest.mark.parametrize(
@@ -202,12 +217,24 @@ class Raw:
         assert method == "GET"
         if path not in self._answers:
             raise NotFoundError(path)
+        if isinstance(self._answers[path], Exception):
+            raise self._answers[path]
         return json.dumps(self._answers[path]).encode()
 
 
 def test_a_template_is_read_from_the_api() -> None:
     path = "/apis/apps/v1/namespaces/x/deployments"
-    api = Raw({f"{path}/web": workload("Deployment"), path: {"items": [workload("Deployment")]}})
-    assert asyncio.run(read_template(api, ExplainTarget("Deployment", "web"), "x")).metadata.name == "web"
+    events = "/api/v1/namespaces/x/events?" + urlencode(
+        {"fieldSelector": "involvedObject.kind=Deployment,involvedObject.name=web,reason=FailedCreate"}
+    )
+    api = Raw(
+        {
+            f"{path}/web": workload("Deployment"),
+            path: {"items": [workload("Deployment")]},
+            events: ForbiddenError("events"),
+        }
+    )
+    found = asyncio.run(read_template(api, ExplainTarget("Deployment", "web"), "x"))
+    assert (found.pod.metadata.name, found.refusal) == ("web", "")
     with pytest.raises(ConfigError, match=r"no deployment wbe in namespace x; did you mean web\?"):
         asyncio.run(read_template(api, ExplainTarget("Deployment", "wbe"), "x"))

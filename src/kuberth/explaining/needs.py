@@ -1,0 +1,81 @@
+"""What a pod needs of a node, and one thing that a node misses for it.
+
+In: a pod. Out: `PodNeeds`, computed once for all nodes, and the type `Shortcoming`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kuberth.api.core import Pod
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.explaining.devices import DeviceCounts
+from kuberth.explaining.edits import Edit
+
+Remedy = tuple[Edit, ...]
+"""Changes that are made together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shortcoming:
+    """One thing that a node misses."""
+
+    plugin: str
+    text: str
+    remedies: tuple[Remedy, ...] = ()
+    """Changes of which each may remedy it, the least harmful first."""
+    distance: float = 1.0
+    """How much is missing: a share of the request, or 1 for things without an amount."""
+    deletion_helps: bool = False
+    """Whether deleting pods of the node may help."""
+    new_helps: bool = False
+    """Whether an empty new node of the same shape would not miss it."""
+    kind: str = ""
+    """Shortcomings of the same kind have remedies of the same kind: a resource, or "" for the plugin."""
+    pattern: str = ""
+    """The text without amounts and names of other objects, where it has some."""
+    short: int = 0
+    """The missing amount, in the units of the columns."""
+    holder: str = ""
+    """The only pod (namespace/name) whose deletion helps."""
+    never: bool = False
+    """Whether even the empty node does not have enough."""
+
+
+Domains = Mapping[str, Sequence[PodInfo]]
+"""The pods on the nodes with a value of a topology key, by that value. Values without pods are there, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodNeeds:
+    """What a pod needs of a node, computed once for all nodes."""
+
+    info: PodInfo
+    amounts: Mapping[str, int]
+    """Requests by resource, in the units of the columns."""
+    compares_taints: bool = False
+    """Feature gate TaintTolerationComparisonOperators."""
+    devices: Callable[[], DeviceCounts | None] = lambda: None
+    """Returns the counts of devices, which few pods need."""
+    domains: dict[str, Domains] = field(default_factory=dict, compare=False)
+    """Cache by topology key: the pods of each of its values."""
+    shortages: dict[tuple[str, str, int, bool], Shortcoming] = field(default_factory=dict, compare=False)
+    """Cache by plugin, resource, missing amount, and whether an empty node would be large enough."""
+
+    @property
+    def pod(self) -> Pod:
+        return self.info.pod
+
+
+def needs_of(
+    info: PodInfo,
+    *,
+    compares_taints: bool = False,
+    devices: Callable[[], DeviceCounts | None] = lambda: None,
+) -> PodNeeds:
+    request = info.request
+    amounts = {"cpu": request.milli_cpu, "memory": request.memory} | dict(request.scalars)
+    amounts["ephemeral-storage"] = request.ephemeral_storage
+    amounts = {name: amount for name, amount in amounts.items() if amount > 0}
+    return PodNeeds(info, amounts, compares_taints=compares_taints, devices=devices)
