@@ -81,8 +81,9 @@ check: lint types test  ## lint, types and tests, before a commit; CI also runs 
 surface: $(STAMP)  ## write down the public surface after it was changed on purpose
 	$(BIN)/python -m tests.surface
 
-reference: $(STAMP)  ## write docs/reference.md anew from the docstrings
+reference: $(STAMP)  ## write docs/reference.md from the docstrings, and docs/commands.md from the commands
 	$(BIN)/python -m hack.reference
+	$(BIN)/python -m hack.commands
 
 diagrams: $(STAMP)  ## draw the diagrams and badges of docs/images from their texts and facts
 	$(BIN)/python -m hack.diagrams
@@ -97,12 +98,16 @@ dist: $(STAMP)  ## build wheel and sdist into dist/, twice and alike, and try th
 imagesteps: $(STAMP)  ## run the steps of deploy/Dockerfile into a folder, and the result as a pod would
 	$(BIN)/python -m hack.image_steps
 
-chart:  ## check the Helm chart and pack it into dist/ (builds helm with Go, once)
-	helm=$$(hack/envtest/build helm)/helm && $$helm lint --strict --quiet deploy/chart/kuberth \
-	  && $$helm package deploy/chart/kuberth --destination dist
+chart:  ## check the Helm chart and pack it into dist/, for the image REPOSITORY@DIGEST if given (builds helm with Go, once)
+	@rm -rf build/chart && mkdir -p build && cp -r deploy/chart build/chart
+	@$(if $(REPOSITORY),sed -i 's|^  repository: .*|  repository: $(REPOSITORY)|' build/chart/kuberth/values.yaml)
+	@$(if $(DIGEST),sed -i 's|^  digest: .*|  digest: $(DIGEST)|' build/chart/kuberth/values.yaml)
+	helm=$$(hack/envtest/build helm)/helm && $$helm lint --strict --quiet build/chart/kuberth \
+	  && $$helm package build/chart/kuberth --destination dist
 
 image:  ## build the image IMAGE:TAG with docker; with PUSH=1 push it, with provenance and bill of materials
 	@mkdir -p dist
+	$(if $(PUSH),docker buildx create --use --driver docker-container) # the default driver writes no attestations
 	docker buildx build --file deploy/Dockerfile --build-arg COMMIT=$$(git rev-parse HEAD) --tag $(IMAGE):$(TAG:v%=%) \
 	  --metadata-file dist/image.json $(if $(PUSH),--push --provenance=mode=max --sbom=true,--load) .
 

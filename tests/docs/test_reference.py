@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from hack import commands
 from hack.reference import PAGE, SECTIONS, page
 
 import kuberth.evaluation
@@ -19,6 +20,11 @@ FOR_THE_SCHEDULER = {"Profile", "Registry", "Runner", "Backoff", "FairShareQueue
 def test_the_page_is_what_the_docstrings_say() -> None:
     written = PAGE.read_text(encoding="utf-8")
     assert page() == written, "docs/reference.md is out of date: run `make reference`"
+
+
+def test_the_commands_are_what_help_prints() -> None:
+    written = commands.PAGE.read_text(encoding="utf-8")
+    assert commands.page() == written, "docs/commands.md is out of date: run `make reference`"
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,18 @@ from tests.docs.site import build_site
 pytestmark = pytest.mark.browser
 DARK = ("index.html", "plugins.html", "configuration.html", "performance.html")
 
+BROKEN_CELLS = """() => [...document.querySelectorAll(".md-typeset td, .md-typeset th")].filter((cell) => {
+    const range = document.createRange(), walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+        const word = node.data.match(/[A-Za-z]{3,12}/);
+        if (!word || node.parentElement.closest("code")) continue;
+        range.setStart(node, word.index); range.setEnd(node, word.index + word[0].length);
+        if (range.getClientRects().length > 1) return true;
+    }
+    return false;
+}).map((cell) => cell.textContent.slice(0, 40))"""
+"""Cells of tables in which a word is broken over lines."""
+
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
@@ -54,6 +66,18 @@ def test_no_page_scrolls_sideways(page: Page, pages: list[Path], width: int) -> 
         if page.evaluate("document.documentElement.scrollWidth") > width:
             wide.append(each.name)
     assert wide == []
+
+
+def test_words_in_tables_stay_whole(page: Page, pages: list[Path]) -> None:
+    """On a telephone a wide table scrolls; its cells do not shrink to a letter a line."""
+    page.set_viewport_size({"width": 400, "height": 900})
+    narrow = {}
+    for each in pages:
+        page.goto(each.as_uri())
+        broken = page.evaluate(BROKEN_CELLS)
+        if broken:
+            narrow[each.name] = broken[:3]
+    assert narrow == {}
 
 
 def test_search_works_from_files(page: Page, pages: list[Path]) -> None:

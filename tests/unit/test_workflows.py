@@ -80,6 +80,20 @@ def test_a_release_waits_for_the_checks() -> None:
     assert {job.get("needs") for job in (jobs["pypi"], jobs["image-and-chart"])} == {"packages"}
 
 
+def test_the_released_chart_names_the_released_image() -> None:
+    (script,) = (
+        step["run"]
+        for step in workflow("release.yaml")["jobs"]["image-and-chart"]["steps"]
+        if "make chart" in step.get("run", "")
+    )
+    assert 'make chart REPOSITORY="$IMAGE" DIGEST="$digest"' in script
+    values = (ROOT / "deploy/chart/kuberth/values.yaml").read_text(encoding="utf-8")
+    assert [len(re.findall(rf"^  {name}: ", values, re.MULTILINE)) for name in ("repository", "digest")] == [
+        1,
+        1,
+    ]
+
+
 def test_the_tree_agrees_on_its_version(tmp_path: Path) -> None:
     assert disagreements(kuberth.__version__) == []
     assert len(disagreements("9.9.9")) == 4
