@@ -1,7 +1,8 @@
-"""Builds record the git commit that they are made from, as `kuberth/commit.txt`.
+"""Builds record the git commit that they are made from, and where the project is.
 
-In: `$KUBERTH_COMMIT`, else the checkout. Out: the file, inside the wheel and the sdist alone. A wheel that is
-built from an sdist takes over the sdist's file.
+In: `$KUBERTH_COMMIT`, else the checkout; and `$GITHUB_REPOSITORY`, which a workflow has. Out: the file
+`kuberth/commit.txt`, inside the wheel and the sdist alone (a wheel that is built from an sdist takes over the
+sdist's); the project's URLs, and a description whose links and pictures work outside of the repository.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 FILE = "src/kuberth/commit.txt"
+_RELATIVE_LINK = re.compile(r"(!?)(\[[^\]]*\]\()(?!https?://|#|mailto:)([^)]+)\)")
 
 
 class CommitHook(BuildHookInterface):
@@ -28,6 +31,36 @@ class CommitHook(BuildHookInterface):
         file.write_text(found + "\n", encoding="utf-8")
         file.chmod(0o644)
         build_data["force_include"][str(file)] = FILE if self.target_name == "sdist" else "kuberth/commit.txt"
+
+
+class RepositoryHook(MetadataHookInterface):
+    def update(self, metadata: dict[str, Any]) -> None:
+        text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
+        repository = os.environ.get("GITHUB_REPOSITORY", "")
+        if repository:
+            home = f"https://github.com/{repository}"
+            metadata["urls"] = {
+                "Homepage": home,
+                "Changelog": f"{home}/blob/main/CHANGELOG.md",
+                "Issues": f"{home}/issues",
+            }
+            text = with_absolute_links(text, repository)
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}
+
+
+def with_absolute_links(text: str, repository: str) -> str:
+    """A page of the repository with links and pictures that work elsewhere."""
+
+    def absolute(link: re.Match[str]) -> str:
+        picture, label, path = link.groups()
+        host = (
+            f"https://raw.githubusercontent.com/{repository}/main"
+            if picture
+            else f"https://github.com/{repository}/blob/main"
+        )
+        return f"{picture}{label}{host}/{path})"
+
+    return _RELATIVE_LINK.sub(absolute, text)
 
 
 def commit(root: Path) -> str:

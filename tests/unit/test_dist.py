@@ -69,8 +69,8 @@ def test_sdists() -> None:
 
 
 @pytest.fixture
-def commit() -> Callable[[Path], str]:
-    """`commit` of hatch_build.py, whose other half needs hatchling."""
+def build() -> dict[str, Any]:
+    """The functions of hatch_build.py, whose classes need hatchling."""
     tree = ast.parse((ROOT / "hatch_build.py").read_text(encoding="utf-8"))
     tree.body = [
         part
@@ -79,8 +79,25 @@ def commit() -> Callable[[Path], str]:
     ]
     names: dict[str, Any] = {}
     exec(compile(tree, "hatch_build.py", "exec"), names)
-    function: Callable[[Path], str] = names["commit"]
+    return names
+
+
+@pytest.fixture
+def commit(build: dict[str, Any]) -> Callable[[Path], str]:
+    function: Callable[[Path], str] = build["commit"]
     return function
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[a](docs/a.md#b)", "[a](https://github.com/o/r/blob/main/docs/a.md#b)"),
+        ("![a](docs/a.svg)", "![a](https://raw.githubusercontent.com/o/r/main/docs/a.svg)"),
+        ("[a](https://example.com) [b](#c)", "[a](https://example.com) [b](#c)"),
+    ],
+)
+def test_links_of_the_description_work_elsewhere(build: dict[str, Any], text: str, expected: str) -> None:
+    assert build["with_absolute_links"](text, "o/r") == expected
 
 
 def git(folder: Path, *words: str) -> str:
