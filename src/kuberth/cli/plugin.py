@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kuberth.cli.context import FILE, Extras, build_registry, default_option, output_option, plugin_option
-from kuberth.cli.plugin_scaffold import POINTS, scaffold
+from kuberth.cli.plugin_scaffold import POINTS, refuse_taken_names, scaffold
 from kuberth.errors import ConfigError
 from kuberth.text.figures import count
 
@@ -43,16 +43,20 @@ def plugin_group() -> None:
 )
 def new_command(name: str, points: str, directory: Path | None) -> None:
     """Create an installable package with a plugin called NAME, its tests and a configuration."""
-    chosen = [point.strip() for point in points.split(",") if point.strip()]
-    made = scaffold(name, chosen)
+    made = scaffold(name, [point.strip() for point in points.split(",") if point.strip()])
+    refuse_taken_names(made)
     folder = directory or Path(made.distribution)
-    if folder.exists() and any(folder.iterdir()):
-        raise ConfigError(f"{folder} is not empty; choose another NAME or --directory")
-    for path, text in made.files.items():
-        file = folder / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-    click.echo(f"Created {folder} with plugin {made.class_name} ({', '.join(chosen)}). Try it:\n")
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            raise ConfigError(f"{folder} is not empty; choose another NAME or --directory")
+        for path, text in made.files.items():
+            file = folder / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        problem = f"{error.strerror or error} ({error.filename})"
+        raise ConfigError(f"cannot create {folder}: {problem}; choose another --directory") from error
+    click.echo(f"Created {folder} with plugin {made.class_name} ({', '.join(made.points)}). Try it:\n")
     click.echo(f"  cd {folder}")
     click.echo("  pip install --editable '.[test]'")
     click.echo("  pytest")

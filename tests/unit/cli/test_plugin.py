@@ -87,6 +87,17 @@ def test_names_of_a_new_plugin() -> None:
         pytest.param("class", "filter", "is a keyword of Python", id="keyword"),
         pytest.param("quiet", "filtr", "there is no extension point 'filtr'", id="unknown-point"),
         pytest.param("quiet", " , ", "name at least one", id="no-point"),
+        pytest.param("quiet", "filter,Filter", "filter is named twice", id="point-twice"),
+        pytest.param("None", "filter", "is a keyword of Python", id="keyword-class"),
+        pytest.param("kuberth", "filter", "kuberth plugin new my-kuberth", id="kuberth"),
+        pytest.param("kuberth-plugins", "filter", "built upon", id="our-plugins"),
+        pytest.param("json", "filter", "module of Python's standard library", id="standard-library"),
+        pytest.param("numpy", "filter", "'numpy' is installed already (version ", id="installed-package"),
+        pytest.param("Pyyaml", "filter", "'pyyaml' is installed already", id="other-spelling"),
+        pytest.param("yaml", "filter", "there is a module 'yaml' already", id="installed-module"),
+        pytest.param("NodeName", "filter", "there is a plugin called 'NodeName' already", id="in-tree"),
+        pytest.param("load-aware", "filter", "there is a plugin called 'LoadAware'", id="installed-plugin"),
+        pytest.param("status", "filter", "'Status' is a name that the plugin's own", id="imported-name"),
     ],
 )
 def test_what_a_new_plugin_cannot_be(tmp_path: Path, name: str, points: str, problem: str) -> None:
@@ -94,6 +105,20 @@ def test_what_a_new_plugin_cannot_be(tmp_path: Path, name: str, points: str, pro
     assert isinstance(result.exception, ConfigError)
     assert problem in str(result.exception)
     assert not (tmp_path / "new").exists()
+
+
+def test_points_are_taken_in_the_spellings_of_the_docs(tmp_path: Path) -> None:
+    result = invoke("new", "quiet", "--points", "Filter,PreFilter,post_bind", "--directory", str(tmp_path))
+    assert "Quiet (preFilter, filter, postBind)" in result.output
+
+
+@pytest.mark.parametrize("inner", ["", "deeper/still"])
+def test_a_folder_that_cannot_be_created(tmp_path: Path, inner: str) -> None:
+    (tmp_path / "file").write_text("")
+    result = invoke("new", "quiet", "--directory", str(tmp_path / "file" / "new" / inner))
+    assert isinstance(result.exception, ConfigError)
+    assert "Not a directory" in str(result.exception)
+    assert "choose another --directory" in str(result.exception)
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
