@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
+import msgspec
+
 from kuberth.errors import ConfigError
 from kuberth.framework.extension_points import Plugin, points_of
 from kuberth.framework.handle import Handle
@@ -53,6 +55,14 @@ class Registry:
                 )
         if not callable(factory):
             raise ConfigError(f"plugin {name!r} from {origin} is not a class or factory but {factory!r}")
+        args_type = getattr(factory, "args_type", None)
+        if args_type is not None and not (
+            inspect.isclass(args_type) and issubclass(args_type, msgspec.Struct)
+        ):
+            raise ConfigError(
+                f"plugin {name!r} from {origin}: its args_type is {args_type!r}; derive it from "
+                "msgspec.Struct, or leave args_type out and take the arguments as a plain dict"
+            )
         self._factories[name] = factory
         self._origins[name] = origin
 
