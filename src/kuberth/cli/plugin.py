@@ -72,15 +72,20 @@ def new_command(name: str, points: str, directory: Path | None) -> None:
 def list_command(
     extras: Extras | None, names: Sequence[str], plugin_references: Sequence[str], output: str
 ) -> None:
-    """List all plugins; with NAME, show arguments, events and the statement of these."""
-    from kuberth.api.wire import encode
-    from kuberth.cli.plugin_description import describe
+    """List all plugins and queues; with NAME, show arguments, events and the statement of these.
 
-    registry = build_registry(extras or Extras(), plugin_references)
-    unknown = [name for name in names if name not in registry]
+    -o json shows everything of all.
+    """
+    from kuberth.api.wire import encode
+    from kuberth.cli.plugin_description import describe, queues
+
+    registry, own_queues = build_registry(extras or Extras(), plugin_references), queues()
+    by_name = {each.name: each for each in own_queues}
+    unknown = [name for name in names if name not in registry and name not in by_name]
     if unknown:
         raise ConfigError(f"there is no plugin {unknown[0]!r}; `kuberth plugin list` shows all")
-    found = [describe(name, registry) for name in names or sorted(registry.names())]
+    everything = [*sorted(registry.names()), *by_name]
+    found = [by_name.get(name) or describe(name, registry) for name in names or everything]
     if output == "json":
         click.echo(encode([each.tree() for each in found]).decode())
     elif names:
@@ -94,9 +99,13 @@ def _show_all(found: Sequence[PluginDescription]) -> None:
     width = max(len(each.name) for each in found)
     for each in found:
         origin = "" if each.origin == "in-tree" else f" ({each.origin})"
-        line = f"{', '.join(each.points) or each.problem}{origin}"
+        line = f"{', '.join(each.points)}{origin}"
+        if each.problem:
+            line = f"{line}: {each.problem}" if each.points else each.problem
         head = f"{each.name:<{width}}  "
         click.echo(click.wrap_text(line, width=80, initial_indent=head, subsequent_indent=" " * len(head)))
+    click.echo("\n`kuberth plugin list NAME` shows class, arguments, events and statement.")
+    click.echo("--queue takes the class of a queue.")
 
 
 def _show_one(each: PluginDescription) -> None:

@@ -6,8 +6,6 @@ is, its arguments, tests, a configuration that enables it, and a README (texts: 
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 import keyword
 import re
 import sys
@@ -95,6 +93,9 @@ def refuse_taken_names(made: Scaffold) -> None:
 
 
 def _taken(made: Scaffold) -> str:
+    import importlib.metadata  # not for --help
+    import importlib.util
+
     from kuberth import framework
     from kuberth.framework.registry import installed_plugins
     from kuberth.plugins import in_tree_registry

@@ -334,7 +334,8 @@ class Relabelling(Colors):
     name = "Relabelling"
 
     def score(self, state: CycleState, pod: Pod, node: NodeRow) -> int:
-        pod.metadata.labels["seen"] = "yes"
+        labels: Any = pod.metadata.labels
+        labels["seen"] = "yes"
         return 0
 
 
@@ -342,10 +343,12 @@ class Annotating(ReservePlugin):
     name = "Annotating"
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        pod.metadata.annotations["node"] = node_name
+        annotations: Any = pod.metadata.annotations
+        annotations["node"] = node_name
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        pod.metadata.annotations.pop("node", None)
+        annotations: Any = pod.metadata.annotations
+        annotations.pop("node", None)
 
 
 class RelabellingNodes(Colors):
@@ -396,7 +399,12 @@ def test_hints_that_were_not_tried() -> None:
 def test_the_time_is_that_of_pods_which_the_plugin_does_not_skip() -> None:
     class Rare(Colors, PreFilterPlugin):
         name = "Rare"
-        inputs = None
+        inputs = Inputs(
+            {"metadata.labels", "metadata.name"},
+            pre_filter=DependsOn.POD,
+            filter=DependsOn.NODE_OBJECT,
+            score=DependsOn.REQUESTS,
+        )
 
         def pre_filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Status | None:
             return None if pod.metadata.name == "mine" else SKIP
