@@ -175,7 +175,7 @@ def type_in_words(kind: Any) -> str:
         return f"mapping of {type_in_words(parts[-1])}"
     if inspect.isclass(origin) and issubclass(origin, Collection):
         return f"list of {type_in_words(parts[0])}"
-    return _WORDS.get(kind) or getattr(kind, "__name__", str(kind))
+    return _WORDS.get(kind) or str(getattr(kind, "__name__", kind))
 
 
 def _range(notes: Sequence[Any]) -> str:

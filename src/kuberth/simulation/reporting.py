@@ -151,6 +151,12 @@ def figure_table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     return ["figure", *comparison.variants], rows
 
 
+def shown(figure: str, value: float, *, signed: bool = False) -> str:
+    """A value of the figure of this name, in its unit."""
+    text = _FORMATS[unit_of(figure)](value)
+    return f"+{text}" if signed and value > 0 else text
+
+
 def _cell(figure: Figure, index: int) -> str:
     show = _FORMATS[unit_of(figure.name)]
     text = show(figure.mean) + (f" ± {show(figure.spread)}" if figure.spread else "")
