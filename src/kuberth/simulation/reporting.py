@@ -101,8 +101,9 @@ def _over_time(title: str, unit: str, runs: dict[str, Outcome], measure: Callabl
     )
 
 
-def write_plots(comparison: Comparison, path: Path) -> None:
+def write_plots(comparison: Comparison, path: Path | str) -> None:
     """Write the plots over time into a file: .svg, or .png with matplotlib."""
+    path = Path(path)
     expect_drawable(path)
     write_charts(path, charts(comparison))
 
