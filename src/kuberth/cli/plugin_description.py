@@ -11,6 +11,7 @@ import types
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib.metadata import entry_points
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import msgspec
@@ -28,12 +29,14 @@ from kuberth.errors import described
 from kuberth.evaluation import Evaluator
 from kuberth.framework.extension_points import EnqueueExtensions, Plugin, QueueSortPlugin, points_of
 from kuberth.framework.inputs import PHASES, Inputs
-from kuberth.framework.registry import SHIPPED, Registry, UnusablePlugin
+from kuberth.framework.registry import Registry, UnusablePlugin
 
 IN_TREE: Final = "in-tree"
 ALL_EVENTS: Final = "every event (it registers none itself)"
 QUEUE: Final = "queue"
 """Stands for the extension points of a scheduling queue."""
+QUEUE_GROUP: Final = "kuberth.queues"
+"""Entry points of packages with queues."""
 _WORDS: Final[Mapping[Any, str]] = {
     bool: "boolean",
     int: "integer",
@@ -117,21 +120,23 @@ def _alone(name: str, factory: object) -> KubeSchedulerConfiguration:
 
 
 def queues() -> Sequence[PluginDescription]:
-    """The scheduling queues that come with Kuberth; `--queue` takes their class."""
+    """Scheduling queues: our own, and those that installed packages declare; `--queue` takes their class."""
     from kuberth.queue import FairShareQueue, PriorityQueue, ReservedShareQueue
-    from kuberth_plugins.strict_fifo import StrictFifoQueue
 
-    kinds = (PriorityQueue, FairShareQueue, ReservedShareQueue, StrictFifoQueue)
-    return [
-        PluginDescription(
-            kind.__name__,
-            IN_TREE if kind.__module__.startswith("kuberth.") else SHIPPED,
-            _where(kind),
-            points=(QUEUE,),
-            args=tuple(_queue_args(kind)),
-        )
-        for kind in kinds
-    ]
+    found = [_queue(kind, IN_TREE) for kind in (PriorityQueue, FairShareQueue, ReservedShareQueue)]
+    for entry in entry_points(group=QUEUE_GROUP):
+        origin = f"package {entry.dist.name}" if entry.dist else f"entry point {entry.value}"
+        try:
+            found.append(_queue(entry.load(), origin))
+        except Exception as error:  # whatever a module does when it is imported
+            problem = f"cannot be loaded: {described(error)}; mend or uninstall the package"
+            found.append(PluginDescription(entry.name, origin, entry.value, points=(QUEUE,), problem=problem))
+    return found
+
+
+def _queue(kind: type, origin: str) -> PluginDescription:
+    args = tuple(_queue_args(kind))
+    return PluginDescription(kind.__name__, origin, _where(kind), points=(QUEUE,), args=args)
 
 
 def _where(factory: object) -> str:

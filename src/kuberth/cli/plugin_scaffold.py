@@ -33,7 +33,7 @@ POINTS: Final = (
 """The extension points that a scaffold can have."""
 _MAY_REJECT: Final = frozenset({"preEnqueue", "preFilter", "filter", "reserve", "permit"})
 _READS_LABELS: Final = frozenset({"preEnqueue", "preFilter", "filter", "preScore", "score"})
-_OWN: Final = frozenset({"kuberth", "kuberth_plugins", "hatchling", "msgspec", "pytest"})
+_OWN: Final = frozenset({"kuberth", "hatchling", "msgspec", "pytest"})
 """Packages that every new package builds upon: one of the same name would replace them."""
 _LINE_LENGTH: Final = 88
 """ruff's, where nothing else is configured."""
