@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from benchmarks.plugins import QuietAtOnce
 from examples.prefer_quiet_nodes import PreferQuietNodes
 from examples.team_budgets import TeamBudgets
 
@@ -511,7 +512,7 @@ class Gate(PreEnqueuePlugin):
         return None
 
 
-@pytest.mark.parametrize("plugin", [Sorting, Gate, PreferQuietNodes, TeamBudgets])
+@pytest.mark.parametrize("plugin", [Sorting, Gate, PreferQuietNodes, QuietAtOnce, TeamBudgets])
 def test_plugins_at_other_points_and_the_examples_keep_it(plugin: type[Plugin]) -> None:
     assert_keeps_contract(plugin, clusters=10)
 
