@@ -65,6 +65,8 @@ _NODE_ADDED: Final = ClusterEvent(Resource.NODE, Action.ADD)
 _RUNS: Final = 5
 _TRIED: Final = frozenset(POINTS_OF_METHODS.values())
 """The extension points that pods reach without pod groups."""
+_JUDGED: Final = frozenset({"preFilter", "filter", "preScore", "score"})
+"""Those whose answers have a rule of their own; a plugin may skip them for most pods."""
 _PODS_TRIED: Final = 50
 """Random pods among which one is looked for that the plugin does not skip, to measure its time."""
 
@@ -265,12 +267,12 @@ class _Check:
             return self._failed("scheduling", _first(trial.errors))
         served = points_of(self._plugin)
         message = f"{trial.pods} pods in {trial.clusters} schedulers, {trial.bound} bound"
-        missed = [point for point in served if point in _TRIED and not trial.calls[point]]
+        missed = [point for point in served if point in _TRIED - _JUDGED and not trial.calls[point]]
         if missed:
             return RuleFinding(
                 "scheduling",
                 RuleOutcome.WARNING,
-                f"{message}: {', '.join(missed)} was not reached; give it pods of yours (--pods FILE)",
+                f"{message}, and none reached {', '.join(missed)}; give it pods of yours (--pods FILE)",
             )
         if untried := [point for point in served if point not in _TRIED]:
             message += f"; not tried: {', '.join(untried)} (it takes pod groups)"

@@ -57,7 +57,7 @@ POINTS_OF_METHODS: Final[Mapping[str, str]] = {
 """The methods that are watched, with their extension points."""
 _SETTLING_SECONDS: Final = 15.0
 """Virtual time after each change: longer than the longest backoff."""
-_LOGGERS: Final = ("kuberth.framework", "kuberth.queue")
+_LOGGERS: Final = ("kuberth.framework", "kuberth.queue", "kuberth.assembly", "kuberth.scheduling.checking")
 """Where the failures of plugins are logged."""
 
 
@@ -136,12 +136,15 @@ class SchedulingTrial:
     def _listening(self) -> Iterator[None]:
         """Errors of the scheduler are findings here, and nowhere else."""
         logger, handler = logging.getLogger("kuberth"), _Errors(self.errors)
+        root, silence = logging.getLogger(), logging.NullHandler()  # plugins log where somebody asked for it
         propagates, logger.propagate = logger.propagate, False
         logger.addHandler(handler)
+        root.addHandler(silence)
         try:
             yield
         finally:
             logger.removeHandler(handler)
+            root.removeHandler(silence)
             logger.propagate = propagates
 
     # Watching the plugin

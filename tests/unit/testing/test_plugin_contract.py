@@ -27,6 +27,7 @@ from kuberth.framework import (
     EnqueueExtensions,
     EventWithHint,
     FilterPlugin,
+    Handle,
     Hint,
     Inputs,
     PermitPlugin,
@@ -302,7 +303,7 @@ def test_the_points_of_pods_that_are_placed_must_be_reached() -> None:
 
     finding = found(Rejecting, "scheduling", clusters=2)
     assert finding.outcome is RuleOutcome.WARNING
-    assert "postBind was not reached; give it pods of yours (--pods FILE)" in finding.message
+    assert "none reached postBind; give it pods of yours (--pods FILE)" in finding.message
 
 
 def test_a_plugin_whose_start_fails_is_a_warning() -> None:
@@ -315,6 +316,28 @@ def test_a_plugin_whose_start_fails_is_a_warning() -> None:
     finding = found(Calling, "scheduling", clusters=2)
     assert finding.outcome is RuleOutcome.WARNING
     assert "no database" in finding.message
+
+
+def test_a_task_or_a_close_that_fails_is_found() -> None:
+    class Spawning(PostBindPlugin):
+        name = "Spawning"
+
+        def __init__(self, args: object, handle: Handle) -> None:
+            self._handle = handle
+
+        def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
+            self._handle.spawn(refusing(), name="report")
+
+    class Closing(Gate):
+        name = "Closing"
+
+        def close(self) -> None:
+            raise OSError("no disk")
+
+    for plugin in (Spawning, Closing):
+        finding = found(plugin, "scheduling", clusters=2)
+        assert finding.outcome is RuleOutcome.FAILED
+        assert "OSError: no disk" in finding.message
 
 
 def test_errors_of_the_trial_are_logged_nowhere(caplog: pytest.LogCaptureFixture) -> None:
@@ -518,7 +541,8 @@ def test_plugins_at_other_points_and_the_examples_keep_it(plugin: type[Plugin]) 
 
 
 @pytest.mark.parametrize(
-    "name", ["NodeAffinity", "NodeName", "NodeUnschedulable", "TaintToleration", "NodeResourcesFit"]
+    "name",
+    ["NodeAffinity", "NodeName", "NodeUnschedulable", "TaintToleration", "NodeResourcesFit", "DefaultBinder"],
 )
 def test_in_tree_plugins_keep_it(name: str) -> None:
     plugin = full_registry()[name]
