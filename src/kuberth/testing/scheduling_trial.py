@@ -136,7 +136,7 @@ class SchedulingTrial:
     def _listening(self) -> Iterator[None]:
         """Errors of the scheduler are findings here, and nowhere else."""
         logger, handler = logging.getLogger("kuberth"), _Errors(self.errors)
-        root, silence = logging.getLogger(), logging.NullHandler()  # plugins log where somebody asked for it
+        root, silence = logging.getLogger(), logging.NullHandler()  # what plugins log stays out of the output
         propagates, logger.propagate = logger.propagate, False
         logger.addHandler(handler)
         root.addHandler(silence)
