@@ -16,12 +16,16 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
-from examples.prefer_quiet_nodes import PreferQuietNodes
+import numpy as np
+from examples.prefer_quiet_nodes import PreferQuietNodes, QuietArgs
+from numpy.typing import NDArray
 
+from kuberth.api import selector_from_set
 from kuberth.api.core import Pod
 from kuberth.assembly.profiles import full_registry
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.selection import has_labels
 from kuberth.config import load
 from kuberth.evaluation import Evaluator
 from kuberth.framework import (
@@ -29,6 +33,7 @@ from kuberth.framework import (
     CycleState,
     Diagnosis,
     FilterPlugin,
+    Handle,
     PermitPlugin,
     Plugin,
     PostBindPlugin,
@@ -41,6 +46,7 @@ from kuberth.framework import (
     ReservePlugin,
     ScorePlugin,
     Status,
+    Verdict,
 )
 from kuberth.testing import make_pod, profile
 from kuberth.testing.random_clusters import RandomCluster
@@ -59,6 +65,7 @@ IN_TREE: Final = (
     "NodeAffinity",
     "ImageLocality",
 )
+REJECTED: Final = Status.unresolvable("node(s) are quiet and the pod is a guest")
 POD: Final = make_pod("asked", cpu="100m", memory="100Mi", labels={"app": "a", "guest": "true"})
 
 
@@ -116,6 +123,26 @@ class DoesNothing(
         return None
 
 
+class QuietAtOnce(PreferQuietNodes):
+    """PreferQuietNodes over all nodes at once."""
+
+    name = "QuietAtOnce"
+
+    def __init__(self, args: QuietArgs | None, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._quiet = selector_from_set({self._args.quiet_label: "true"})
+
+    def filter_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Verdict | None:
+        if pod.metadata.labels.get("guest") != "true":
+            return None
+        return Verdict.rejecting(has_labels(nodes, self._quiet), REJECTED)
+
+    def score_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> NDArray[np.int64]:
+        scores = nodes.take(nodes.table.pod_count) * -self._args.points_per_pod
+        scores += 100
+        return np.maximum(scores, 0, out=scores)
+
+
 class MeasuredLoads(LoadAware):
     """LoadAware with a figure for every node."""
 
@@ -137,7 +164,7 @@ def main() -> None:
         print(f"  {point:<34}{found:>8.2f} µs")
     print(f"\none node of {options.nodes}")
     for name, found in _per_node(cluster, options.turns).items():
-        print(f"  {name:<34}{found:>8.3f} µs")
+        print(f"  {name:<40}{found:>8.3f} µs")
     print(f"\nPreFilter for a pod, {options.nodes} nodes")
     for name, found in _per_pod(cluster, options.turns).items():
         print(f"  {name:<34}{found:>8.2f} µs")
@@ -236,10 +263,12 @@ def _score(evaluator: Evaluator, turns: int) -> float:
 
 
 def _per_node(cluster: RandomCluster, turns: int) -> Mapping[str, float]:
-    quiet = _evaluator(cluster, PreferQuietNodes)
+    quiet, at_once = (_evaluator(cluster, each) for each in (PreferQuietNodes, QuietAtOnce))
     found = {
         "PreferQuietNodes, Filter by node": _filter(quiet, turns),
+        "the same over all nodes, Filter": _filter(at_once, turns),
         "PreferQuietNodes, Score by node": _score(quiet, turns),
+        "the same over all nodes, Score": _score(at_once, turns),
         "LoadAware, Score": _score(_evaluator(cluster, MeasuredLoads), turns),
     }
     for name in IN_TREE:

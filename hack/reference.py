@@ -69,7 +69,7 @@ SIMULATION_NAMES: Final = (
     *("Outcome", "Table", "StoryLine", "Records", "PodRecord", "NodeRecord", "Waits", "PodCounts"),
     *("Attempts", "Reason", "Sample", "Comparison", "Figure", "compare", "interval"),
     *("as_json", "as_csv", "as_html", "write_plots", "Scenario", "simulate"),
-    *("Environment", "AgentStep", "Observation", "Choose", "choosing_policy"),
+    *("Environment", "AgentStep", "Observation", "Choose", "choosing_policy", "gymnasium_environment"),
     *("Tuning", "Objective", "Tuned", "TunedConfiguration", "TuningProgress"),
     *("NodePolicy", "Autoscaler", "SpotInterruptions", "ClusterNow", "NodeState", "AddNode", "RemoveNode"),
 )

@@ -146,7 +146,8 @@ class Coscheduling(
             return Status.unresolvable(f"PodGroup {key} did not fit, and nothing has changed since")
         wanted, present = min_member(group), len(self._members.of(key))
         if present < wanted:
-            return Status.unresolvable(f"PodGroup {key} has {present} pods, and its minMember is {wanted}")
+            pods = "1 pod" if present == 1 else f"{present} pods"
+            return Status.unresolvable(f"PodGroup {key} has {pods}, and its minMember is {wanted}")
         if missing := self._missing_resources(group, key, nodes):
             return Status.unschedulable(f"PodGroup {key} needs more {missing} than the cluster has left")
         return None
@@ -158,7 +159,8 @@ class Coscheduling(
         key = gang_of(pod)
         group = self._groups.get_by_key(key) if key else None
         if group is None:
-            return None, Status.unschedulable("the pod is in no gang")
+            reason = f"PodGroup {key} not found" if key else "the pod is in no gang"
+            return None, Status.unschedulable(reason)
         if diagnosis.pre_filter is not None and diagnosis.pre_filter.plugin == self.name:
             return None, Status.unschedulable(f"PodGroup {key} was not tried")
         wanted, placed = min_member(group), self._placed(key)

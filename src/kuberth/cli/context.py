@@ -211,7 +211,7 @@ def notices(
 ) -> Iterator[str]:
     """Warnings about options that have no effect or another one than it seems, one sentence each."""
     from kuberth.config import resolve_profile
-    from kuberth.framework.registry import installed_plugins, resolve_reference
+    from kuberth.framework.registry import UnusablePlugin, installed_plugins, resolve_reference
 
     points = registry.extension_points()
     enabled = {name for profile in config.profiles for name in resolve_profile(profile, points).names()}
@@ -226,6 +226,9 @@ def notices(
         yield from _weights_of_zero(profile, points)
     for entry in installed_plugins():
         factory = registry[entry.name]
+        if isinstance(factory, UnusablePlugin):
+            yield f"ignoring an installed plugin: {factory.problem}"
+            continue
         own_name = getattr(factory, "name", entry.name) if inspect.isclass(factory) else entry.name
         if own_name != entry.name:
             yield (

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kuberth.cli.context import FILE, Extras, build_registry, default_option, output_option, plugin_option
-from kuberth.cli.plugin_scaffold import POINTS, scaffold
+from kuberth.cli.plugin_scaffold import POINTS, refuse_taken_names, scaffold
 from kuberth.errors import ConfigError
 from kuberth.text.figures import count
 
@@ -43,16 +43,20 @@ def plugin_group() -> None:
 )
 def new_command(name: str, points: str, directory: Path | None) -> None:
     """Create an installable package with a plugin called NAME, its tests and a configuration."""
-    chosen = [point.strip() for point in points.split(",") if point.strip()]
-    made = scaffold(name, chosen)
+    made = scaffold(name, [point.strip() for point in points.split(",") if point.strip()])
+    refuse_taken_names(made)
     folder = directory or Path(made.distribution)
-    if folder.exists() and any(folder.iterdir()):
-        raise ConfigError(f"{folder} is not empty; choose another NAME or --directory")
-    for path, text in made.files.items():
-        file = folder / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-    click.echo(f"Created {folder} with plugin {made.class_name} ({', '.join(chosen)}). Try it:\n")
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            raise ConfigError(f"{folder} is not empty; choose another NAME or --directory")
+        for path, text in made.files.items():
+            file = folder / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        problem = f"{error.strerror or error} ({error.filename})"
+        raise ConfigError(f"cannot create {folder}: {problem}; choose another --directory") from error
+    click.echo(f"Created {folder} with plugin {made.class_name} ({', '.join(made.points)}). Try it:\n")
     click.echo(f"  cd {folder}")
     click.echo("  pip install --editable '.[test]'")
     click.echo("  pytest")
@@ -68,15 +72,20 @@ def new_command(name: str, points: str, directory: Path | None) -> None:
 def list_command(
     extras: Extras | None, names: Sequence[str], plugin_references: Sequence[str], output: str
 ) -> None:
-    """List all plugins; with NAME, show arguments, events and the statement of these."""
-    from kuberth.api.wire import encode
-    from kuberth.cli.plugin_description import describe
+    """List all plugins and queues; with NAME, show arguments, events and the statement of these.
 
-    registry = build_registry(extras or Extras(), plugin_references)
-    unknown = [name for name in names if name not in registry]
+    -o json shows everything of all.
+    """
+    from kuberth.api.wire import encode
+    from kuberth.cli.plugin_description import describe, queues
+
+    registry, own_queues = build_registry(extras or Extras(), plugin_references), queues()
+    by_name = {each.name: each for each in own_queues}
+    unknown = [name for name in names if name not in registry and name not in by_name]
     if unknown:
         raise ConfigError(f"there is no plugin {unknown[0]!r}; `kuberth plugin list` shows all")
-    found = [describe(name, registry) for name in names or sorted(registry.names())]
+    everything = [*sorted(registry.names()), *by_name]
+    found = [by_name.get(name) or describe(name, registry) for name in names or everything]
     if output == "json":
         click.echo(encode([each.tree() for each in found]).decode())
     elif names:
@@ -90,9 +99,13 @@ def _show_all(found: Sequence[PluginDescription]) -> None:
     width = max(len(each.name) for each in found)
     for each in found:
         origin = "" if each.origin == "in-tree" else f" ({each.origin})"
-        line = f"{', '.join(each.points) or each.problem}{origin}"
+        line = f"{', '.join(each.points)}{origin}"
+        if each.problem:
+            line = f"{line}: {each.problem}" if each.points else each.problem
         head = f"{each.name:<{width}}  "
         click.echo(click.wrap_text(line, width=80, initial_indent=head, subsequent_indent=" " * len(head)))
+    click.echo("\n`kuberth plugin list NAME` shows class, arguments, events and statement.")
+    click.echo("--queue takes the class of a queue.")
 
 
 def _show_one(each: PluginDescription) -> None:

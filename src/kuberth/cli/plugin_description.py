@@ -1,4 +1,4 @@
-"""Describes plugins for `kuberth plugin list`.
+"""Describes plugins and queues for `kuberth plugin list`.
 
 In: a registry. Out: where a plugin comes from, its extension points, arguments, events and statement.
 """
@@ -6,12 +6,17 @@ In: a registry. Out: where a plugin comes from, its extension points, arguments,
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+import json
+import types
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from datetime import timedelta
+from importlib.metadata import entry_points
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import msgspec
 
+from kuberth.api.wire import to_builtins
 from kuberth.config.in_tree import IN_TREE_ARGS
 from kuberth.config.types import (
     KubeSchedulerConfiguration,
@@ -20,14 +25,28 @@ from kuberth.config.types import (
     Plugins,
     PluginSet,
 )
-from kuberth.errors import KuberthError
+from kuberth.errors import described
 from kuberth.evaluation import Evaluator
 from kuberth.framework.extension_points import EnqueueExtensions, Plugin, QueueSortPlugin, points_of
 from kuberth.framework.inputs import PHASES, Inputs
-from kuberth.framework.registry import Registry
+from kuberth.framework.registry import Registry, UnusablePlugin
 
 IN_TREE: Final = "in-tree"
 ALL_EVENTS: Final = "every event (it registers none itself)"
+QUEUE: Final = "queue"
+"""Stands for the extension points of a scheduling queue."""
+QUEUE_GROUP: Final = "kuberth.queues"
+"""Entry points of packages with queues."""
+_WORDS: Final[Mapping[Any, str]] = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    dict: "mapping",
+    list: "list",
+    timedelta: "duration",
+}
+_MACHINE_BOUNDS: Final = frozenset({-(2**31), 2**31 - 1, -(2**63), 2**63 - 1})
 _SCHEDULER: Final = "default-scheduler"
 
 
@@ -56,7 +75,7 @@ def describe(name: str, registry: Registry) -> PluginDescription:
     """The plugin of this name, made with default arguments."""
     factory = registry[name]
     origin = registry.origin(name)
-    where = f"{getattr(factory, '__module__', '')}:{getattr(factory, '__qualname__', factory)}"
+    where = factory.reference if isinstance(factory, UnusablePlugin) else _where(factory)
     base = PluginDescription(
         name,
         IN_TREE if origin == "kuberth" else origin,
@@ -66,8 +85,8 @@ def describe(name: str, registry: Registry) -> PluginDescription:
     points = points_of(factory) if inspect.isclass(factory) and issubclass(factory, Plugin) else ()
     try:
         profile = Evaluator(config=_alone(name, factory), registry=registry).runner.profile
-    except KuberthError as error:
-        return _with(base, points=points, problem=str(error))
+    except Exception as error:  # whatever a plugin's constructor does
+        return _with(base, points=points, problem=described(error))
     plugin = profile.plugins[name]
     events = tuple(
         dict.fromkeys(
@@ -100,17 +119,81 @@ def _alone(name: str, factory: object) -> KubeSchedulerConfiguration:
     return KubeSchedulerConfiguration(profiles=(profile,))
 
 
+def queues() -> Sequence[PluginDescription]:
+    """Scheduling queues: our own, and those that installed packages declare; `--queue` takes their class."""
+    from kuberth.queue import FairShareQueue, PriorityQueue, ReservedShareQueue
+
+    found = [_queue(kind, IN_TREE) for kind in (PriorityQueue, FairShareQueue, ReservedShareQueue)]
+    for entry in entry_points(group=QUEUE_GROUP):
+        origin = f"package {entry.dist.name}" if entry.dist else f"entry point {entry.value}"
+        try:
+            found.append(_queue(entry.load(), origin))
+        except Exception as error:  # whatever a module does when it is imported
+            problem = f"cannot be loaded: {described(error)}; mend or uninstall the package"
+            found.append(PluginDescription(entry.name, origin, entry.value, points=(QUEUE,), problem=problem))
+    return found
+
+
+def _queue(kind: type, origin: str) -> PluginDescription:
+    args = tuple(_queue_args(kind))
+    return PluginDescription(kind.__name__, origin, _where(kind), points=(QUEUE,), args=args)
+
+
+def _where(factory: object) -> str:
+    return f"{getattr(factory, '__module__', '')}:{getattr(factory, '__qualname__', factory)}"
+
+
+def _queue_args(kind: type) -> Iterator[str]:
+    for each in inspect.signature(kind).parameters.values():
+        if each.name in ("share", "weights"):  # the others are functions, which `--queue` cannot express
+            words = "number (0 to 1)" if each.name == "share" else "mapping of number"
+            yield f"{each.name}: {words}{_default(each.default)}"
+
+
 def _args(args_type: Any) -> Iterator[str]:
     if args_type is None:
         return
     for field in msgspec.structs.fields(args_type):
-        kind = inspect.formatannotation(field.type)
-        if field.default is not msgspec.NODEFAULT:
-            yield f"{field.encode_name}: {kind} = {field.default!r}"
-        elif field.default_factory is not msgspec.NODEFAULT:
-            yield f"{field.encode_name}: {kind} = {field.default_factory()!r}"
-        else:
-            yield f"{field.encode_name}: {kind} (required)"
+        default = field.default
+        if field.default_factory is not msgspec.NODEFAULT:
+            default = field.default_factory()
+        given = " (required)" if default is msgspec.NODEFAULT else _default(default)
+        yield f"{field.encode_name}: {type_in_words(field.type)}{given}"
+
+
+def _default(value: Any) -> str:
+    if value is None:
+        return " (optional)"
+    return f" = {json.dumps(to_builtins(value), ensure_ascii=False)}"
+
+
+def type_in_words(kind: Any) -> str:
+    """A type as the reader of a configuration file calls it: `integer (0 to 100)`, `list of string`."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return type_in_words(parts[0]) + _range(parts[1:])
+    if origin in (Union, types.UnionType):
+        return " or ".join(type_in_words(each) for each in parts if each is not type(None))
+    if origin is Literal:
+        return " or ".join(map(str, parts))
+    if inspect.isclass(origin) and issubclass(origin, Mapping):
+        return f"mapping of {type_in_words(parts[-1])}"
+    if inspect.isclass(origin) and issubclass(origin, Collection):
+        return f"list of {type_in_words(parts[0])}"
+    return _WORDS.get(kind) or str(getattr(kind, "__name__", kind))
+
+
+def _range(notes: Sequence[Any]) -> str:
+    """The bounds in annotations; those of machine integers are no news."""
+    low = next((each.ge for each in notes if isinstance(each, msgspec.Meta) and each.ge is not None), None)
+    high = next((each.le for each in notes if isinstance(each, msgspec.Meta) and each.le is not None), None)
+    low = None if low in _MACHINE_BOUNDS else low
+    high = None if high in _MACHINE_BOUNDS else high
+    if low is None and high is None:
+        return ""
+    if high is None:
+        return f" (at least {low})"
+    return f" (at most {high})" if low is None else f" ({low} to {high})"
 
 
 def _statement(inputs: Inputs) -> Iterator[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -32,6 +33,8 @@ POINTS: Final = (
 """The extension points that a scaffold can have."""
 _MAY_REJECT: Final = frozenset({"preEnqueue", "preFilter", "filter", "reserve", "permit"})
 _READS_LABELS: Final = frozenset({"preEnqueue", "preFilter", "filter", "preScore", "score"})
+_OWN: Final = frozenset({"kuberth", "hatchling", "msgspec", "pytest"})
+"""Packages that every new package builds upon: one of the same name would replace them."""
 _LINE_LENGTH: Final = 88
 """ruff's, where nothing else is configured."""
 _NAME: Final = re.compile("[A-Za-z][A-Za-z0-9]*([-_][A-Za-z0-9]+)*")
@@ -45,6 +48,8 @@ class Scaffold:
     distribution: str
     module: str
     class_name: str
+    points: Sequence[str]
+    """The extension points, as the configuration writes them."""
     files: Mapping[str, str]
     """By path within the package."""
 
@@ -53,25 +58,19 @@ def scaffold(name: str, points: Sequence[str]) -> Scaffold:
     """The package of a plugin; ConfigError if the name or a point will not do."""
     if not _NAME.fullmatch(name):
         raise ConfigError(f"{name!r} is no name for a plugin; use letters, digits and dashes: quiet-nodes")
-    unknown = [point for point in points if point not in POINTS]
-    if unknown or not points:
-        raise ConfigError(
-            f"--points: {f'there is no extension point {unknown[0]!r}' if unknown else 'name at least one'}; "
-            f"choose among {', '.join(POINTS)}"
-        )
+    ordered = _chosen(points)
     words = [word.lower() for word in _WORDS.findall(name)]
     module, distribution = "_".join(words), "-".join(words)
     class_name = "".join(word.capitalize() for word in words)
-    if keyword.iskeyword(module):
+    if keyword.iskeyword(module) or keyword.iskeyword(class_name):
         raise ConfigError(f"{name!r} is a keyword of Python; choose another name")
-    ordered = [point for point in POINTS if point in points]
     fill = {
         "distribution": distribution,
         "module": module,
         "class_name": class_name,
         "label": f"example.com/{distribution}",
         "points": ", ".join(ordered),
-        "disabled": "      disabled:\n      - name: PrioritySort\n" * ("queueSort" in points),
+        "disabled": "      disabled:\n      - name: PrioritySort\n" * ("queueSort" in ordered),
     }
     texts = _texts()
     made = {
@@ -83,7 +82,66 @@ def scaffold(name: str, points: Sequence[str]) -> Scaffold:
         f"src/{module}/py.typed": "",
         f"tests/test_{module}.py": _tests(texts, fill, ordered),
     }
-    return Scaffold(distribution, module, class_name, made)
+    return Scaffold(distribution, module, class_name, ordered, made)
+
+
+def refuse_taken_names(made: Scaffold) -> None:
+    """ConfigError if the package would replace or hide another one, or a name in it is taken."""
+    problem = _taken(made)
+    if problem:
+        raise ConfigError(f"{problem}; choose another name: kuberth plugin new my-{made.distribution}")
+
+
+def _taken(made: Scaffold) -> str:
+    import importlib.metadata  # not for --help
+    import importlib.util
+
+    from kuberth import framework
+    from kuberth.framework.registry import installed_plugins
+    from kuberth.plugins import in_tree_registry
+
+    if made.module in _OWN:
+        return f"a package called {made.distribution!r} would replace the one that plugins are built upon"
+    if made.module in sys.stdlib_module_names:
+        return f"{made.module!r} is a module of Python's standard library, which the package would hide"
+    plugins = [*in_tree_registry().names(), *(each.name for each in installed_plugins())]
+    for plugin in plugins:
+        if plugin.casefold() == made.class_name.casefold():
+            return f"there is a plugin called {plugin!r} already (kuberth plugin list)"
+    if hasattr(framework, made.class_name) or made.class_name in (
+        "Iterable",
+        "Node",
+        "Nodes",
+        "NodeRow",
+        "Pod",
+    ):
+        return f"{made.class_name!r} is a name that the plugin's own module imports"
+    try:
+        version = importlib.metadata.version(made.distribution)
+    except importlib.metadata.PackageNotFoundError:
+        version = ""
+    if version:
+        return f"the package {made.distribution!r} is installed already (version {version})"
+    found = importlib.util.find_spec(made.module)
+    if found is not None and found.origin is not None:
+        return f"there is a module {made.module!r} already ({found.origin})"
+    return ""
+
+
+def _chosen(points: Sequence[str]) -> Sequence[str]:
+    """The extension points in the order a pod meets them; `PreFilter` and `pre_filter` are preFilter."""
+    by_name = {point.casefold(): point for point in POINTS}
+    found = [by_name.get(point.casefold().replace("_", "").replace("-", ""), "") for point in points]
+    problem = ""
+    if not points:
+        problem = "name at least one"
+    elif "" in found:
+        problem = f"there is no extension point {points[found.index('')]!r}"
+    elif twice := [point for point in POINTS if found.count(point) > 1]:
+        problem = f"{twice[0]} is named twice; name each one once"
+    if problem:
+        raise ConfigError(f"--points: {problem}; choose among {', '.join(POINTS)}")
+    return [point for point in POINTS if point in found]
 
 
 def _texts() -> Any:

@@ -294,6 +294,8 @@ def check_flags(flags: Flags) -> None:
     for name in ("output_json", "output_csv", "report"):
         if flags[name] is not None and not flags[name].resolve().parent.is_dir():
             raise ConfigError(f"{flags[name]}: the folder does not exist")
+    if flags["report"] is not None and flags["report"].suffix not in (".html", ".htm"):
+        raise click.UsageError("--report: expected a file name that ends with .html")
     if flags["plot"] is not None:
         expect_drawable(flags["plot"])
 

@@ -29,6 +29,13 @@ from kuberth.cli.simulate import seed_option, workload_options
     help="Figure to make smaller, such as wait-p99, wait-p90@1000 (of a priority), nodes-used, fragmentation "
     "or unfairness; repeatable for a weighted sum.",
 )
+@click.option(
+    "--search",
+    multiple=True,
+    metavar="PLUGIN.ARG=LOW..HIGH",
+    help="Search a numeric argument of a plugin, too, such as InterPodAffinity.hardPodAffinityWeight=0..100; "
+    "repeatable.",
+)
 @default_option("--trials", click.IntRange(1, 100_000), 40, "Number of configurations to try.")
 @seed_option
 @default_option("--seeds", click.IntRange(1, 1000), 3, "Number of runs of each configuration in the search.")

@@ -6,8 +6,12 @@ In: the flags of the command line. Out: a verdict on standard output, configurat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +19,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from kuberth.cli.context import Extras
+from kuberth.cli.context import Extras, build_registry, configuration, notices
 from kuberth.cli.simulate_run import (
     INTERRUPTED_CODE,
     check_flags,
@@ -24,6 +28,7 @@ from kuberth.cli.simulate_run import (
     text_table,
     write_files,
 )
+from kuberth.config.feature_gates import parse_settings
 from kuberth.errors import ConfigError
 from kuberth.simulation.experiments import Experiment, FixedWorkload
 from kuberth.simulation.snapshots import write_whole
@@ -54,11 +59,17 @@ def run_tune(extras: Extras, flags: dict[str, Any]) -> None:
         seeds=flags["seeds"],
         unseen_seeds=flags["unseen_seeds"],
         seed=flags["seed"],
+        search=dict(map(_range, flags["search"])),
     )
+    _show_notices(extras, flags)
     try:
-        found = tuning.run(
-            file=flags["state"], processes=flags["processes"], dask=flags["dask"], on_progress=_show
-        )
+        with _terminated_as_interrupted():
+            found = tuning.run(
+                file=flags["state"],
+                processes=flags["processes"],
+                dask=flags["dask"],
+                on_progress=partial(_show, objective),
+            )
     except KeyboardInterrupt:
         click.echo(f"kuberth tune: interrupted: {_how_to_continue(flags['state'])}", err=True)
         raise SystemExit(INTERRUPTED_CODE) from None
@@ -79,8 +90,48 @@ def run_tune(extras: Extras, flags: dict[str, Any]) -> None:
             Console().print(text_table("What else changes", header, rows))
 
 
-def _show(progress: TuningProgress) -> None:
-    best = f"best difference so far {progress.best:g}" if progress.best else "nothing better so far"
+def _range(text: str) -> tuple[str, tuple[float, float]]:
+    """From `NAME.argument=LOW..HIGH`."""
+    name, _, bounds = text.partition("=")
+    low, dots, high = bounds.partition("..")
+    try:
+        if not dots:
+            raise ValueError
+        return name, (_number(low), _number(high))
+    except ValueError:
+        raise click.UsageError(
+            f"--search {text}: expected PLUGIN.ARGUMENT=LOW..HIGH, such as "
+            "InterPodAffinity.hardPodAffinityWeight=0..100"
+        ) from None
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError
+    return int(text) if text.lstrip("+-").isdecimal() else number
+
+
+def _show_notices(extras: Extras, flags: Mapping[str, Any]) -> None:
+    registry = build_registry(extras, flags["plugin_references"])
+    config = configuration(flags["config"], registry, parse_settings(flags["feature_gates"]))
+    for notice in notices(config, registry, references=flags["plugin_references"]):
+        click.echo(f"kuberth tune: {notice}", err=True)
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM ends a search as Ctrl-C does, so that its processes end with it."""
+    before = signal.signal(signal.SIGTERM, lambda _number, _frame: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _show(objective: Objective, progress: TuningProgress) -> None:
+    best = f"best difference so far {objective.shown(progress.best)}"
+    best = best if progress.best else "nothing better so far"
     click.echo(f"kuberth tune: {progress.tried} of {progress.trials} configurations, {best}", err=True)
 
 

@@ -50,7 +50,7 @@ from kuberth.framework.extension_points import (
 )
 from kuberth.framework.handle import Handle
 from kuberth.framework.inputs import Signer
-from kuberth.framework.registry import PluginFactory, Registry
+from kuberth.framework.registry import PluginFactory, Registry, UnusablePlugin
 from kuberth.framework.signatures import signer
 from kuberth.framework.statements import Statements
 from kuberth.framework.status import Status
@@ -174,6 +174,8 @@ def build_profile(config: KubeSchedulerProfile, registry: Registry, handle: Hand
 
 def _instantiate(name: str, registry: Registry, args: object, handle: Handle) -> Plugin:
     factory = registry[name]
+    if isinstance(factory, UnusablePlugin):
+        raise ConfigError(factory.problem)
     _expect_two_arguments(name, factory)
     try:
         plugin = factory(_typed(args, getattr(factory, "args_type", None)), handle)

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
+import msgspec
+
 from kuberth.errors import ConfigError
 from kuberth.framework.extension_points import Plugin, points_of
 from kuberth.framework.handle import Handle
@@ -25,6 +27,19 @@ SHIPPED = "package kuberth"
 
 PluginFactory = Callable[[Any, Handle], Plugin]
 """`factory(args, handle) -> Plugin`; a plugin class is one."""
+
+
+class UnusablePlugin:
+    """Stands for a plugin of an installed package that cannot be loaded: making it says why."""
+
+    def __init__(self, reference: str, problem: str) -> None:
+        self.reference = reference
+        """What the package's entry point names."""
+        self.problem = problem
+        """Why it cannot be used, and what to do."""
+
+    def __call__(self, _args: Any, _handle: Handle) -> Plugin:
+        raise ConfigError(self.problem)
 
 
 class Registry:
@@ -41,7 +56,9 @@ class Registry:
 
         The same class from elsewhere, such as that of an installed package in its own tests, changes nothing.
         """
-        if name in self._factories:
+        if isinstance(factory, UnusablePlugin) and name in self._factories:
+            return
+        if name in self._factories and not isinstance(self._factories[name], UnusablePlugin):
             if self._factories[name] is factory and self._origins[name] != origin:
                 return
             if origin == SHIPPED:
@@ -51,8 +68,8 @@ class Registry:
                     f"two plugins are called {name!r}, from {self._origins[name]} and from {origin}; "
                     "rename one"
                 )
-        if not callable(factory):
-            raise ConfigError(f"plugin {name!r} from {origin} is not a class or factory but {factory!r}")
+        if problem := _why_unusable(factory):
+            raise ConfigError(f"plugin {name!r} from {origin} {problem}")
         self._factories[name] = factory
         self._origins[name] = origin
 
@@ -66,16 +83,21 @@ class Registry:
             self.register(name, other[name], origin=other._origins[name])
 
     def load_entry_points(self) -> None:
-        """Add every plugin that an installed package declares under `kuberth.plugins`."""
+        """Add every plugin that an installed package declares under `kuberth.plugins`.
+
+        One that cannot be loaded fails where it is made, so that it harms only those who enable it.
+        """
         for entry in installed_plugins():
             origin = f"package {entry.dist.name}" if entry.dist else f"entry point {entry.value}"
+            factory: Any = None
             try:
                 factory = entry.load()
-            except (Exception, SystemExit) as exc:
-                raise ConfigError(
-                    f"plugin {entry.name!r} of {origin} cannot be loaded from {entry.value}: "
-                    f"{_import_problem(exc)}; mend or uninstall the package"
-                ) from exc
+                problem = _why_unusable(factory)
+            except (Exception, SystemExit) as exc:  # whatever a module does when it is imported
+                problem = f"cannot be loaded from {entry.value}: {_import_problem(exc)}"
+            if problem:
+                message = f"plugin {entry.name!r} of {origin} {problem}; mend or uninstall the package"
+                factory = UnusablePlugin(entry.value, message)
             self.register(entry.name, factory, origin=origin)
 
     def load_reference(self, reference: str) -> str:
@@ -123,6 +145,19 @@ class Registry:
             if args_type is not None:
                 found[name] = args_type
         return found
+
+
+def _why_unusable(factory: object) -> str:
+    """What is wrong with it as a plugin's factory; empty: nothing."""
+    if not callable(factory):
+        return f"is not a class or factory but {factory!r}"
+    args_type = getattr(factory, "args_type", None)
+    if args_type is None or (inspect.isclass(args_type) and issubclass(args_type, msgspec.Struct)):
+        return ""
+    return (
+        f"has the args_type {args_type!r}; derive it from msgspec.Struct, or leave args_type out and take "
+        "the arguments as a plain dict"
+    )
 
 
 def installed_plugins() -> importlib.metadata.EntryPoints:

@@ -39,7 +39,14 @@ from kuberth.simulation.outcomes import (
 )
 from kuberth.simulation.reporting import as_csv, as_html, as_json, write_plots
 from kuberth.simulation.running import Scenario, simulate
-from kuberth.simulation.stepping import AgentStep, Choose, Environment, Observation, choosing_policy
+from kuberth.simulation.stepping import (
+    AgentStep,
+    Choose,
+    Environment,
+    Observation,
+    choosing_policy,
+    gymnasium_environment,
+)
 from kuberth.simulation.tables import Table
 from kuberth.simulation.tuning import Objective, Tuned, TunedConfiguration, Tuning, TuningProgress
 from kuberth.simulation.workloads import Coming, read_workload
@@ -90,6 +97,7 @@ __all__ = [
     "as_json",
     "choosing_policy",
     "compare",
+    "gymnasium_environment",
     "interval",
     "nodes_of",
     "read_cluster",

@@ -50,8 +50,9 @@ class ClusterState(NamedTuple):
     """What controllers work for."""
 
 
-def read_cluster(path: Path) -> ClusterState:
+def read_cluster(path: Path | str) -> ClusterState:
     """The cluster of a file: a snapshot, node shapes, or manifests."""
+    path = Path(path)
     if is_snapshot(path):
         trees = [
             Manifest(tree, f"{path}: item {number}") for number, tree in enumerate(read_snapshot(path), 1)

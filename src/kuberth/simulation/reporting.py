@@ -101,8 +101,9 @@ def _over_time(title: str, unit: str, runs: dict[str, Outcome], measure: Callabl
     )
 
 
-def write_plots(comparison: Comparison, path: Path) -> None:
+def write_plots(comparison: Comparison, path: Path | str) -> None:
     """Write the plots over time into a file: .svg, or .png with matplotlib."""
+    path = Path(path)
     expect_drawable(path)
     write_charts(path, charts(comparison))
 
@@ -149,6 +150,12 @@ def figure_table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
         for name, figures in by_name.items()
     ]
     return ["figure", *comparison.variants], rows
+
+
+def shown(figure: str, value: float, *, signed: bool = False) -> str:
+    """A value of the figure of this name, in its unit."""
+    text = _FORMATS[unit_of(figure)](value)
+    return f"+{text}" if signed and value > 0 else text
 
 
 def _cell(figure: Figure, index: int) -> str:

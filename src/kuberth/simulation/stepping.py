@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import operator
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,7 +123,8 @@ class AgentStep(NamedTuple):
 class Environment:
     """An experiment in steps: in each, the action is the node for the pod in question.
 
-    It has the methods of `gymnasium.Env`. The rewards of a run add up to minus the sum of all waits. The
+    It has the methods of `gymnasium.Env` and needs no Gymnasium; `gymnasium_environment` makes one that is a
+    `gymnasium.Env`. The rewards of a run add up to minus the sum of all waits. The
     scheduler runs in a thread of its own, which works only while `reset` or `step` waits for it.
     """
 
@@ -136,6 +138,7 @@ class Environment:
             raise ConfigError("an environment has the same nodes all the time; remove the interruptions")
         self._experiment = experiment
         self._episode: _Episode | None = None
+        self._seeds = np.random.default_rng(0)
         self.nodes = sorted(node.metadata.name for node in experiment.cluster.nodes)
         """The names of the nodes: an action is an index into them."""
         self.resources = _resources(experiment)
@@ -167,9 +170,16 @@ class Environment:
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin a run, up to the first choice; without a seed, that of seed 0."""
+        """Begin a run, up to the first choice.
+
+        Without a seed, that of the next seed, which follows from the last one that was given.
+        """
         self.close()
-        self._episode = _Episode(self._experiment, seed or 0)
+        if seed is None:
+            seed = _next_seed(self._seeds)
+        else:
+            self._seeds = np.random.default_rng(seed)
+        self._episode = _Episode(self._experiment, seed)
         first = self._episode.wait()
         if first.terminated or first.truncated:
             raise KuberthError("no pod of the workload has a choice of nodes")
@@ -179,7 +189,7 @@ class Environment:
         """Place the pod on this node and run to the next choice; ValueError where the pod does not fit."""
         if self._episode is None or self._episode.over:
             raise KuberthError("there is no run; call reset first")
-        return self._episode.step(int(action))
+        return self._episode.step(_as_index(action))
 
     def render(self) -> None:
         """Nothing: outcomes have plots."""
@@ -189,6 +199,65 @@ class Environment:
         if self._episode is not None:
             self._episode.close()
             self._episode = None
+
+
+def gymnasium_environment(experiment: Experiment, *, strict: bool = False) -> Any:
+    """The experiment as a `gymnasium.Env`, for wrappers and for libraries of agents.
+
+    Gymnasium expects every action of the space to be possible, and not every agent reads `action_mask`: a
+    node where the pod does not fit stands for the next one where it does, and `info["action"]` is the node
+    that was taken. With `strict` such an action is a ValueError, as in `Environment`. ConfigError without
+    Gymnasium.
+    """
+    steps = Environment(experiment)
+    base: Any = _imported("gymnasium").Env
+
+    class ExperimentEnvironment(base):  # type: ignore[misc]  # imported where it is needed
+        """`Environment` in Gymnasium's class."""
+
+        metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
+
+        def __init__(self) -> None:
+            self.action_space = steps.action_space
+            self.observation_space = steps.observation_space
+            self._mask: NDArray[Any] = np.zeros(0, np.int8)
+
+        def reset(
+            self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        ) -> tuple[Observation, dict[str, Any]]:
+            super().reset(seed=seed)
+            seen, info = steps.reset(seed=_next_seed(self.np_random) if seed is None else seed)
+            self._mask = seen["action_mask"]
+            return seen, info
+
+        def step(self, action: int) -> AgentStep:
+            index = _as_index(action)
+            if not strict and 0 <= index < len(self._mask):
+                fitting = np.flatnonzero(self._mask)
+                index = (
+                    int(fitting[np.searchsorted(fitting, index) % len(fitting)]) if len(fitting) else index
+                )
+            taken = steps.step(index)
+            self._mask = taken.observation["action_mask"]
+            return taken._replace(info={**taken.info, "action": index})
+
+        def close(self) -> None:
+            steps.close()
+
+    return ExperimentEnvironment()
+
+
+def _next_seed(generator: np.random.Generator) -> int:
+    """The seed of the next run."""
+    return int(generator.integers(2**31))
+
+
+def _as_index(action: object) -> int:
+    """An action as the index of a node; TypeError for anything but a whole number."""
+    try:
+        return operator.index(action)  # type: ignore[arg-type]  # refused below
+    except TypeError:
+        raise TypeError(f"an action is the index of a node, a whole number; got {action!r}") from None
 
 
 class _Episode:
@@ -272,7 +341,11 @@ def _resources(experiment: Experiment) -> list[str]:
 
 
 def _spaces() -> Any:
+    return _imported("gymnasium.spaces")
+
+
+def _imported(module: str) -> Any:
     try:
-        return importlib.import_module("gymnasium.spaces")
+        return importlib.import_module(module)
     except ImportError as error:
-        raise ConfigError("spaces need Gymnasium: pip install gymnasium") from error
+        raise ConfigError("this needs Gymnasium: pip install gymnasium") from error

@@ -1,9 +1,9 @@
 """Searches a better scheduler configuration for a workload.
 
 In: an experiment to search on, another to check on, and an objective. Out: configurations that are better
-than the base on runs that the search has not seen, or none. Weights of score plugins and the scoring strategy
-of NodeResourcesFit are searched, by Optuna's TPE sampler; the same seed gives the same result, also after a
-resume.
+than the base on runs that the search has not seen, or none. Weights of score plugins, the scoring strategy
+of NodeResourcesFit and chosen arguments are searched, by Optuna's TPE sampler; the same seed gives the same
+result, also after a resume.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ import kuberth
 from kuberth.api.wire import encode
 from kuberth.config.in_tree import IN_TREE_PLUGINS
 from kuberth.config.plugin_args import MAX_CUSTOM_SCORE
+from kuberth.config.resolve import plugins_named, resolve_profile
+from kuberth.config.types import KubeSchedulerProfile
 from kuberth.errors import ConfigError
 from kuberth.simulation.clusters import ClusterState
 from kuberth.simulation.comparing import Comparison, compare, interval
@@ -33,6 +35,8 @@ from kuberth.simulation.node_policies import NodePolicy
 from kuberth.simulation.outcomes import Outcome, Waits, rounded
 from kuberth.simulation.sweeping import run_all
 from kuberth.simulation.workloads import Coming
+from kuberth.text.field_errors import InvalidConfiguration
+from kuberth.text.figures import duration
 
 WEIGHED: Final = (
     "NodeResourcesFit",
@@ -61,8 +65,9 @@ _UNSEEN: Final = 1_000_000
 """Distance of the seeds that the search has not seen."""
 
 Parameters = dict[str, Any]
-"""What was drawn: weights by plugin, `strategy`, `resource NAME` with the weight of a resource, and with
-RequestedToCapacityRatio `shape PERCENT` with the score of a point."""
+"""What was drawn: weights by plugin, `strategy`, `resource NAME` with the weight of a resource, `argument
+PLUGIN.NAME`, and with RequestedToCapacityRatio `shape PERCENT` with the score of a point."""
+_ARGUMENT: Final = "argument "
 
 OBJECTIVES: Final[Mapping[str, Callable[[Outcome], float]]] = {
     "waiting": lambda each: each.pods.waiting,
@@ -111,6 +116,13 @@ class Objective:
     def value(self, outcome: Outcome) -> float:
         """The sum for one run."""
         return rounded(sum(weight * _figure(outcome, name) for name, weight in self.weights.items()))
+
+    def shown(self, value: float, *, signed: bool = False) -> str:
+        """A value as people read it: a wait as a duration, a sum of several figures as a number."""
+        [first, *others] = self.weights.items()
+        is_wait = not others and first[0].startswith("wait-") and first[1] == 1
+        text = duration(value) if is_wait else f"{value:g}"
+        return f"+{text}" if signed and value > 0 else text
 
     def __str__(self) -> str:
         return " + ".join(
@@ -194,6 +206,8 @@ class Tuning:
     """Runs of each candidate on the unseen experiment."""
     seed: int = 0
     """The seed of the search, and the first one of its runs."""
+    search: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """By `PLUGIN.argument`: the least and the greatest value to try; whole numbers if both are."""
 
     def run(
         self,
@@ -209,8 +223,61 @@ class Tuning:
         """
         if self.trials < 1 or self.seeds < 1 or self.unseen_seeds < 2:
             raise ConfigError("a search has at least one trial, one seed and two unseen seeds")
+        self.check()
         finished = _Finished(file, self._identity())
         return _Search(self, finished, processes=processes, dask=dask, on_progress=on_progress).run()
+
+    def check(self) -> None:
+        """ConfigError for an objective or an argument that the search could do nothing with."""
+        unseen = () if self.unseen is None else ((self.unseen, self.seed + _UNSEEN),)
+        for experiment, first in ((self.experiment, self.seed), *unseen):
+            self._check_priorities(experiment, range(first, first + self.seeds))
+        named = {name for profile in self._profiles() for name in plugins_named(profile)}
+        for argument, bounds in self.search.items():
+            plugin, dot, name = argument.partition(".")
+            if not dot or not plugin or not name:
+                raise ConfigError(f"search {argument}: expected PLUGIN.argument")
+            if not bounds[0] < bounds[1]:
+                raise ConfigError(f"search {argument}: {bounds[0]:g} is not below {bounds[1]:g}")
+            if plugin not in named:
+                raise ConfigError(f"search {argument}: the configuration enables no plugin {plugin}")
+            for bound in bounds:
+                config = tuned(self.base, {f"{_ARGUMENT}{argument}": bound})
+                try:
+                    replace(self.policy, config=config).loaded()
+                except InvalidConfiguration as error:
+                    problem = "; ".join(map(str, error.errors))
+                    raise ConfigError(f"search {argument}: {bound:g} will not do: {problem}") from error
+
+    def _check_priorities(self, experiment: Experiment, seeds: Sequence[int]) -> None:
+        wanted = {name: name.partition("@")[2] for name in self.objective.weights if "@" in name}
+        if not wanted:
+            return
+        found: set[int] = set()
+        for seed in seeds:
+            coming = experiment.workload(seed)
+            if coming.managed or experiment.cluster.managed:
+                return  # controllers make the pods
+            found.update(each.priority or each.spec.get("priority", 0) for each in coming.arrivals)
+        for name, priority in wanted.items():
+            if int(priority) not in found:
+                there = ", ".join(map(str, sorted(found))) or "no pods at all"
+                raise ConfigError(f"objective {name}: no pod has priority {priority}; there are {there}")
+
+    def own_weights(self) -> Mapping[str, int]:
+        """The score plugins that the base enables and that are not in-tree, with their weights."""
+        points = self.policy.registry().extension_points()
+        return {
+            name: weight
+            for profile in self._profiles()
+            for name, weight in resolve_profile(profile, points).score_weights.items()
+            if name not in IN_TREE_PLUGINS
+        }
+
+    def _profiles(self) -> Sequence[KubeSchedulerProfile]:
+        config = replace(self.policy, config=self.base).loaded()
+        assert config is not None
+        return config.profiles
 
     def _identity(self) -> str:
         """What the values of finished runs depend on."""
@@ -223,7 +290,7 @@ class Tuning:
             kuberth.__version__,
             [encode(each) for each in (*(node for each in clusters for node in each.nodes), *objects)],
             [msgspec.json.encode(each) for each in coming.arrivals],
-            [self.base, dict(self.objective.weights), self.seeds, self.seed],
+            [self.base, dict(self.objective.weights), self.seeds, self.seed, sorted(self.search.items())],
             [
                 experiment.until,
                 experiment.controllers,
@@ -315,7 +382,11 @@ class _Search:
         self._on_progress = on_progress
         coming = tuning.experiment.workload(tuning.seed)
         self._resources = _requested(coming)
-        self._plugins = weighed(tuning.experiment.cluster, coming)
+        own = tuning.own_weights()
+        self._plugins = [*weighed(tuning.experiment.cluster, coming), *own]
+        in_tree = {name: IN_TREE_PLUGINS[name].weight for name in self._plugins if name in IN_TREE_PLUGINS}
+        self._weights = {**in_tree, **{name: min(weight, HEAVIEST) for name, weight in own.items()}}
+        """The weights to begin with."""
 
     def run(self) -> Tuned:
         optuna = _optuna()
@@ -348,10 +419,11 @@ class _Search:
 
     def _known(self) -> list[Parameters]:
         """Configurations to begin with: the default weights with each strategy."""
-        weights = {name: IN_TREE_PLUGINS[name].weight for name in self._plugins}
         resources = {f"resource {name}": 1 for name in self._resources}
         return [
-            {**weights, **resources, "strategy": strategy} for strategy in STRATEGIES if strategy != RATIO
+            {**self._weights, **resources, "strategy": strategy}
+            for strategy in STRATEGIES
+            if strategy != RATIO
         ]
 
     def _draw(self, trial: Any) -> Parameters:
@@ -365,6 +437,10 @@ class _Search:
                 for name in self._resources
             },
             **{name: trial.suggest_int(name, 0, MAX_CUSTOM_SCORE) for name in points},
+            **{
+                f"{_ARGUMENT}{name}": _drawn(trial, f"{_ARGUMENT}{name}", bounds)
+                for name, bounds in self._tuning.search.items()
+            },
         }
 
     def _values(self, drawn: Sequence[Parameters]) -> list[list[float]]:
@@ -410,6 +486,13 @@ class _Search:
         return Tuned(rounded(statistics.fmean(values["base"])), candidates, compare(outcomes))
 
 
+def _drawn(trial: Any, name: str, bounds: tuple[float, float]) -> float:
+    low, high = bounds
+    if isinstance(low, int) and isinstance(high, int):
+        return int(trial.suggest_int(name, low, high))
+    return rounded(trial.suggest_float(name, low, high))
+
+
 def judged(
     name: str, config: Mapping[str, Any], searched: float, base: Sequence[float], values: Sequence[float]
 ) -> TunedConfiguration:
@@ -432,16 +515,39 @@ def tuned(base: Mapping[str, Any], parameters: Parameters) -> dict[str, Any]:
 
 def _tuned_profile(profile: Mapping[str, Any], parameters: Parameters) -> dict[str, Any]:
     plugins = dict(profile.get("plugins") or {})
-    score = plugins.get("score") or {}
-    enabled, disabled = (
-        [each for each in score.get(which) or () if each["name"] not in parameters]
-        for which in ("enabled", "disabled")
-    )
-    for name in (each for each in WEIGHED if each in parameters):
-        disabled.append({"name": name})
-        if parameters[name]:
-            enabled.append({"name": name, "weight": parameters[name]})
-    plugins["score"] = {"enabled": enabled, "disabled": disabled}
+    named = {each["name"] for point in plugins.values() for each in (point or {}).get("enabled") or ()}
+    weights = {
+        name: weight
+        for name, weight in parameters.items()
+        if " " not in name and name != "strategy" and (name in WEIGHED or name in named)
+    }
+    if weights:
+        score = plugins.get("score") or {}
+        enabled, disabled = (
+            [each for each in score.get(which) or () if each["name"] not in weights]
+            for which in ("enabled", "disabled")
+        )
+        for name in sorted(
+            weights, key=lambda name: WEIGHED.index(name) if name in WEIGHED else len(WEIGHED)
+        ):
+            disabled.append({"name": name})
+            if weights[name]:
+                enabled.append({"name": name, "weight": weights[name]})
+        plugins["score"] = {"enabled": enabled, "disabled": disabled}
+    args = {each["name"]: dict(each.get("args") or {}) for each in profile.get("pluginConfig") or ()}
+    if "strategy" in parameters:
+        args[_FIT] = {**args.pop(_FIT, {}), "scoringStrategy": _strategy(parameters)}
+    for name, value in parameters.items():
+        if name.startswith(_ARGUMENT):
+            plugin, _, argument = name.removeprefix(_ARGUMENT).partition(".")
+            if plugin in IN_TREE_PLUGINS or plugin in named:
+                args[plugin] = {**args.get(plugin, {}), argument: value}
+    configs = [{"name": name, "args": given} for name, given in args.items()]
+    return {**profile, "plugins": plugins, "pluginConfig": configs}
+
+
+def _strategy(parameters: Parameters) -> dict[str, Any]:
+    """The scoring strategy of NodeResourcesFit."""
     resources = [
         {"name": name.removeprefix("resource "), "weight": weight}
         for name, weight in parameters.items()
@@ -451,11 +557,7 @@ def _tuned_profile(profile: Mapping[str, Any], parameters: Parameters) -> dict[s
     if parameters["strategy"] == RATIO:
         shape = [{"utilization": each, "score": parameters[f"shape {each}"]} for each in UTILIZATIONS]
         strategy["requestedToCapacityRatio"] = {"shape": shape}
-    configs = list(profile.get("pluginConfig") or ())
-    given = next((each.get("args") for each in configs if each["name"] == _FIT), None)
-    args = {**(given or {}), "scoringStrategy": strategy}
-    rest = [each for each in configs if each["name"] != _FIT]
-    return {**profile, "plugins": plugins, "pluginConfig": [*rest, {"name": _FIT, "args": args}]}
+    return strategy
 
 
 def weighed(cluster: ClusterState, coming: Coming) -> list[str]:

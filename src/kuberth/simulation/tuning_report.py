@@ -11,7 +11,7 @@ from html import escape
 
 from kuberth.config.types import API_VERSION, KIND
 from kuberth.simulation.comparing import Comparison, interval
-from kuberth.simulation.reporting import as_html, html_table
+from kuberth.simulation.reporting import as_html, html_table, shown
 from kuberth.simulation.tuning import Objective, Tuned, TunedConfiguration
 from kuberth.text.documents import write_yaml
 from kuberth.text.figures import count
@@ -19,7 +19,7 @@ from kuberth.text.figures import count
 
 def as_yaml(candidate: TunedConfiguration, objective: Objective) -> str:
     """The configuration, as `kuberth run --config` takes it."""
-    head = f"# {objective}: {candidate.difference:g} (95 %: {candidate.low:g} to {candidate.high:g})\n"
+    head = f"# {objective}: {_difference(candidate, objective)}\n"
     tree = {"apiVersion": API_VERSION, "kind": KIND, **candidate.config}
     return head + write_yaml(tree)
 
@@ -29,12 +29,20 @@ def verdict(found: Tuned, objective: Objective, checked_on: str) -> Iterator[str
     yield from _summary(found, objective, checked_on)
     for each in found.candidates:
         word = "better" if each.is_better else "not better"
-        yield f"{each.name}: {each.difference:+g} (95 %: {each.low:+g} to {each.high:+g}), {word}"
+        yield f"{each.name}: {_difference(each, objective)}, {word}"
+
+
+def _difference(candidate: TunedConfiguration, objective: Objective) -> str:
+    mean, low, high = (
+        objective.shown(each, signed=True) for each in (candidate.difference, candidate.low, candidate.high)
+    )
+    return f"{mean} (95 %: {low} to {high})"
 
 
 def _summary(found: Tuned, objective: Objective, checked_on: str) -> Iterator[str]:
     seeds = count(len(found.comparison.seeds), "run")
-    yield f"Objective: {objective}. Checked in {seeds} on {checked_on}: the base has {found.base:g}."
+    base = objective.shown(found.base)
+    yield f"Objective: {objective}. Checked in {seeds} on {checked_on}: the base has {base}."
     if not found.better:
         yield "No configuration is better than the base."
 
@@ -46,8 +54,9 @@ def elsewhere(comparison: Comparison, name: str) -> Iterator[list[str]]:
         bounds = interval(each.difference, each.difference_spread, seeds=seeds)
         if each.variant == name and bounds is not None and (bounds[0] > 0 or bounds[1] < 0):
             before = comparison.figure(each.name, "base")
-            change = f"{each.mean:g} ({bounds[0]:+g} to {bounds[1]:+g})"
-            yield [each.name, f"{before.mean:g}", change]
+            low, high = (shown(each.name, bound, signed=True) for bound in bounds)
+            change = f"{shown(each.name, each.mean)} ({low} to {high})"
+            yield [each.name.removesuffix(" (s)"), shown(each.name, before.mean), change]
 
 
 def report_page(found: Tuned, objective: Objective, checked_on: str) -> str:
@@ -57,9 +66,9 @@ def report_page(found: Tuned, objective: Objective, checked_on: str) -> str:
         rows = [
             [
                 each.name,
-                f"{each.difference:+g}",
-                f"{each.low:+g} to {each.high:+g}",
-                f"{each.searched:+g}",
+                objective.shown(each.difference, signed=True),
+                f"{objective.shown(each.low, signed=True)} to {objective.shown(each.high, signed=True)}",
+                objective.shown(each.searched, signed=True),
                 "better" if each.is_better else "not better",
             ]
             for each in found.candidates

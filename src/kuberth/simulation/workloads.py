@@ -43,8 +43,9 @@ class Coming(NamedTuple):
     """What controllers make pods of, or watch over."""
 
 
-def read_workload(path: Path, *, format_: str = "kuberth") -> Coming:
+def read_workload(path: Path | str, *, format_: str = "kuberth") -> Coming:
     """What arrives, from a trace or manifests; `format_` is that of `kuberth simulate --trace-format`."""
+    path = Path(path)
     if format_ == "kuberth" and (path.is_dir() or path.suffix in (".yaml", ".yml", ".json")):
         return _read_pods(path)
     return Coming(FORMATS[format_](path))

@@ -34,7 +34,7 @@ def profile(
     *plugins: str, name: str = "default-scheduler", sort: str = "PrioritySort", **more: Any
 ) -> dict[str, Any]:
     """A profile of just these plugins, besides the two that every profile needs; `sort` is one of them."""
-    enabled = [sort, *(each for each in plugins if each != sort), "DefaultBinder"]
+    enabled = [sort, *(each for each in plugins if each not in (sort, "DefaultBinder")), "DefaultBinder"]
     return {
         "schedulerName": name,
         "plugins": {

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -21,9 +21,9 @@ from kuberth.assembly.profiles import full_registry, load_configuration
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.config import KubeSchedulerConfiguration, load
-from kuberth.errors import KuberthError, described
+from kuberth.errors import KuberthError, PluginError, described
 from kuberth.evaluation import Answer, Evaluator
-from kuberth.framework.cluster_events import Action, ClusterEvent, Hint, Resource
+from kuberth.framework.cluster_events import Action, ClusterEvent, Hint, Resource, concerns
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.extension_points import (
     EnqueueExtensions,
@@ -45,12 +45,15 @@ from kuberth.testing.harness import API_VERSION, profile
 from kuberth.testing.queue_contract import QUEUE_CONTRACT
 from kuberth.testing.random_clusters import RandomCluster, words_of
 from kuberth.testing.recording import ReadRecorder
+from kuberth.testing.scheduling_trial import POINTS_OF_METHODS, Obstacles, SchedulingTrial
 from kuberth.text.field_errors import InvalidConfiguration
 
 CLUSTERS: Final = 40
 """Random clusters that a plugin is checked on."""
 PODS: Final = 6
 """Pending pods on each."""
+SCHEDULED_CLUSTERS: Final = 8
+"""Random clusters on which a whole scheduler runs with it."""
 NODES_TIMED: Final = 5000
 SLOW_MICROSECONDS: Final = 2.0
 """A node, from which on a whole-table form is worth writing."""
@@ -60,6 +63,12 @@ REFERENCE: Final = "NodeResourcesFit"
 _MAY_REJECT: Final = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
 _NODE_ADDED: Final = ClusterEvent(Resource.NODE, Action.ADD)
 _RUNS: Final = 5
+_TRIED: Final = frozenset(POINTS_OF_METHODS.values())
+"""The extension points that pods reach without pod groups."""
+_JUDGED: Final = frozenset({"preFilter", "filter", "preScore", "score"})
+"""Those whose answers have a rule of their own; a plugin may skip them for most pods."""
+_PODS_TRIED: Final = 50
+"""Random pods among which one is looked for that the plugin does not skip, to measure its time."""
 
 
 class RuleOutcome(StrEnum):
@@ -148,6 +157,8 @@ def check_plugin(
         rules = (
             check.arguments,
             check.answers,
+            check.scheduling,
+            check.objects,
             check.determinism,
             check.forms,
             check.statement,
@@ -158,7 +169,9 @@ def check_plugin(
             findings.append(_found(rule))
             if findings[-1].rule == "answers" and findings[-1].outcome is RuleOutcome.FAILED:
                 break  # every other rule would find the same
-        timings = check.timings() if timed and check.is_sound(findings) else ()
+        if timed and check.is_sound(findings):
+            timings, not_timed = check.timings()
+            findings += not_timed
     return PluginReport(plugin.name, points_of(plugin), findings, timings)
 
 
@@ -240,6 +253,50 @@ class _Check:
                 f"{message}: no branch that rejects was reached; give it pods of yours (--pods FILE)",
             )
         return self._ok("answers", message)
+
+    def scheduling(self) -> RuleFinding:
+        """A whole scheduler runs with the plugin: what goes wrong at any extension point is logged there."""
+        trial = self._trial
+        if trial.not_started:
+            return RuleFinding(
+                "scheduling",
+                RuleOutcome.WARNING,
+                f"no scheduler could be started with it: {trial.not_started}",
+            )
+        if trial.errors:
+            return self._failed("scheduling", _first(trial.errors))
+        served = points_of(self._plugin)
+        message = f"{trial.pods} pods in {trial.clusters} schedulers, {trial.bound} bound"
+        missed = [point for point in served if point in _TRIED - _JUDGED and not trial.calls[point]]
+        if missed:
+            return RuleFinding(
+                "scheduling",
+                RuleOutcome.WARNING,
+                f"{message}, and none reached {', '.join(missed)}; give it pods of yours (--pods FILE)",
+            )
+        if untried := [point for point in served if point not in _TRIED]:
+            message += f"; not tried: {', '.join(untried)} (it takes pod groups)"
+        return self._ok("scheduling", message)
+
+    def objects(self) -> RuleFinding:
+        """Pods and nodes are shared with the whole scheduler; a plugin changes none of them."""
+        changes = self._trial.changes
+        if changes:
+            return self._failed("objects", f"{_first(changes)}: change a copy (msgspec.structs.replace)")
+        return self._ok("objects", "it changes no pod and no node that it is given")
+
+    @cached_property
+    def _trial(self) -> SchedulingTrial:
+        trial = SchedulingTrial()
+        clusters = [RandomCluster(seed, words=self._words) for seed in self._seeds[:SCHEDULED_CLUSTERS]]
+        trial.run(
+            self._profile(self._args, Obstacles.name),
+            self._registry(self._plugin),
+            self._plugin,
+            [(cluster, [*self._pods_of(cluster)]) for cluster in clusters],
+            name=self._plugin.name,
+        )
+        return trial
 
     def determinism(self) -> RuleFinding:
         if not self._judges:
@@ -344,6 +401,7 @@ class _Check:
                         break
                     evaluator.add(new)
                     fits_now = bool(evaluator.evaluate(pod, score=False).feasible)
+                    self._ask_hints(evaluator, pod, event, old, new)
                     hint = evaluator.hints(pod, event, old, new).get(self._plugin.name)
                     if old is None:
                         evaluator.remove(new)
@@ -360,7 +418,27 @@ class _Check:
                                 f"pod {pod.metadata.name} fits after {event.label} of node "
                                 f"{new.metadata.name}, but {said}: the pod would go on waiting",
                             )
+        if not helped:
+            return self._skipped(
+                "hints",
+                "none tried: no random change of a node let a rejected pod pass; give it pods of yours "
+                "(--pods FILE)",
+            )
         return self._ok("hints", f"{helped} changes of nodes that helped a pod bring it back")
+
+    def _ask_hints(
+        self, evaluator: Evaluator, pod: Pod, event: ClusterEvent, old: Node | None, new: Node
+    ) -> None:
+        """PluginError if its hint raises or answers something else, which the queue takes for Queue."""
+        name, about = self._plugin.name, f"its hint for {event.label} of node {new.metadata.name}"
+        for registered in evaluator.runner.profile.hints:
+            if registered.plugin == name and registered.hint and concerns(registered.event, event):
+                try:
+                    hint = registered.hint(pod, old, new)
+                except Exception as error:
+                    raise PluginError(name, about, described(error)) from error
+                if not isinstance(hint, Hint):
+                    raise PluginError(name, about, f"answered {hint!r:.200} where a Hint is expected")
 
     def _is_queued_by_another(self, evaluator: Evaluator, pod: Pod, old: Node | None, new: Node) -> bool:
         """Whether another of the events that the same change of the node is brings the pod back."""
@@ -371,25 +449,33 @@ class _Check:
 
     # How long it takes
 
-    def timings(self) -> Sequence[PluginTiming]:
-        """The plugin on a large cluster, in turns with an in-tree one."""
+    def timings(self) -> tuple[Sequence[PluginTiming], Sequence[RuleFinding]]:
+        """The plugin on a large cluster, in turns with an in-tree one, for a pod that it does not skip.
+
+        A finding for every extension point for which there is no such pod.
+        """
         points = [point for point in points_of(self._plugin) if point in TIMED]
         if not points:
-            return ()
+            return (), ()
         cluster = RandomCluster(self._seeds.start, words=self._words, nodes=NODES_TIMED)
-        pod = next(iter(self._pods_of(cluster)))
         own = self._evaluator(cluster)
         reference = Evaluator(
             [*cluster.nodes, *cluster.placed], config=load(_tree(profile(REFERENCE))), with_plans=False
         )
-        found = []
+        found, skipped = [], []
+        pods = [*self._pods, *(cluster.pod(f"pod-{number}") for number in range(_PODS_TRIED))]
         for point in points:
+            pod = next((each for each in pods if not _skips(own, self._plugin.name, point, each)), None)
+            if pod is None:
+                message = f"{point} is not measured: it skips every pod; give it pods of yours (--pods FILE)"
+                skipped.append(self._skipped("time", message))
+                continue
             turns = [
                 (_microseconds(own, point, pod), _microseconds(reference, point, pod)) for _ in range(_RUNS)
             ]
             mine, others = (statistics.median(each) for each in zip(*turns, strict=True))
             found.append(PluginTiming(point, mine, REFERENCE, others))
-        return found
+        return found, skipped
 
     def is_sound(self, findings: Sequence[RuleFinding]) -> bool:
         return all(each.outcome is not RuleOutcome.FAILED for each in findings)
@@ -439,12 +525,16 @@ class _Check:
         return others
 
     def _configuration(self, args: Mapping[str, Any] | None) -> KubeSchedulerConfiguration:
+        return load_configuration(_tree(self._profile(args)), self._registry(self._plugin))
+
+    def _profile(self, args: Mapping[str, Any] | None, *others: str) -> dict[str, Any]:
+        """A profile of the plugin and `others`."""
         name = self._plugin.name
         sorts = issubclass(self._plugin, QueueSortPlugin)
-        tree = profile(sort=name) if sorts else profile(name)
+        tree = profile(*others, sort=name) if sorts else profile(name, *others)
         if args is not None:
             tree["pluginConfig"] = [{"name": name, "args": dict(args)}]
-        return load_configuration(_tree(tree), self._registry(self._plugin))
+        return tree
 
     def _ok(self, rule: str, message: str) -> RuleFinding:
         return RuleFinding(rule, RuleOutcome.OK, message)
@@ -454,6 +544,12 @@ class _Check:
 
     def _failed(self, rule: str, message: str) -> RuleFinding:
         return RuleFinding(rule, RuleOutcome.FAILED, message)
+
+
+def _first(problems: Collection[str]) -> str:
+    """The first problem, and how many there are."""
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return f"{next(iter(problems))}{more}"
 
 
 def _tree(one: Mapping[str, Any]) -> dict[str, Any]:
@@ -537,6 +633,18 @@ def _scores(plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: Nodes) -> d
     if isinstance(scores, Status):
         return dict.fromkeys(nodes.names(), 0 if scores.is_skip else scores)
     return dict(zip(nodes.names(), scores.tolist(), strict=True))
+
+
+def _skips(evaluator: Evaluator, plugin: str, point: str, pod: Pod) -> bool:
+    """Whether the plugin is not asked about any node for this pod."""
+    nodes, state = evaluator.cluster.all_nodes(), CycleState(PodInfo(pod))
+    if not evaluator.runner.pre_filtering.run(state, pod, nodes).status.is_success:
+        return True
+    if point == "filter":
+        return plugin in state.skip_filter
+    return (
+        not evaluator.runner.scoring.run_pre_score(state, pod, nodes).is_success or plugin in state.skip_score
+    )
 
 
 def _microseconds(evaluator: Evaluator, point: str, pod: Pod) -> float:

@@ -122,7 +122,7 @@ def words_of(plugin: type[Plugin], args: Mapping[str, Any] | None = None) -> Seq
                 if isinstance(code, types.CodeType):
                     found.update(dict.fromkeys(_texts(code)))
     args_type = plugin.args_type
-    if args_type is not None and issubclass(args_type, msgspec.Struct):
+    if isinstance(args_type, type) and issubclass(args_type, msgspec.Struct):
         defaults = [field.default for field in msgspec.structs.fields(args_type)]
         found.update(dict.fromkeys(each for each in defaults if isinstance(each, str)))
     found.update(dict.fromkeys(each for each in (args or {}).values() if isinstance(each, str)))

@@ -6,13 +6,19 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
 from kuberth.cli import cli
+from kuberth.cli.plugin_description import type_in_words
 from kuberth.cli.plugin_scaffold import POINTS, scaffold
+from kuberth.config.types import Int64
 from kuberth.errors import ConfigError
 from kuberth.testing import assert_keeps_contract
 
@@ -21,6 +27,14 @@ EXAMPLE = "examples.prefer_quiet_nodes:PreferQuietNodes"
 
 def invoke(*args: str) -> Result:
     return CliRunner().invoke(cli, ["plugin", *args])
+
+
+def declare(folder: Path, group: str, entry_point: str) -> None:
+    """An installed distribution called broken, with an entry point."""
+    info = folder / "broken-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{group}]\n{entry_point}\n")
 
 
 # New
@@ -87,6 +101,17 @@ def test_names_of_a_new_plugin() -> None:
         pytest.param("class", "filter", "is a keyword of Python", id="keyword"),
         pytest.param("quiet", "filtr", "there is no extension point 'filtr'", id="unknown-point"),
         pytest.param("quiet", " , ", "name at least one", id="no-point"),
+        pytest.param("quiet", "filter,Filter", "filter is named twice", id="point-twice"),
+        pytest.param("None", "filter", "is a keyword of Python", id="keyword-class"),
+        pytest.param("kuberth", "filter", "kuberth plugin new my-kuberth", id="kuberth"),
+        pytest.param("kuberth-plugins", "filter", "there is a module", id="our-plugins"),
+        pytest.param("json", "filter", "module of Python's standard library", id="standard-library"),
+        pytest.param("numpy", "filter", "'numpy' is installed already (version ", id="installed-package"),
+        pytest.param("Pyyaml", "filter", "'pyyaml' is installed already", id="other-spelling"),
+        pytest.param("yaml", "filter", "there is a module 'yaml' already", id="installed-module"),
+        pytest.param("NodeName", "filter", "there is a plugin called 'NodeName' already", id="in-tree"),
+        pytest.param("load-aware", "filter", "there is a plugin called 'LoadAware'", id="installed-plugin"),
+        pytest.param("status", "filter", "'Status' is a name that the plugin's own", id="imported-name"),
     ],
 )
 def test_what_a_new_plugin_cannot_be(tmp_path: Path, name: str, points: str, problem: str) -> None:
@@ -94,6 +119,20 @@ def test_what_a_new_plugin_cannot_be(tmp_path: Path, name: str, points: str, pro
     assert isinstance(result.exception, ConfigError)
     assert problem in str(result.exception)
     assert not (tmp_path / "new").exists()
+
+
+def test_points_are_taken_in_the_spellings_of_the_docs(tmp_path: Path) -> None:
+    result = invoke("new", "quiet", "--points", "Filter,PreFilter,post_bind", "--directory", str(tmp_path))
+    assert "Quiet (preFilter, filter, postBind)" in result.output
+
+
+@pytest.mark.parametrize("inner", ["", "deeper/still"])
+def test_a_folder_that_cannot_be_created(tmp_path: Path, inner: str) -> None:
+    (tmp_path / "file").write_text("")
+    result = invoke("new", "quiet", "--directory", str(tmp_path / "file" / "new" / inner))
+    assert isinstance(result.exception, ConfigError)
+    assert "Not a directory" in str(result.exception)
+    assert "choose another --directory" in str(result.exception)
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
@@ -109,7 +148,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 def test_list_shows_every_plugin_and_where_it_comes_from() -> None:
     result = invoke("list", "--plugin", EXAMPLE)
     assert result.exit_code == 0, result.output
-    lines = {line.split()[0]: line for line in result.output.splitlines() if not line.startswith(" ")}
+    lines = {line.split()[0]: line for line in result.output.splitlines() if line[:1].strip()}
     assert lines["PrioritySort"].endswith("queueSort")
     assert "filter, score (--plugin" in lines["PreferQuietNodes"]
     assert EXAMPLE in result.output
@@ -119,7 +158,7 @@ def test_list_shows_every_plugin_and_where_it_comes_from() -> None:
 
 def test_list_of_one_shows_arguments_events_and_statement() -> None:
     result = invoke("list", "PreferQuietNodes", "NodeName", "--plugin", EXAMPLE)
-    assert "quietLabel: str = 'quiet'" in result.output
+    assert 'quietLabel: string = "quiet"' in result.output
     assert "Node: Add, UpdateNodeLabel, UpdateNodeTaint" in result.output
     assert "statement  none" in result.output
     assert "filter: node object" in result.output
@@ -133,6 +172,76 @@ def test_list_as_json() -> None:
     assert "resource.k8s.io/DeviceClass: Add, Update" in by_name["NodeResourcesFit"]["events"]
     assert by_name["TaintToleration"]["statement"][0] == "pod: spec.tolerations"
     assert not any(each["problem"] for each in found)
+
+
+def test_queues_are_listed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    declare(tmp_path, "kuberth.queues", "FifoQueue = no_such_module:FifoQueue")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    lines = invoke("list").output.splitlines()
+    queues = {line.split()[0]: line.split()[1:] for line in lines if line.split()[1:2] and "queue" in line}
+    assert {"PriorityQueue", "FairShareQueue", "ReservedShareQueue", "FifoQueue"} <= set(queues)
+    assert "cannot be loaded" in " ".join(queues["FifoQueue"])
+    shown = invoke("list", "ReservedShareQueue", "FairShareQueue").output
+    assert "class      kuberth.queue.reserved_share:ReservedShareQueue" in shown
+    assert "share: number (0 to 1) = 0.1" in shown
+    assert "weights: mapping of number (optional)" in shown
+
+
+@pytest.mark.parametrize(
+    "kind, words",
+    [
+        pytest.param(int, "integer", id="int"),
+        pytest.param(Annotated[int, msgspec.Meta(ge=0, le=100)], "integer (0 to 100)", id="range"),
+        pytest.param(Annotated[float, msgspec.Meta(ge=0)], "number (at least 0)", id="low"),
+        pytest.param(Annotated[int, msgspec.Meta(le=9)], "integer (at most 9)", id="high"),
+        pytest.param(Int64, "integer", id="a-machine's-range"),
+        pytest.param(bool | None, "boolean", id="optional"),
+        pytest.param(int | str, "integer or string", id="either"),
+        pytest.param(Literal["a", "b"], "a or b", id="choice"),
+        pytest.param(tuple[str, ...], "list of string", id="tuple"),
+        pytest.param(Mapping[str, list[int]], "mapping of list of integer", id="mapping"),
+        pytest.param(timedelta, "duration", id="duration"),
+        pytest.param(Path, "Path", id="any-class"),
+    ],
+)
+def test_types_in_words(kind: Any, words: str) -> None:
+    assert type_in_words(kind) == words
+
+
+def test_one_broken_installed_plugin_stops_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declare(tmp_path, "kuberth.plugins", "Broken = no_such_module:Broken")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    listed = invoke("list")
+    assert listed.exit_code == 0, listed.output
+    words = " ".join(listed.output.split())
+    assert "Broken plugin 'Broken' of package broken cannot be loaded from no_such_module:Broken" in words
+    assert max(map(len, listed.output.splitlines())) <= 80
+    assert "mend or uninstall the package" in " ".join(invoke("list", "Broken").output.split())
+    assert invoke("check", EXAMPLE, "--clusters", "1").exit_code == 0
+    config = tmp_path / "config.yaml"
+    config.write_text("{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration}")
+    printed = CliRunner().invoke(cli, ["config", "print", str(config)])
+    assert printed.exit_code == 0, printed.output
+    validated = CliRunner().invoke(cli, ["config", "validate", str(config)])
+    assert validated.exit_code == 0
+    assert "ignoring an installed plugin: plugin 'Broken' of package broken" in validated.stderr
+
+
+def test_arguments_of_no_struct_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "loose_arguments.py").write_text(
+        "from kuberth.framework import PreEnqueuePlugin\n\n\n"
+        "class Loose(PreEnqueuePlugin):\n    name = 'Loose'\n    args_type = dict\n\n"
+        "    def pre_enqueue(self, pod):\n        return None\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    listed = invoke("list", "--plugin", "loose_arguments:Loose")
+    assert isinstance(listed.exception, ConfigError)
+    assert "derive it from msgspec.Struct" in str(listed.exception)
+    checked = invoke("check", "loose_arguments:Loose")
+    assert checked.exit_code == 1
+    assert "derive it from msgspec.Struct" in " ".join(checked.output.split())
 
 
 def test_list_of_an_unknown_plugin() -> None:

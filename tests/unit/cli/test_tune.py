@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from kuberth.cli import cli, tune_run
 from kuberth.config import load
 from kuberth.errors import ConfigError
 from kuberth.simulation.traces import write_trace
-from kuberth.simulation.tuning import TuningProgress
+from kuberth.simulation.tuning import Objective, TuningProgress
 
 FEW = ("--trials", 2, "--seeds", 1, "--unseen-seeds", 2, "--processes", 1)
 
@@ -74,11 +75,12 @@ def test_json_is_the_same_for_the_same_seed(trace: Path) -> None:
     assert json.loads(first.stdout)["candidates"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_an_interrupt_says_how_to_continue(
-    tmp_path: Path, trace: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, trace: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
-    def interrupt(_progress: TuningProgress) -> None:
-        raise KeyboardInterrupt
+    def interrupt(_objective: Objective, _progress: TuningProgress) -> None:
+        signal.raise_signal(number)
 
     words = ("--nodes", 4, "--trace", trace, *FEW, "--state", tmp_path / "state")
     with monkeypatch.context() as patched:
@@ -94,12 +96,47 @@ def test_an_interrupt_says_how_to_continue(
     [
         (("--generate", "services", *FEW), "give a cluster"),
         (("--nodes", "2", "--generate", "services", "--output-file", "a.txt"), "ends with .yaml"),
+        (("--nodes", "2", "--generate", "services", "--report", "a.pdf"), "ends with .html"),
+        (("--nodes", "2", "--generate", "services", "--search", "NodeName"), "PLUGIN.ARGUMENT=LOW..HIGH"),
+        (("--nodes", "2", "--generate", "services", "--search", "A.b=1..x"), "PLUGIN.ARGUMENT=LOW..HIGH"),
+        (("--nodes", "2", "--generate", "services", "--search", "A.b=0..inf"), "PLUGIN.ARGUMENT=LOW..HIGH"),
     ],
 )
 def test_words_that_do_not_go_together(words: tuple[Any, ...], expected: str) -> None:
     done = ran(*words)
     assert done.exit_code == 2
     assert expected in done.output
+
+
+def test_waits_are_shown_as_durations(trace: Path) -> None:
+    done = ran("--nodes", 4, "--trace", trace, *FEW, "--unseen-seeds", 5)
+    words = r"tuned-1: -(\d+m )?\d+s \(95 %: -(\d+m )?\d+s to -(\d+m )?\d+s\), better"
+    assert re.search(words, done.stdout), done.stdout
+    assert re.search(r"the base has (\d+m )?\d+s\.", done.stdout)
+    assert re.search(r"best difference so far -(\d+m )?\d+s$", done.stderr, re.MULTILINE)
+
+
+def test_weights_of_own_plugins_and_arguments_are_searched(tmp_path: Path, trace: Path) -> None:
+    config, state = tmp_path / "config.yaml", tmp_path / "state"
+    config.write_text(
+        "{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration, profiles: "
+        "[{plugins: {multiPoint: {enabled: [{name: PreferQuietNodes, weight: 3}]}}}]}"
+    )
+    plugin = ("--plugin", "examples.prefer_quiet_nodes:PreferQuietNodes")
+    search = ("--search", "InterPodAffinity.hardPodAffinityWeight=0..100")
+    done = ran("--nodes", 4, "--trace", trace, *FEW, *plugin, "--config", config, *search, "--state", state)
+    assert done.exit_code == 0, done.output
+    _identity, _base, *tried = state.read_text().splitlines()
+    drawn = [json.loads(line)["parameters"] for line in tried]
+    assert [each["PreferQuietNodes"] for each in drawn] == [3, 3], "the first ones begin with the base's"
+    assert all(0 <= each["argument InterPodAffinity.hardPodAffinityWeight"] <= 100 for each in drawn)
+
+
+def test_a_plugin_that_is_not_enabled_is_said_to_do_nothing(trace: Path) -> None:
+    plugin = ("--plugin", "examples.prefer_quiet_nodes:PreferQuietNodes")
+    done = ran("--nodes", 4, "--trace", trace, *FEW, *plugin)
+    assert "kuberth tune: plugin PreferQuietNodes" in done.stderr
+    assert "is enabled in no profile" in done.stderr
 
 
 def test_an_unknown_objective() -> None:

@@ -8,12 +8,15 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from kuberth.config import load
 from kuberth.config.in_tree import IN_TREE_PLUGINS
 from kuberth.errors import ConfigError
+from kuberth.evaluation import Evaluator
 from kuberth.framework import FilterPlugin, Plugin, Registry, ReservePlugin, ScorePlugin
 from kuberth.framework.extension_points import points_of
 from kuberth.framework.registry import SHIPPED, PluginFactory, resolve_reference
 from kuberth.plugins import IN_TREE, in_tree_registry
+from kuberth.testing import profile
 from tests.unit.framework.harness import build, make_handle, plugin
 
 FINE = """
@@ -37,6 +40,7 @@ def make(args, handle):
 
 NUMBER = 5
 """
+CONFIGURATION = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 
 
 @pytest.fixture
@@ -122,22 +126,43 @@ def test_a_package_may_give_a_function(packages: Path) -> None:
         pytest.param(
             "Number = my_plugins:NUMBER",
             FINE,
-            "plugin 'Number' from package my_plugins is not a class or factory but 5",
+            "plugin 'Number' of package my_plugins is not a class or factory but 5",
             id="not-callable",
         ),
         pytest.param(
-            "NodeName = my_plugins:Fine",
-            FINE,
-            "two plugins are called 'NodeName', from kuberth and from package my_plugins; rename one",
-            id="a-name-that-is-taken",
+            "Fine = my_plugins:Fine",
+            FINE.replace('name = "Fine"', 'name = "Fine"\n    args_type = dict'),
+            "plugin 'Fine' of package my_plugins has the args_type .*derive it from msgspec.Struct",
+            id="arguments-of-no-struct",
         ),
     ],
 )
-def test_packages_that_cannot_be_used(packages: Path, entry_point: str, module: str, message: str) -> None:
+def test_packages_that_cannot_be_used_harm_only_those_who_enable_them(
+    packages: Path, entry_point: str, module: str, message: str
+) -> None:
     install(packages, entry_point, module=module)
     registry = in_tree_registry()
+    registry.load_entry_points()
+    name = entry_point.split()[0]
     with pytest.raises(ConfigError, match=message):
-        registry.load_entry_points()
+        Evaluator(config=load({**CONFIGURATION, "profiles": [profile(name)]}), registry=registry)
+    Evaluator(config=load({**CONFIGURATION, "profiles": [profile("NodeName")]}), registry=registry)
+
+
+def test_a_plugin_in_code_takes_the_place_of_one_that_cannot_be_loaded(packages: Path) -> None:
+    install(packages, "NodeName = my_plugins:Missing\nFine = my_plugins:Missing")
+    registry = in_tree_registry()
+    registry.load_entry_points()
+    assert registry.origin("NodeName") == "kuberth"
+    registry.merge(Registry({"Fine": IN_TREE[0]}))
+    assert registry["Fine"] is IN_TREE[0]
+
+
+def test_two_plugins_of_one_name(packages: Path) -> None:
+    install(packages, "NodeName = my_plugins:Fine")
+    words = "two plugins are called 'NodeName', from kuberth and from package my_plugins; rename one"
+    with pytest.raises(ConfigError, match=words):
+        in_tree_registry().load_entry_points()
 
 
 # module:Class

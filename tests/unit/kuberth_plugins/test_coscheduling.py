@@ -122,6 +122,14 @@ def test_pods_wait_until_the_gang_is_there() -> None:
         async with scheduler(make_node("n", cpu="8")) as world:
             world.api.put(member("g", 0))
             await world.in_queue("g-0", "unschedulable")
+            (note,) = world.events("FailedScheduling")
+            assert note.count("PodGroup default/g not found") == 2, "from PreFilter and from PostFilter"
+            assert "no gang" not in note
+            world.api.put(group("h", min_member=2))
+            world.api.put(member("h", 0))
+            await world.quiet(seconds=60)
+            notes = world.events("FailedScheduling")
+            assert any("PodGroup default/h has 1 pod, and its minMember is 2" in note for note in notes)
             world.api.put(group("g", min_member=3))
             world.api.put(member("g", 1))
             await world.quiet(seconds=60)

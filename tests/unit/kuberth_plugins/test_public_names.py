@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from importlib import import_module
 from pathlib import Path
 
@@ -12,8 +13,10 @@ import yaml
 
 import kuberth_plugins
 from kuberth.framework import Registry
+from kuberth.framework.registry import resolve_reference
 from kuberth_plugins.capacity_scheduling import elastic_quota_kind
 from kuberth_plugins.coscheduling import pod_group_kind
+from kuberth_plugins.strict_fifo import StrictFifoQueue
 from kuberth_plugins.two_step_binding import node_preparation_kind
 
 ROOT = Path(__file__).parents[3]
@@ -63,6 +66,8 @@ def test_every_plugin_is_named_by_an_entry_point_and_every_kind_has_a_manifest()
     shipped = sorted(name for name, module in modules.items() if module.startswith("kuberth_plugins."))
     names = "CapacityScheduling Coscheduling LoadAware NamespacePodQuota TwoStepBinding"
     assert shipped == names.split()
+    queues = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["kuberth.queues"]
+    assert resolve_reference(queues["StrictFifoQueue"], option="") is StrictFifoQueue
     for kind in (pod_group_kind(), elastic_quota_kind(), node_preparation_kind()):
         manifest = ROOT / "src" / "kuberth_plugins" / "manifests" / f"{kind.__name__.lower()}s.yaml"
         definition, role = yaml.safe_load_all(manifest.read_text(encoding="utf-8"))

@@ -28,9 +28,12 @@ from kuberth.simulation import (
     as_html,
     as_json,
     nodes_of,
+    read_cluster,
+    read_workload,
     write_plots,
 )
 from kuberth.simulation.comparing import interval, student_quantile
+from kuberth.simulation.traces import write_trace
 from tests.unit.simulation.harness import pod
 
 PACKED = {
@@ -208,6 +211,25 @@ def test_a_frame_asks_for_pandas_where_it_is_missing(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ConfigError, match="pip install pandas"):
         Table().to_frame()
+
+
+def test_plots_and_files_are_named_by_texts_too(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    (tmp_path / "pods.jsonl").write_text(write_trace([pod(0, 10), pod(5, 10)]))
+    (tmp_path / "nodes.yaml").write_text("nodes: [{name: big, count: 2, capacity: {cpu: '8'}}]")
+    cluster, coming = read_cluster(f"{tmp_path}/nodes.yaml"), read_workload(f"{tmp_path}/pods.jsonl")
+    found = Experiment(cluster, FixedWorkload(coming)).compare([Policy()])
+    for name, start in (("plot.png", b"\x89PNG"), ("plot.svg", b"<svg")):
+        write_plots(found, f"{tmp_path}/{name}")
+        assert (tmp_path / name).read_bytes().startswith(start)
+
+
+def test_a_frame_has_the_rows_and_columns_of_the_table() -> None:
+    pytest.importorskip("pandas")
+    frame = Table([{"a": 1, "b": "x"}, {"a": 2.5, "c": None}]).to_frame()
+    assert list(frame.columns) == ["a", "b", "c"]
+    assert frame["a"].tolist() == [1.0, 2.5]
+    assert frame["b"].isna().tolist() == [False, True]
 
 
 @pytest.mark.parametrize(

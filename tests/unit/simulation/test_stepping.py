@@ -22,6 +22,7 @@ from kuberth.simulation import (
     Outcome,
     SpotInterruptions,
     choosing_policy,
+    gymnasium_environment,
     nodes_of,
 )
 from tests.unit.simulation.harness import pod
@@ -123,10 +124,86 @@ def test_what_has_no_choices_or_changing_nodes_is_refused() -> None:
         Environment(Experiment(nodes_of(1), FixedWorkload([]), interruptions=SpotInterruptions()))
 
 
-def test_spaces_ask_for_gymnasium(monkeypatch: pytest.MonkeyPatch) -> None:
+def seconds_of_first_choices(environment: Any, resets: int, *, seed: int | None) -> list[float]:
+    first = [environment.reset(seed=seed)[1]["seconds"]]
+    return [*first, *(environment.reset()[1]["seconds"] for _ in range(resets))]
+
+
+def test_resets_without_a_seed_go_on_from_the_last_one() -> None:
+    made = [seconds_of_first_choices(Environment(SMALL), 3, seed=seed) for seed in (7, 7, 8, None)]
+    assert made[0] == made[1]
+    assert len(set(made[0])) == 4, "each run is another one"
+    assert made[0] != made[2]
+    assert len(set(made[3])) == 4
+
+
+@pytest.mark.parametrize("action", [1.5, 1.0, "1", None, np.float32(1)], ids=repr)
+def test_an_action_that_is_no_whole_number(action: Any) -> None:
+    environment = Environment(SMALL)
+    environment.reset(seed=1)
+    with pytest.raises(TypeError, match="a whole number; got"):
+        environment.step(action)
+    environment.close()
+
+
+def test_gymnasium_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
     monkeypatch.setitem(sys.modules, "gymnasium.spaces", None)
     with pytest.raises(ConfigError, match="pip install gymnasium"):
         _ = Environment(SMALL).action_space
+    with pytest.raises(ConfigError, match="pip install gymnasium"):
+        gymnasium_environment(SMALL)
+
+
+HALF_FULL = Experiment(
+    nodes_of(
+        shapes=[{"name": name, "count": 1, "capacity": {"cpu": cpu}} for name, cpu in ("a8", "b2", "c8")]
+    ),
+    FixedWorkload([pod(0, 50, cpu="4"), pod(1, 50, cpu="4")]),
+)
+"""No pod fits on the node in the middle."""
+
+
+def test_gymnasium_takes_the_environment_for_its_own() -> None:
+    gymnasium = pytest.importorskip("gymnasium")
+    checker = pytest.importorskip("gymnasium.utils.env_checker")
+    environment = gymnasium_environment(HALF_FULL)
+    assert isinstance(environment, gymnasium.Env)
+    checker.check_env(environment, skip_render_check=True)
+    wrapped = gymnasium.wrappers.RecordEpisodeStatistics(gymnasium.wrappers.FlattenObservation(environment))
+    wrapped.reset(seed=1)
+    done, steps = False, 0
+    while not done:
+        _, _, terminated, truncated, info = wrapped.step(wrapped.action_space.sample())
+        done, steps = terminated or truncated, steps + 1
+    assert info["episode"]["l"] == steps
+    assert info["outcome"].pods.placed == 2
+    wrapped.close()
+
+
+def test_actions_where_the_pod_does_not_fit_under_gymnasium() -> None:
+    pytest.importorskip("gymnasium")
+    environment = gymnasium_environment(HALF_FULL)
+    environment.reset(seed=1)
+    assert environment.step(1)[4]["action"] == 2, "the next node where it fits"
+    environment.reset(seed=1)
+    assert environment.step(0)[4]["action"] == 0
+    with pytest.raises(ValueError, match="does not fit on node 3"):
+        environment.step(3)
+    environment.close()
+    strict = gymnasium_environment(HALF_FULL, strict=True)
+    strict.reset(seed=1)
+    with pytest.raises(ValueError, match="does not fit on node 1; it fits on 0, 2"):
+        strict.step(1)
+    strict.close()
+
+
+def test_seeded_resets_under_gymnasium() -> None:
+    pytest.importorskip("gymnasium")
+    first, second = (seconds_of_first_choices(gymnasium_environment(SMALL), 3, seed=7) for _ in range(2))
+    assert first == second
+    assert len(set(first)) == 4
+    assert first[0] == Environment(SMALL).reset(seed=7)[1]["seconds"]
 
 
 def test_the_example_learns_to_leave_nodes_empty() -> None:

@@ -59,3 +59,11 @@ def test_dask_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(__import__("sys").modules, "distributed", None)
     with pytest.raises(ConfigError, match=r"kuberth\[dask\]"):
         run_all(VARIANTS, [1], dask="tcp://127.0.0.1:1")
+
+
+def test_runs_on_dask_are_those_of_one_process() -> None:
+    distributed = pytest.importorskip("distributed")
+    settings = {"processes": False, "n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.LocalCluster(protocol="tcp", host="127.0.0.1", **settings) as cluster:
+        found = run_all(VARIANTS, [1, 2], dask=cluster.scheduler_address)
+    assert msgspec.json.encode(found) == msgspec.json.encode(run_all(VARIANTS, [1, 2], processes=1))

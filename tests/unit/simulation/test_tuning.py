@@ -166,6 +166,7 @@ OTHERS = {
     ),
     "objective": replace(SEARCH, objective=Objective({"waiting": 1})),
     "seeds": replace(SEARCH, seeds=4),
+    "arguments": replace(SEARCH, search={"InterPodAffinity.hardPodAffinityWeight": (0, 9)}),
 }
 
 
@@ -223,6 +224,83 @@ def test_the_base_keeps_what_is_not_searched() -> None:
         "type": "MostAllocated",
         "resources": [{"name": "cpu", "weight": 2}],
     }
+
+
+ENABLED = {"profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "NoRule", "weight": 12}]}}}, {}]}
+
+
+def test_the_weight_of_an_own_plugin_is_searched_where_it_is_enabled() -> None:
+    search = Tuning(NONE, WAITS, policy=OWN, base={"profiles": ENABLED["profiles"][:1]})
+    assert search.own_weights() == {"NoRule": 12}
+    assert Tuning(NONE, WAITS, policy=OWN).own_weights() == {}
+    first, second = tuned(ENABLED, {"NoRule": 4, "strategy": "MostAllocated"})["profiles"]
+    assert first["plugins"]["score"] == {
+        "enabled": [{"name": "NoRule", "weight": 4}],
+        "disabled": [{"name": "NoRule"}],
+    }
+    assert second["plugins"] == {}
+
+
+def test_arguments_are_drawn_within_their_bounds() -> None:
+    search = {"InterPodAffinity.hardPodAffinityWeight": (3, 5), "NoRule.share": (0.25, 0.5)}
+    base = {"profiles": ENABLED["profiles"][:1]}
+    found = Tuning(
+        PLANTED,
+        WAITS,
+        base=base,
+        policy=replace(OWN, gates={}),
+        trials=4,
+        seeds=1,
+        unseen_seeds=2,
+        search=search,
+    ).run()
+    assert found.candidates
+    for each in found.candidates:
+        (profile,) = each.config["profiles"]
+        args = {entry["name"]: entry["args"] for entry in profile["pluginConfig"]}
+        assert args["InterPodAffinity"]["hardPodAffinityWeight"] in (3, 4, 5)
+        assert 0.25 <= args["NoRule"]["share"] <= 0.5
+
+
+@pytest.mark.parametrize(
+    ("search", "expected"),
+    [
+        ({"InterPodAffinity": (0, 1)}, "expected PLUGIN.argument"),
+        ({"InterPodAffinity.hardPodAffinityWeight": (9, 1)}, "9 is not below 1"),
+        ({"InterPodAffinity.hardPodAffinityWeight": (0, 101)}, "101 will not do: .*hardPodAffinityWeight"),
+        ({"InterPodAffinity.softWeight": (0, 1)}, "0 will not do: .*softWeight"),
+        ({"NoRule.share": (0, 1)}, "the configuration enables no plugin NoRule"),
+    ],
+)
+def test_arguments_that_cannot_be_searched(search: dict[str, tuple[float, float]], expected: str) -> None:
+    with pytest.raises(ConfigError, match=expected):
+        Tuning(NONE, WAITS, policy=OWN, search=search).run()
+
+
+def test_an_objective_of_a_priority_that_no_pod_has_is_refused(tmp_path: Path) -> None:
+    both = Experiment(nodes_of(1), lambda _seed: Coming([pod(0, 10), pod(0, 10, priority=5)]))
+    search = Tuning(both, Objective.parse(["wait-p99@77777"]))
+    with pytest.raises(ConfigError, match="no pod has priority 77777; there are 0, 5"):
+        search.run(file=tmp_path / "state")
+    assert not (tmp_path / "state").exists()
+    late = replace(both, workload=lambda _seed: Coming([pod(0, 10)]))
+    with pytest.raises(ConfigError, match="no pod has priority 5; there are 0"):
+        Tuning(both, Objective.parse(["wait-p99@5"]), unseen=late).run()
+
+
+@pytest.mark.parametrize(
+    ("texts", "value", "expected"),
+    [
+        (["wait-p99"], 2317.25, "+38m 37s"),
+        (["wait-mean@5"], -90.0, "-1m 30s"),
+        (["wait-mean=2"], 90.0, "+90"),
+        (["wait-mean", "nodes"], 90.5, "+90.5"),
+        (["fragmentation"], 0.25, "+0.25"),
+    ],
+)
+def test_values_are_shown_in_their_unit(texts: list[str], value: float, expected: str) -> None:
+    assert Objective.parse(texts).shown(value, signed=True) == expected
+    assert Objective.parse(texts).shown(value) == expected.removeprefix("+")
 
 
 SPREAD = [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Iterable
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from benchmarks.plugins import QuietAtOnce
 from examples.prefer_quiet_nodes import PreferQuietNodes
 from examples.team_budgets import TeamBudgets
 
@@ -16,18 +18,27 @@ from kuberth.api.core import Pod
 from kuberth.assembly.profiles import full_registry
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.framework import (
+    SKIP,
     Action,
+    BindPlugin,
     ClusterEvent,
     CycleState,
     DependsOn,
     EnqueueExtensions,
     EventWithHint,
     FilterPlugin,
+    Handle,
     Hint,
     Inputs,
+    PermitPlugin,
     Plugin,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PreBindPlugin,
     PreEnqueuePlugin,
+    PreFilterPlugin,
     QueueSortPlugin,
+    ReservePlugin,
     Resource,
     ScorePlugin,
     Status,
@@ -74,6 +85,8 @@ def test_a_plugin_that_keeps_every_rule() -> None:
         ("construction", RuleOutcome.OK),
         ("arguments", RuleOutcome.SKIPPED),
         ("answers", RuleOutcome.OK),
+        ("scheduling", RuleOutcome.OK),
+        ("objects", RuleOutcome.OK),
         ("determinism", RuleOutcome.OK),
         ("forms", RuleOutcome.OK),
         ("statement", RuleOutcome.OK),
@@ -207,6 +220,236 @@ def test_a_broken_rule_is_named(plugin: type[Plugin], rule: str, words: str) -> 
         assert_keeps_contract(plugin, clusters=8)
 
 
+def raising(*_given: object) -> Any:
+    raise ZeroDivisionError("divided")
+
+
+def seven(*_given: object) -> Any:
+    return 7
+
+
+def endless(*_given: object) -> Any:
+    return Status.wait("")
+
+
+def mixed(_self: object, queued: QueuedPod) -> Any:
+    return queued.key if "pod-1" in queued.key else 1
+
+
+async def refusing(*_given: object) -> Any:
+    raise OSError("no disk")
+
+
+def nothing(*_given: object) -> None:
+    return None
+
+
+RESERVE = {"reserve": nothing, "unreserve": nothing}
+EXPECTED = "answered 7 where a Status or None is expected"
+
+
+@pytest.mark.parametrize(
+    "base, methods, words",
+    [
+        pytest.param(PreEnqueuePlugin, {"pre_enqueue": raising}, "PreEnqueue: ZeroDivisionError", id="gate"),
+        pytest.param(PreEnqueuePlugin, {"pre_enqueue": seven}, f"PreEnqueue: {EXPECTED}", id="gate-7"),
+        pytest.param(QueueSortPlugin, {"sort_key": raising}, "QueueSort; ", id="sort"),
+        pytest.param(QueueSortPlugin, {"sort_key": nothing}, "sort_key returned None", id="sort-none"),
+        pytest.param(QueueSortPlugin, {"sort_key": mixed}, "not supported", id="sort-mixed"),
+        pytest.param(QueueSortPlugin, {"less": raising}, "QueueSort; ordering", id="less"),
+        pytest.param(PostFilterPlugin, {"post_filter": raising}, "PostFilter: ZeroDivision", id="make-room"),
+        pytest.param(PostFilterPlugin, {"post_filter": seven}, "a tuple (PostFilterResult", id="make-room-7"),
+        pytest.param(ReservePlugin, {**RESERVE, "reserve": raising}, "at Reserve: Zero", id="reserve"),
+        pytest.param(ReservePlugin, {**RESERVE, "reserve": seven}, f"Reserve: {EXPECTED}", id="reserve-7"),
+        pytest.param(ReservePlugin, {**RESERVE, "unreserve": raising}, "at Unreserve: Zero", id="unreserve"),
+        pytest.param(
+            ReservePlugin, {**RESERVE, "unreserve": seven}, "where nothing is expected", id="unreserve-7"
+        ),
+        pytest.param(PermitPlugin, {"permit": raising}, "at Permit: ZeroDivisionError", id="permit"),
+        pytest.param(PermitPlugin, {"permit": endless}, "PermitResult.wait(seconds) is expected", id="wait"),
+        pytest.param(PermitPlugin, {"permit": seven}, "a PermitResult, a Status or None", id="permit-7"),
+        pytest.param(PreBindPlugin, {"pre_bind": refusing}, "at PreBind: OSError: no disk", id="pre-bind"),
+        pytest.param(PreBindPlugin, {"pre_bind": seven}, f"PreBind: {EXPECTED}", id="pre-bind-7"),
+        pytest.param(
+            PreBindPlugin,
+            {"pre_bind": nothing, "pre_bind_pre_flight": seven},
+            f"PreBindPreFlight: {EXPECTED}",
+            id="pre-flight-7",
+        ),
+        pytest.param(BindPlugin, {"bind": raising}, "at Bind: ZeroDivisionError: divided", id="bind"),
+        pytest.param(BindPlugin, {"bind": seven}, f"at Bind: {EXPECTED}", id="bind-7"),
+        pytest.param(PostBindPlugin, {"post_bind": raising}, "at PostBind: Zero", id="post-bind"),
+        pytest.param(PostBindPlugin, {"post_bind": seven}, "where nothing is expected", id="post-bind-7"),
+    ],
+)
+def test_what_a_plugin_does_wrong_at_other_points_is_found(
+    base: type[Plugin], methods: dict[str, Any], words: str
+) -> None:
+    plugin = type("Bad", (base,), {"name": "Bad", **methods})
+    finding = found(plugin, "scheduling", clusters=3)
+    assert finding.outcome is RuleOutcome.FAILED
+    assert words in finding.message
+
+
+def test_the_points_of_pods_that_are_placed_must_be_reached() -> None:
+    class Rejecting(FilterPlugin, PostBindPlugin):
+        name = "Rejecting"
+
+        def filter(self, state: CycleState, pod: Pod, node: NodeRow) -> Status | None:
+            return REJECTED
+
+        def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
+            return None
+
+    finding = found(Rejecting, "scheduling", clusters=2)
+    assert finding.outcome is RuleOutcome.WARNING
+    assert "none reached postBind; give it pods of yours (--pods FILE)" in finding.message
+
+
+def test_a_plugin_whose_start_fails_is_a_warning() -> None:
+    class Calling(Gate):
+        name = "Calling"
+
+        def start(self) -> None:
+            raise ConnectionError("no database")
+
+    finding = found(Calling, "scheduling", clusters=2)
+    assert finding.outcome is RuleOutcome.WARNING
+    assert "no database" in finding.message
+
+
+def test_a_task_or_a_close_that_fails_is_found() -> None:
+    class Spawning(PostBindPlugin):
+        name = "Spawning"
+
+        def __init__(self, args: object, handle: Handle) -> None:
+            self._handle = handle
+
+        def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
+            self._handle.spawn(refusing(), name="report")
+
+    class Closing(Gate):
+        name = "Closing"
+
+        def close(self) -> None:
+            raise OSError("no disk")
+
+    for plugin in (Spawning, Closing):
+        finding = found(plugin, "scheduling", clusters=2)
+        assert finding.outcome is RuleOutcome.FAILED
+        assert "OSError: no disk" in finding.message
+
+
+def test_errors_of_the_trial_are_logged_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+    found(type("Bad", (PermitPlugin,), {"name": "Bad", "permit": seven}), "scheduling", clusters=2)
+    assert caplog.records == []
+
+
+def test_a_check_within_an_event_loop() -> None:
+    """As in a notebook."""
+
+    async def main() -> None:
+        assert_keeps_contract(Gate, clusters=1)
+
+    asyncio.run(main())
+
+
+class Relabelling(Colors):
+    name = "Relabelling"
+
+    def score(self, state: CycleState, pod: Pod, node: NodeRow) -> int:
+        labels: Any = pod.metadata.labels
+        labels["seen"] = "yes"
+        return 0
+
+
+class Annotating(ReservePlugin):
+    name = "Annotating"
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        annotations: Any = pod.metadata.annotations
+        annotations["node"] = node_name
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        annotations: Any = pod.metadata.annotations
+        annotations.pop("node", None)
+
+
+class RelabellingNodes(Colors):
+    name = "RelabellingNodes"
+
+    def hint(self, pod: Pod, old: object, new: Any) -> Hint:
+        new.metadata.labels["seen"] = "yes"
+        return Hint.QUEUE
+
+
+@pytest.mark.parametrize(
+    "plugin, words",
+    [
+        pytest.param(Relabelling, "score changes metadata.labels of pod pod-", id="labels"),
+        pytest.param(Annotating, "reserve changes metadata.annotations of pod pod-", id="annotations"),
+        pytest.param(RelabellingNodes, "its hint changes metadata.labels of node node-", id="node"),
+    ],
+)
+def test_a_plugin_that_changes_what_it_is_given(plugin: type[Plugin], words: str) -> None:
+    finding = found(plugin, "objects", clusters=4)
+    assert finding.outcome is RuleOutcome.FAILED
+    assert words in finding.message
+    assert "change a copy" in finding.message
+
+
+@pytest.mark.parametrize(
+    "hint, words",
+    [
+        pytest.param(
+            raising, "its hint for NodeAdd of node node-new: ZeroDivisionError: divided", id="raises"
+        ),
+        pytest.param(seven, "answered 7 where a Hint is expected", id="7"),
+        pytest.param(nothing, "answered None where a Hint is expected", id="None"),
+    ],
+)
+def test_a_hint_that_fails(hint: Any, words: str) -> None:
+    finding = found(type("BadHint", (Colors,), {"name": "BadHint", "hint": hint}), "hints")
+    assert finding.outcome is RuleOutcome.FAILED
+    assert words in finding.message
+
+
+def test_hints_that_were_not_tried() -> None:
+    finding = found(NeverRejecting, "hints", clusters=2)
+    assert finding.outcome is RuleOutcome.SKIPPED
+    assert finding.message.startswith("none tried")
+
+
+def test_the_time_is_that_of_pods_which_the_plugin_does_not_skip() -> None:
+    class Rare(Colors, PreFilterPlugin):
+        name = "Rare"
+        inputs = Inputs(
+            {"metadata.labels", "metadata.name"},
+            pre_filter=DependsOn.POD,
+            filter=DependsOn.NODE_OBJECT,
+            score=DependsOn.REQUESTS,
+        )
+
+        def pre_filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> Status | None:
+            return None if pod.metadata.name == "mine" else SKIP
+
+    report = check_plugin(Rare, clusters=2)
+    assert [each.point for each in report.timings] == ["score"]
+    assert report.findings[-1].rule == "time"
+    assert "filter is not measured: it skips every pod" in report.findings[-1].message
+    report = check_plugin(Rare, clusters=2, pods=[make_pod("mine")])
+    assert [each.point for each in report.timings] == ["filter", "score"]
+    assert report.findings[-1].rule != "time"
+
+
+@pytest.mark.parametrize("kind", [dict, dict[str, int], "MyArgs", lambda: None], ids=str)
+def test_an_args_type_that_is_no_struct(kind: Any) -> None:
+    plugin = type("Loose", (Gate,), {"name": "Loose", "args_type": kind})
+    (finding,) = check_plugin(plugin).findings
+    assert finding.outcome is RuleOutcome.FAILED
+    assert "derive it from msgspec.Struct" in finding.message
+
+
 class Silent(FilterPlugin):
     name = "Silent"
 
@@ -292,13 +535,14 @@ class Gate(PreEnqueuePlugin):
         return None
 
 
-@pytest.mark.parametrize("plugin", [Sorting, Gate, PreferQuietNodes, TeamBudgets])
+@pytest.mark.parametrize("plugin", [Sorting, Gate, PreferQuietNodes, QuietAtOnce, TeamBudgets])
 def test_plugins_at_other_points_and_the_examples_keep_it(plugin: type[Plugin]) -> None:
     assert_keeps_contract(plugin, clusters=10)
 
 
 @pytest.mark.parametrize(
-    "name", ["NodeAffinity", "NodeName", "NodeUnschedulable", "TaintToleration", "NodeResourcesFit"]
+    "name",
+    ["NodeAffinity", "NodeName", "NodeUnschedulable", "TaintToleration", "NodeResourcesFit", "DefaultBinder"],
 )
 def test_in_tree_plugins_keep_it(name: str) -> None:
     plugin = full_registry()[name]

@@ -91,7 +91,7 @@ class Calls:
         """Call the plugin where no answer is expected; one that is given is a mistake worth a line."""
         answer = self.ask(plugin, point, method, state, pod, node_name, timed=state.record_plugin_metrics)
         if answer is not None and not isinstance(answer, Status):
-            logger.error("%s", nonsense(plugin, point, answer, "nothing").message)
+            nonsense(plugin, point, answer, "nothing")
 
     async def async_status(
         self,
@@ -209,7 +209,9 @@ def allowed_codes(point: str, *, without: Code | None = None) -> str:
 
 
 def nonsense(plugin: Plugin, point: str, answer: object, expected: str) -> Status:
-    """The Error status for an answer that the point does not allow."""
+    """The Error status for an answer that the point does not allow; it is logged as what a plugin raises."""
     if inspect.iscoroutine(answer):  # an `async def` where none is awaited
         answer.close()
-    return failure(plugin, point, f"answered {answer!r:.200} where {expected} is expected")
+    status = failure(plugin, point, f"answered {answer!r:.200} where {expected} is expected")
+    logger.error("%s", status.message)
+    return status
