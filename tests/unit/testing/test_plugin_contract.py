@@ -442,7 +442,9 @@ def test_the_time_is_that_of_pods_which_the_plugin_does_not_skip() -> None:
     assert report.findings[-1].rule != "time"
 
 
-@pytest.mark.parametrize("kind", [dict, dict[str, int], "MyArgs", lambda: None], ids=str)
+@pytest.mark.parametrize(
+    "kind", [dict, dict[str, int], "MyArgs", lambda: None], ids=["dict", "generic", "name", "function"]
+)
 def test_an_args_type_that_is_no_struct(kind: Any) -> None:
     plugin = type("Loose", (Gate,), {"name": "Loose", "args_type": kind})
     (finding,) = check_plugin(plugin).findings
