@@ -89,7 +89,7 @@ class DeviceWorld(NamedTuple):
     """All of them, for what they have taken."""
 
 
-class Lottery:
+class RandomAllocation:
     """Allocates devices of random nodes to claims."""
 
     def __init__(self, world: DeviceWorld, rng: random.Random) -> None:
@@ -294,9 +294,9 @@ class Maker:
         world = DeviceWorld(
             await listed(Node), await listed(ResourceSlice), await listed(DeviceClass), claims
         )
-        lottery = Lottery(world, self._rng)
+        random_allocation = RandomAllocation(world, self._rng)
         allocated = (
-            replace(claim, status=replace(claim.status, allocation=lottery.draw(claim)))
+            replace(claim, status=replace(claim.status, allocation=random_allocation.draw(claim)))
             for claim in claims
             if claim.status.allocation is None and operation.namespace in ("", claim.metadata.namespace)
         )

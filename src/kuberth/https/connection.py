@@ -23,7 +23,7 @@ from kuberth.https.users import certified_user
 MALFORMED_SECONDS: Final = 60.0
 
 
-class Seldom(logging.Filter):
+class OncePerMinute(logging.Filter):
     """Passes one warning a minute, with the number of those since the last one that passed."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Seldom(logging.Filter):
 
 
 malformed_requests = logging.getLogger(f"{__name__}.malformed")
-malformed_requests.addFilter(Seldom())
+malformed_requests.addFilter(OncePerMinute())
 
 
 class HttpConnection(HttpToolsProtocol):

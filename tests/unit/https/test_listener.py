@@ -16,7 +16,7 @@ import pytest
 import uvloop
 
 from kuberth.errors import ServingError
-from kuberth.https.connection import Seldom, malformed_requests
+from kuberth.https.connection import OncePerMinute, malformed_requests
 from kuberth.https.limits import Limits, affordable_connections
 from kuberth.https.messages import Request, Response
 from tests.unit.https.harness import LIMIT_SECONDS, close, cut, fetch, listening, open_tls, run, trusting
@@ -90,17 +90,17 @@ def test_malformed_requests_are_logged_once_a_minute(caplog: pytest.LogCaptureFi
                 assert b"400" in await reader.read(-1)
                 await close(writer)
 
-    malformed_requests.filters[:] = [Seldom()]
+    malformed_requests.filters[:] = [OncePerMinute()]
     run(main)
     assert [record.getMessage() for record in caplog.records] == ["Invalid HTTP request received."]
 
 
 def test_the_next_line_has_the_number_of_those_before() -> None:
-    seldom, passed = Seldom(), list[str]()
+    once_per_minute, passed = OncePerMinute(), list[str]()
     for second in range(1000, 1121):
         record = logging.LogRecord("x", logging.WARNING, "", 0, "no request", (), None)
         record.created = float(second)
-        if seldom.filter(record):
+        if once_per_minute.filter(record):
             passed.append(record.getMessage())
     counted = "no request (59 more since the last of these lines)"
     assert passed == ["no request", counted, counted]

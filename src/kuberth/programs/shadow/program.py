@@ -78,11 +78,11 @@ class ShadowMetrics(MetricSet):
 def metrics_server(metrics: ShadowMetrics, *, host: str, port: int) -> Listener:
     """Serves /metrics over HTTPS while it is entered; `port` 0 takes any that is free."""
     page = families_page(lambda: [*metrics.families(), *build_families(), *process_families()])
-    service = PageService({"/metrics": page}, access=_Everybody(), request_seconds=_REQUEST_SECONDS)
+    service = PageService({"/metrics": page}, access=_OpenAccess(), request_seconds=_REQUEST_SECONDS)
     return Listener(service, certificates=SelfSigned(host), host=host, port=port, flags=_FLAGS, limits=LIMITS)
 
 
-class _Everybody:
+class _OpenAccess:
     """Implements `kuberth.serving.access.Access`."""
 
     def is_open(self, path: str) -> bool:

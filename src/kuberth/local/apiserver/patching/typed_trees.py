@@ -32,11 +32,11 @@ _KEY_DEFAULTS: Final = {"protocol": "TCP"}
 """List keys that clients leave out, and what the server fills in."""
 
 
-class _Nothing(Enum):
+class _Absent(Enum):
     ABSENT = "absent"
 
 
-_ABSENT: Final = _Nothing.ABSENT
+_ABSENT: Final = _Absent.ABSENT
 
 
 def root_field(row: ServedResource) -> Field:
