@@ -52,7 +52,7 @@ class ThresholdVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """One stretch, or the median of the same stretch of several runs."""
+    """Figures of a stretch, or the median of the same stretch of several runs."""
 
     name: str
     scheduled: int
@@ -145,7 +145,7 @@ def _median_summary(summaries: Sequence[Distribution | None]) -> Distribution | 
 
 
 def plain(measurement: Measurement) -> dict[str, Any]:
-    """For programs: numbers with their units in their names."""
+    """The measurement for programs: numbers with their units in their names."""
     verdict = measurement.verdict
     return {
         "name": measurement.name,

@@ -23,7 +23,7 @@ from kuberth.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class BenchSettings:
-    """What the command line decided."""
+    """The settings that the command line gives a run."""
 
     target: str = IN_PROCESS
     assets: Path | None = None

@@ -59,7 +59,7 @@ class ThroughputSampler:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """In scheduler_perf's words: Average, Perc50, Perc90, Perc95, Perc99."""
+    """The average and percentiles in scheduler_perf's words: Average, Perc50, Perc90, Perc95, Perc99."""
 
     average: float
     perc50: float

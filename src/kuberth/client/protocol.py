@@ -26,7 +26,7 @@ class WatchType(enum.StrEnum):
 
 
 class WatchEvent(NamedTuple):
-    """One change of one object; for DELETED the object is its last version."""
+    """A change of an object; for DELETED the object is its last version."""
 
     type: WatchType
     object: Any
@@ -35,7 +35,7 @@ class WatchEvent(NamedTuple):
 
 
 class ObjectList(NamedTuple):
-    """All objects of a kind at one resource version, from which a watch can start."""
+    """The objects of a kind at one resource version, from which a watch can start."""
 
     items: Sequence[Any]
     resource_version: str

@@ -130,7 +130,7 @@ def advance(pod: Obj, status: Obj, state: ContainersState, *, node_ready: bool, 
 
 
 def _first(status: Obj) -> Obj:
-    """All containers are alike: one stands for them."""
+    """The status of the first container; it stands for all of them, for they are alike."""
     first: Obj = next(iter(status.get("containerStatuses") or ()), {})
     return first
 

@@ -1,4 +1,4 @@
-"""What hollow nodes look like.
+"""Makes hollow nodes from a number or a file of shapes.
 
 In: a number of nodes, or a file of shapes. Out: Node objects, ready to be made. A shape says how many
 nodes there are of it, their names, labels, taints and capacity.

@@ -51,7 +51,7 @@ VERSION: Final = {
     "platform": "python",
 }
 Page = Callable[[Request], Response]
-"""What answers a path that is not the API's own."""
+"""Answers a path that is not the API's own."""
 
 _LONGEST_SHOWN: Final = 40
 _HEALTH: Final = ("healthz", "livez", "readyz")

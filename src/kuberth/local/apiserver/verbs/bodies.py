@@ -126,7 +126,7 @@ class FieldValidation:
 
 
 def _problems(row: ServedResource, tree: Any, duplicates: Container[str]) -> Iterator[str]:
-    """What is wrong with a tree, by the fields of its kind or by the schema that its definition gives."""
+    """The problems of a tree, by the fields of its kind or by the schema that its definition gives."""
     if row.structure is None:
         yield from _strict_problems(row.schema, tree, duplicates)
     elif isinstance(tree, dict):
@@ -139,7 +139,7 @@ def _problems(row: ServedResource, tree: Any, duplicates: Container[str]) -> Ite
 
 
 def _strict_problems(type_name: str, tree: Any, duplicates: Container[str], path: str = "") -> Iterator[str]:
-    """In the order of the body; a part of the wrong shape is not looked into."""
+    """Unknown and duplicate fields in the order of the body; a part of the wrong shape is not looked into."""
     if isinstance(tree, list):
         inner = type_name[2:] if type_name.startswith("[]") else ""
         for index, item in enumerate(tree):
