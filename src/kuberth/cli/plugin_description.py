@@ -42,9 +42,9 @@ class PluginDescription:
     args: Sequence[str] = ()
     """Each with its type and default."""
     events: Sequence[str] = ()
-    """What brings back pods that it rejected."""
+    """Events that bring back pods that it rejected."""
     statement: Sequence[str] = ()
-    """What its answers depend on."""
+    """Inputs that its answers depend on."""
     problem: str = ""
     """Why it cannot be made without arguments."""
 

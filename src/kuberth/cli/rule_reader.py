@@ -43,7 +43,7 @@ class RuleReader:
         self._modules = FreshModules(self._module_names()) if reloads_modules else None
 
     def sources(self) -> Sequence[RuleSource]:
-        """What the rules come from and may change."""
+        """The sources of the rules, which may change."""
         files = [] if self._path is None else [file_source(self._path)]
         return [
             *files,

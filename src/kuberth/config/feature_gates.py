@@ -100,7 +100,7 @@ GATES: Mapping[str, Gate] = {
 }
 
 COMPONENT: Final = "kube"
-"""Whose gates these are, where the flag says so."""
+"""The component to which these gates belong, where the flag names one."""
 _MIXED_PREFIXES: Final = (
     "set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use"
 )
@@ -210,7 +210,7 @@ def gate_problems(explicit: Mapping[str, bool], path: str = "") -> list[FieldErr
 
 
 def _locked(name: str, value: bool, default: bool) -> str:
-    """In kube-scheduler's words, which are what people search for."""
+    """The message that a gate is locked, in kube-scheduler's words, which are what people search for."""
     return f"cannot set feature gate {name} to {show(value)}, feature is locked to {show(default)}"
 
 

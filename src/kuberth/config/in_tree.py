@@ -23,7 +23,7 @@ class InTreePlugin(NamedTuple):
     args: type[Struct] | None = None
     """None: it has no arguments."""
     weight: int = 0
-    """Its weight in the default profile."""
+    """The plugin's weight in the default profile."""
     gate: str | None = None
     """Without this feature gate the default profile leaves it out."""
 

@@ -1,4 +1,4 @@
-"""One connection: uvicorn's HTTP protocol, with limits on what a client sends and on how long it takes.
+"""Serves a connection with uvicorn's HTTP protocol, and limits what a client sends and how long it takes.
 
 In: bytes after the TLS handshake. Out: ASGI requests. There is always a deadline that received bytes do not
 move: for the header, for a body that the service does not read, or for the next request.

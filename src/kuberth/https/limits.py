@@ -30,9 +30,9 @@ class Limits:
     idle_seconds: int = 120
     """Between two requests; longer than Go's clients keep a connection, so that they close it first."""
     shutdown_seconds: float = 5.0
-    """For running requests to end at shutdown."""
+    """Seconds that running requests have to end at shutdown."""
     close_seconds: float = 0.2
-    """For clients to close their connections at shutdown."""
+    """Seconds that clients have to close their connections at shutdown."""
 
 
 def affordable_connections(wanted: int) -> int:

@@ -38,7 +38,7 @@ _AT_START_ONLY: Final = (
 
 
 class Rules(NamedTuple):
-    """What a scheduler is made by."""
+    """The configuration, plugins and queue that a scheduler is made by."""
 
     config: KubeSchedulerConfiguration
     registry: Registry | None = None

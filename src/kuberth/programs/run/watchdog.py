@@ -30,7 +30,7 @@ EX_FAILURE: Final = 1
 
 
 class WatchdogLimits(NamedTuple):
-    """In seconds."""
+    """Intervals and time limits in seconds."""
 
     beat: float = 1.0
     """Interval of the loop's beats and of the thread's checks."""
@@ -39,7 +39,7 @@ class WatchdogLimits(NamedTuple):
     again: float = 60.0
     """Time before it reports again."""
     signal: float = 5.0
-    """So long the loop has to heed a signal before the thread ends the process."""
+    """Time that the loop has to heed a signal before the thread ends the process."""
 
 
 def _interrupt_main_thread() -> None:
@@ -84,7 +84,7 @@ class Watchdog:
     # In any thread
 
     def problem(self) -> str | None:
-        """What health checks report: None while the loop turns."""
+        """The problem that health checks report; None while the loop turns."""
         silent = self._now() - self._beat_at
         if silent < self._limits.blocked:
             return None

@@ -83,7 +83,7 @@ def metrics_server(metrics: ShadowMetrics, *, host: str, port: int) -> Listener:
 
 
 class _OpenAccess:
-    """Implements `kuberth.serving.access.Access`."""
+    """Lets every client read the metrics; implements `kuberth.serving.access.Access`."""
 
     def is_open(self, path: str) -> bool:
         return True
@@ -94,7 +94,7 @@ class _OpenAccess:
 
 @dataclass(frozen=True, slots=True)
 class ShadowSettings:
-    """What the command line decided."""
+    """The settings that the command line gives."""
 
     config: KubeSchedulerConfiguration
     registry: Registry
@@ -112,7 +112,7 @@ class ShadowSettings:
 
 
 class ShadowRun:
-    """One run over one API; `on_decision` gets every decision, `on_message` messages about the run."""
+    """A run over one API; `on_decision` gets every decision, `on_message` messages about the run."""
 
     def __init__(
         self,
