@@ -24,7 +24,7 @@ _NOTHING: Final = ServedResource("", "", "", "")
 
 
 def decode_status(row: ServedResource, body: Any, old: Obj) -> Obj:
-    """A body whose status is to be written; what is the very same as in the stored object was read before.
+    """A body whose status is to be written; what is identical to the stored object was read before.
 
     Only its metadata (copied, for the server completes them) and its status are used of it.
     """
