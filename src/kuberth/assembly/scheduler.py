@@ -426,7 +426,7 @@ class Scheduler:
         runners: Mapping[str, Runner],
         queue: SchedulingQueue,
     ) -> None:
-        """Nothing is awaited here, so no cycle sees half of it."""
+        """Replace configuration, runners and queue; nothing is awaited here, so no cycle sees half of it."""
         old_extenders, self.extenders = self.extenders, handle.extenders
         self.config, self._handle = config, handle
         self.runners.clear()

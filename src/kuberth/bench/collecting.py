@@ -96,7 +96,7 @@ class Observations:
     buckets: Sequence[tuple[float, float]]
 
     def summary(self, *, factor: float = 1.0) -> Distribution | None:
-        """None if nothing was observed."""
+        """The average and percentiles; None if nothing was observed."""
         if self.count <= 0 or len(self.buckets) < 2:
             return None
         quantiles = (self.quantile(percent / 100) * factor for percent in PERCENTILES.values())

@@ -20,7 +20,7 @@ class SeenPod(NamedTuple):
     labels: Mapping[str, str]
     node: str
     attempted: bool
-    """It has the condition PodScheduled, with any status."""
+    """Whether the pod has the condition PodScheduled, with any status."""
 
 
 def seen_pod(pod: Obj) -> SeenPod:

@@ -47,7 +47,7 @@ class VolumeLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NodeAllocatableStrategy(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """More resources on a node, and a CSINode with limits of volumes a driver."""
+    """Gives a node more resources, and a CSINode with limits of volumes a driver."""
 
     node_allocatable: dict[str, str] = {}
     csi_node_allocatable: dict[str, VolumeLimits] = {}

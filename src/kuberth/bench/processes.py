@@ -114,7 +114,7 @@ def _started(name: str, command: Sequence[str], log: Path) -> ChildProcess:
 
 
 def usage_of(pid: int) -> ProcessUsage:
-    """From /proc; without it nothing is known."""
+    """The usage of a process as /proc shows it; empty where there is no /proc."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")

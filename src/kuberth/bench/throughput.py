@@ -53,7 +53,7 @@ class ThroughputSampler:
         self._last_at, self._last_count, self._skipped = now, scheduled, 0
 
     def summary(self) -> Distribution | None:
-        """None if it was over before there was a rate."""
+        """The average and percentiles; None if it was over before there was a rate."""
         return summarized(self._rates)
 
 

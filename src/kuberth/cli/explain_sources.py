@@ -43,7 +43,7 @@ class Inquiry:
     """The target to explain, and where to look."""
 
     target: ExplainTarget | None
-    """None: the pod or workload of the manifest."""
+    """The pod or workload to explain; None: that of the manifest."""
     manifest: Path | None
     namespace: str | None
     kubeconfig: str | None

@@ -40,7 +40,7 @@ class PluginDescription:
     """The class or function that makes it."""
     points: Sequence[str] = ()
     args: Sequence[str] = ()
-    """Each with its type and default."""
+    """The arguments, each with its type and default."""
     events: Sequence[str] = ()
     """Events that bring back pods that it rejected."""
     statement: Sequence[str] = ()

@@ -25,7 +25,7 @@ PROBE_SECONDS: Final = 15.0
 """How often the limit is halved for two rounds, to see how long an answer takes with a shorter queue: the
 first round ends the queue, the second measures."""
 STALLED_SECONDS: Final = 1.0
-"""Without an answer for this long, some more may start: those in flight may be lost with their connection."""
+"""Seconds without an answer after which some more may start: those in flight may be lost."""
 MIN_ANSWERS: Final = 8
 """Answers of a round, at least."""
 _SLOW_START: Final = 1.5

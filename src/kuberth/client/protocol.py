@@ -30,7 +30,7 @@ class WatchEvent(NamedTuple):
 
     type: WatchType
     object: Any
-    """None for a bookmark."""
+    """The object; None for a bookmark."""
     resource_version: str
 
 

@@ -105,7 +105,7 @@ def _profile(
 
 
 def _without_arguments(args_type: type) -> Any:
-    """None when the type has a field that must be given; validation reports it."""
+    """The default arguments of a type; None if a field must be given, which validation reports."""
     return None if any(field.required for field in msgspec.structs.fields(args_type)) else args_type()
 
 

@@ -122,7 +122,7 @@ class FeatureGates(Mapping[str, bool]):
 
     @classmethod
     def parse(cls, text: str) -> FeatureGates:
-        """From the flag's form, `A=true,B=false`."""
+        """Parse the flag's form, `A=true,B=false`."""
         return cls(parse_settings(text))
 
     def enabled(self, name: str) -> bool:
@@ -132,7 +132,7 @@ class FeatureGates(Mapping[str, bool]):
             raise KeyError(f"no feature gate {name!r} in kuberth.config.feature_gates.GATES") from None
 
     def merge(self, other: Mapping[str, bool]) -> FeatureGates:
-        """These settings, overridden by `other`'s; of another FeatureGates only what was set explicitly."""
+        """The settings with those of `other` on top; of another FeatureGates only what was set explicitly."""
         settings = other.explicit if isinstance(other, FeatureGates) else other
         return FeatureGates({**self.explicit, **settings})
 

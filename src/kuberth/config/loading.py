@@ -82,7 +82,7 @@ def _contains(outer: str, inner: str) -> bool:
 
 
 def parse(source: Source, *, args_types: Mapping[str, type] | None = None) -> KubeSchedulerConfiguration:
-    """Only what the source says: typed, but neither completed nor validated."""
+    """Parse what the source says: typed, but neither completed nor validated."""
     given, _, _, errors = _parse(source, args_types or {})
     if given is None or errors:
         raise InvalidConfiguration(errors)

@@ -150,7 +150,7 @@ class Intake:
         self._move_all(changes, old, new, started, pre_check=self._may_take(new.metadata.name))
 
     def _may_take(self, node_name: str) -> PreCheck | None:
-        """Without hints, a node's change brings back only pods that its own filters would let in.
+        """The pre-check for a node's change without hints: only pods that its own filters would let in.
 
         Its taints count in every profile: a pod that waits for other nodes must not be tried at each change
         of one that it does not tolerate.

@@ -114,7 +114,7 @@ class MemoryApi(Api):
             return cast(T, _seen_as(kind, self._present(kind, key)))
 
     def all(self, kind: type[T]) -> Sequence[T]:
-        """All objects of a kind."""
+        """The objects of a kind."""
         return tuple(read_items(_seen_as, kind, self._all(kind), what=f"list {REGISTRY.of(kind).plural}"))
 
     def remove(self, kind: type[Any], key: str) -> None:

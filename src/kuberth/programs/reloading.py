@@ -42,9 +42,9 @@ class Rules(NamedTuple):
 
     config: KubeSchedulerConfiguration
     registry: Registry | None = None
-    """None: the plugins are the same."""
+    """The registry of plugins; None: the plugins are the same."""
     queue: QueueFactory | None = None
-    """None: it is the same."""
+    """The factory of the queue; None: it is the same."""
 
 
 class RuleSource(NamedTuple):

@@ -181,7 +181,7 @@ class Selector:
         return frozenset(requirement.key for requirement in self.requirements)
 
     def with_requirements(self, requirements: Iterable[Requirement]) -> Selector:
-        """This selector narrowed further (the one that matches nothing stays so)."""
+        """A selector that these requirements narrow further; one that matches nothing stays so."""
         return self if self.matches_nothing else Selector((*self.requirements, *requirements))
 
     def __eq__(self, other: object) -> bool:
@@ -209,7 +209,7 @@ NOTHING = Selector(matches_nothing=True)
 
 
 def compile_label_selector(selector: LabelSelector | None) -> Selector:
-    """None selects nothing, the empty selector everything; what the API refuses raises `SelectorError`."""
+    """Compile a selector: None selects nothing, the empty one all; SelectorError for what the API refuses."""
     if selector is None:
         return NOTHING
     if not selector.match_labels and not selector.match_expressions:

@@ -36,7 +36,7 @@ class ContainersState:
 
     started_ns: int
     ended_ns: int | None = None
-    """None: they run."""
+    """The time at which the containers ended; None: they run."""
     crashes: int = 0
     """How often they ended since they last ran for long."""
     restarts: int = 0

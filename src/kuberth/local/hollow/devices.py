@@ -79,7 +79,8 @@ class PlayedPool:
     """The field of the file that defines it."""
     name: str
     nodes: NodeChoice | None
-    """None: they are attached to a network, and `reach` says which nodes can use them."""
+    """The nodes of the devices; None: the devices are attached to a network. `reach` says which nodes can use
+    them."""
     reach: Mapping[str, Any]
     devices: Sequence[Obj]
     counters: Sequence[Obj]

@@ -36,7 +36,7 @@ class Shape:
     taints: Sequence[Mapping[str, Any]] = ()
     capacity: Mapping[str, str] = field(default_factory=lambda: dict(_CAPACITY))
     allocatable: Mapping[str, str] | None = None
-    """None: all of the capacity."""
+    """The allocatable resources of a node; None: all of the capacity."""
     zones: Sequence[str] = ("a", "b", "c")
     """Zones that the nodes are assigned to in turn; empty: no zone label."""
 

@@ -94,7 +94,7 @@ class Settings:
     """Cycles of which one is decided a second time without plans; 0: none."""
     grace_seconds: float = 25.0
     serving: ServingSettings | None = None
-    """None: nothing is served."""
+    """The address of health and metrics; None: neither is served."""
     page: bool = False
     """Whether the page is, too."""
     rules: Callable[[], Rules] | None = None

@@ -25,7 +25,7 @@ class Agreement(enum.StrEnum):
     SAME = "same node"
     """The real scheduler took the one node that is best here."""
     EQUAL = "equal score"
-    """It took one of several best nodes; the choice among them is random."""
+    """The real scheduler took one of several best nodes; the choice among them is random."""
     OTHER = "other node"
     """Another node is better here, or its node is none that passes here."""
     NOT_PLACED = "placed there, rejected here"
@@ -87,7 +87,7 @@ class ShadowDecision:
     reordered: tuple[str, ...] = ()
     """Pods whose bindings crossed this one's; the two agree once they are back in the queue's order."""
     waited_seconds: float | None = None
-    """From the first sight of the pod, free of gates, to the decision; None: it was there before we were."""
+    """Seconds from the first sight of the pod, free of gates, to the decision; None: it waited before."""
     attempts: int = 0
     """Attempts of the real scheduler, as far as its events and this decision show them."""
     own_attempts: int = 0

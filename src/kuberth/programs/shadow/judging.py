@@ -23,7 +23,7 @@ ROUNDS: Final = 8
 STEPS: Final = (0, 1, 2, 4, 8, 16, 32)
 """How many of the nearest changes, before and after, are tried together."""
 TRIALS: Final = 100
-"""More questions about one pod are not asked."""
+"""The most questions about one pod."""
 
 
 class Alteration(NamedTuple):
@@ -31,7 +31,7 @@ class Alteration(NamedTuple):
 
     info: PodInfo
     adds: bool
-    """It counts on its node; False: it does not."""
+    """Whether the pod counts on its node."""
 
 
 class ShadowComparison(NamedTuple):

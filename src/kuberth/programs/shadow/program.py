@@ -108,7 +108,7 @@ class ShadowSettings:
     settle_seconds: float = SETTLE_SECONDS
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = None
-    """None: nothing is served."""
+    """The port of the metrics; None: nothing is served."""
 
 
 class ShadowRun:

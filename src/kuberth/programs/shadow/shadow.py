@@ -35,7 +35,7 @@ from kuberth.programs.shadow.judging import Alteration, ShadowComparison, Shadow
 SETTLE_SECONDS: Final = 2.0
 """Seconds before and after a decision in which others count as made about the same time."""
 MOST_AROUND: Final = 2000
-"""More changes before, or after, are not looked at."""
+"""The most changes before, or after, a decision that are considered."""
 FAILED_SCHEDULING: Final = "reason=FailedScheduling"
 
 
@@ -406,7 +406,7 @@ def rejection_of(pod: Pod) -> PodCondition | None:
 
 
 def _as_it_waited(pod: Pod) -> Pod:
-    """Without a nomination that only announces where the pod is being bound to: that is the decision itself.
+    """The pod without a nomination that only announces where it is being bound to: that is the decision.
 
     One that preemption made stands beside a rejection.
     """

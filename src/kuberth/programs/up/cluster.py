@@ -77,7 +77,7 @@ class ClusterSettings:
     """The settings of `kuberth up`."""
 
     nodes: int | None = None
-    """None: the existing nodes; five in a new cluster."""
+    """The number of nodes; None: the existing ones, or five in a new cluster."""
     remove_nodes: bool = False
     """Whether nodes beyond that number are removed."""
     shapes: Path | None = None
@@ -101,7 +101,7 @@ class ClusterSettings:
     rule_sources: Sequence[RuleSource] = ()
     """Other sources of the rules: files and modules that may change."""
     page: PageSettings | None = None
-    """None: no page."""
+    """The port of the page; None: it is not served."""
 
 
 @dataclass(slots=True, eq=False)

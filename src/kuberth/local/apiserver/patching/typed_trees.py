@@ -141,7 +141,7 @@ _REMOVED: Final = Difference(removed={})
 
 
 def difference(old: Any, new: Any, field: Field) -> Difference:
-    """From `old` to `new`; None is an empty set."""
+    """The difference from `old` to `new`; None in it is an empty set."""
     if old == new:
         return _SAME
     if old is _ABSENT:

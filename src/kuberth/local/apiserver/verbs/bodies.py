@@ -63,7 +63,7 @@ def decode(row: ServedResource, body: Any, *, type_name: str | None = None) -> O
 
 @dataclass(slots=True)
 class FieldValidation:
-    """How unknown and duplicate fields of a body are handled."""
+    """Handles unknown and duplicate fields of a body as the request asks."""
 
     mode: str = "Ignore"
     """Strict refuses them, Warn reports them as warnings, Ignore ignores them."""

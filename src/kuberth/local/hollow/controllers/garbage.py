@@ -30,7 +30,7 @@ class _Owner(Enum):
     SOLID = auto()
     ABSENT = auto()
     WAITING = auto()
-    """It is being deleted in the foreground, after its dependents."""
+    """The owner is being deleted in the foreground, after its dependents."""
 
 
 class _Place(NamedTuple):

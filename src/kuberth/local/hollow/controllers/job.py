@@ -64,7 +64,7 @@ class _Tally:
     """Succeeded or failed, counted or not."""
     new_succeeded: list[Obj]
     new_failed: list[Obj]
-    """These two still carry the finalizer."""
+    """Pods that failed and, like those of `new_succeeded`, still carry the finalizer."""
     succeeded: int
     failed: int
     done: set[int]

@@ -32,7 +32,7 @@ class _Standing(NamedTuple):
     active: bool
     """False: it is terminating."""
     labelled: bool
-    """It has all labels of the template."""
+    """Whether the pod has all labels of the template."""
     ready: bool
     available: bool
 
