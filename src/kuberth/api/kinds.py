@@ -38,7 +38,7 @@ _GROUP: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*
 
 @dataclass(frozen=True, slots=True)
 class KindInfo:
-    """A kind of object: `kind` is its name on the wire, `type` the struct that its objects decode into."""
+    """A kind of object: `kind` is its name on the wire, `type` the class that its objects decode into."""
 
     kind: str
     """The kind's name on the wire."""
@@ -51,7 +51,7 @@ class KindInfo:
     namespaced: bool
     """Whether its objects live in namespaces."""
     type: type[Any]
-    """The struct that its objects decode into."""
+    """The class that its objects decode into."""
     registered: bool = False
     """Whether it was registered from outside: its type says all that is known of its fields."""
 
