@@ -426,7 +426,7 @@ async def long_lists(trial: ClusterTrial) -> None:
 
 @attack
 async def idle_connections(trial: ClusterTrial) -> None:
-    """300 TLS connections to the scheduler's port that send nothing, opened anew when they are closed."""
+    """300 TLS connections to the scheduler's port that send nothing, reopened when they are closed."""
     opened = 0
 
     async def one() -> None:

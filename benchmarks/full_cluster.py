@@ -1,7 +1,7 @@
-"""`python -m benchmarks.full_cluster`: a full cluster on a real API server; who waits for whom?
+"""`python -m benchmarks.full_cluster`: a full cluster on a real API server; which pods wait for which?
 
 In: etcd and kube-apiserver, nodes without room, and pods of high priority that fit nowhere. Small pods end
-all the time, and as far as hints can tell each end may help every waiting pod. Meanwhile pods of low
+all the time, and as far as hints know each end may help every waiting pod. Meanwhile pods of low
 priority arrive that fit at once. Out: for each scheduler and kind of waiting pods, how many of those were
 bound and how late, the scheduler's CPU and memory, and how many requests it sent.
 """

@@ -75,5 +75,5 @@ def test_a_wrong_answer_is_noticed() -> None:
     """The comparison itself: a changed expectation must not pass."""
     case = cases_of("queue")[0]
     steps = [dict(step) for step in case["expect"]["steps"]]
-    steps[0] = {**steps[0], "active": ["nobody"]}
+    steps[0] = {**steps[0], "active": ["missing"]}
     assert differences({**case, "expect": {"steps": steps}})

@@ -195,7 +195,7 @@ def test_the_local_server_says_the_same_of_these_fields(both: tuple[Ask, Ask]) -
     pods, groups = "/api/v1/namespaces/default/pods", f"/apis/{API_VERSION}/namespaces/default/podgroups"
     own = [{"name": "gpu", "resourceClaimName": "c"}]
     for ask in both:
-        assert ask("POST", pods, pod("p", scheduler="nobody", resourceClaims=own)).status == 201
+        assert ask("POST", pods, pod("p", scheduler="missing", resourceClaims=own)).status == 201
         assert ask("POST", groups, group("g", min_count=1, resourceClaims=own)).status == 201
     for name, status in POD_STATUSES.items():
         patch = {"status": {"nodeAllocatableResourceClaimStatuses": [status]}}

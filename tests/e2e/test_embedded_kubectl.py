@@ -103,7 +103,7 @@ def test_top_shows_what_is_requested(kubectl: Kubectl) -> None:
     assert lines(kubectl("top", "nodes"))[1] == ["n1", "100m", "2%", "0Mi", "0%"]
     assert lines(kubectl("top", "pods"))[1] == ["web", "100m", "0Mi"]
     assert lines(kubectl("top", "pods", "--all-namespaces", "--containers"))[1][2] == "main"
-    assert "not found" in kubectl.refused("top", "pod", "nobody")
+    assert "not found" in kubectl.refused("top", "pod", "missing")
     assert "metrics.k8s.io/v1beta1" in kubectl("api-versions")
 
 
@@ -250,7 +250,7 @@ def test_describe(kubectl: Kubectl) -> None:
             "uid": read(kubectl, "pod", "web")["metadata"]["uid"],
         },
         "reason": "Tried",
-        "message": "somebody tried",
+        "message": "a client tried",
         "type": "Normal",
         "source": {"component": "tester"},
         "firstTimestamp": "2026-01-01T00:00:00Z",
@@ -260,7 +260,7 @@ def test_describe(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", stdin=json.dumps(event))
     described = kubectl("describe", "pod", "web")
     assert "Image:" in described
-    assert "somebody tried" in described
+    assert "a client tried" in described
     described = kubectl("describe", "node", "n1")
     assert "cpu:     4" in described
     assert "Non-terminated Pods:" in described

@@ -543,7 +543,7 @@ STORED = {
         ("POST", ACCOUNTS, {"metadata": {"name": "robot"}}),
         ("POST", f"{ACCOUNTS}/robot/token", {"spec": {"expirationSeconds": 10}}),
     ],
-    "no-account": [("POST", f"{ACCOUNTS}/nobody/token", {})],
+    "no-account": [("POST", f"{ACCOUNTS}/missing/token", {})],
     "resized": [("POST", PODS, BURSTABLE), resize(requests={"cpu": "2"})],
     "resized-to-another-class": [
         ("POST", PODS, BURSTABLE),

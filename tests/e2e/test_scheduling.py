@@ -121,5 +121,5 @@ def test_probes_are_open_and_metrics_are_not(cluster: Cluster, start_scheduler: 
     for path in ("/healthz", "/livez", "/readyz"):
         assert scheduler.serves(path) == (200, "ok")
     assert scheduler.serves("/metrics")[0] in (401, 403)
-    assert scheduler.serves("/metrics", token="nobody's")[0] == 401
+    assert scheduler.serves("/metrics", token="unknown")[0] == 401
     assert scheduler.metric("scheduler_pending_pods") == 0

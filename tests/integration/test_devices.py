@@ -386,7 +386,7 @@ class Interfering(MemoryApi):
 
 
 def lost(_name: str) -> Exception:
-    return AnswerLostError("nobody knows")
+    return AnswerLostError("the connection ended")
 
 
 def fine(_name: str) -> None:

@@ -134,7 +134,7 @@ def test_one_node_needs_no_scores() -> None:
 @pytest.mark.parametrize(
     "lies, node",
     [
-        pytest.param([{"Host": "nobody", "Score": 10}, {"Host": "n2", "Score": 1}], "n2", id="unknown host"),
+        pytest.param([{"Host": "missing", "Score": 10}, {"Host": "n2", "Score": 1}], "n2", id="unknown host"),
         pytest.param([{"Host": "n3", "Score": 2**62}], "n3", id="out of range"),
         pytest.param([{"Host": name, "Score": -(2**63)} for name in ("n1", "n2")], "n3", id="below"),
         pytest.param([{"host": "n2", "score": 4}, {"host": "n2", "score": 4}, {"Host": "n3", "Score": 7}],
@@ -398,7 +398,7 @@ def test_no_candidate_is_left() -> None:
     [
         pytest.param({"n9": {"Pods": [{"UID": "x"}]}}, '"n9" which is not found in the input', id="node"),
         pytest.param({"n1": {"Pods": [{"UID": "x"}]}}, "(UID: x) on node: n1, but the pod is not", id="pod"),
-        pytest.param({"n1": {"Pods": []}}, 'expected at least one victim pod on node "n1"', id="nobody"),
+        pytest.param({"n1": {"Pods": []}}, 'expected at least one victim pod on node "n1"', id="no victim"),
         pytest.param({"n1": None}, 'expected at least one victim pod on node "n1"', id="null"),
     ],
 )

@@ -126,7 +126,7 @@ def test_an_edited_config_map_is_in_force_at_once(tmp_path: Path, monkeypatch: p
         while found["metadata"]["uid"] not in await uids_of_events(cluster):  # noqa: ASYNC110 - of the cluster
             await asyncio.sleep(0.02)
         assert {await pod_on(cluster, f"p{number}") for number in range(4)} == {"node-1"}
-        unknown, elsewhere = {"config.yaml": CONFIG.replace("OnlyOne", "Nobody")}, {"other.yaml": CONFIG}
+        unknown, elsewhere = {"config.yaml": CONFIG.replace("OnlyOne", "Missing")}, {"other.yaml": CONFIG}
         for failures, bad in enumerate((unknown, elsewhere), start=1):
             await config_map(cluster, bad)
             await failed(cluster, times=failures)

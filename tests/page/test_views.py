@@ -125,7 +125,7 @@ def test_pods_move_through_the_queues(cluster: Cluster, open_page: OpenPage) -> 
     expect(queue(page, "Gated").get_by_role("link", name="held")).to_have_count(0)
     expect(queue(page, "Placed").get_by_role("link", name="held")).to_contain_text("→")
 
-    page.get_by_label("Filter").fill("nobody-is-called-so")
+    page.get_by_label("Filter").fill("no-pod-has-this-name")
     expect(page.locator(".pod-queue li")).to_have_count(0)
     page.get_by_label("Filter").fill("free resources")
     expect(queue(page, "Unschedulable").get_by_role("link")).to_have_count(1)

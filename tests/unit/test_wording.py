@@ -1,4 +1,4 @@
-"""The documentation, the help texts and the sources avoid words that hide who does what.
+"""The documentation, the help texts, the sources and the tests avoid words that hide who does what.
 
 Each pattern comes with the words to write instead. Add a pattern when a phrase keeps coming back.
 """
@@ -9,13 +9,15 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import click
 import pytest
 
+from kuberth import __version__
 from kuberth.cli import cli
 from tests.docs.pages import PAGES, ROOT, prose
 
@@ -29,6 +31,9 @@ INSTEAD: Final = {
     r"\brehears\w*": "dry run, or what-if",
     r"\baloft\b": "in flight",
     r"\bpromised (?:a |the )?nodes?\b": "nominated node",
+    r"\brooms\b": "queues: activeQ, backoffQ, unschedulable pods, gated pods; or sub-queues",
+    r"\bthe very\b": "the same, the real",
+    r"\bthose who\b": "name them: users, clients, programs",
 }
 """What not to write, and what to write instead."""
 
@@ -37,7 +42,11 @@ ALLOWED: Final = frozenset({"tells_apart"})
 
 _PATTERN: Final = re.compile("|".join(f"({each})" for each in INSTEAD), re.IGNORECASE)
 _INLINE_CODE: Final = re.compile(r"`[^`]*`")
-_RELEASED: Final = re.compile(r"## \[?\d")
+_RELEASED: Final = re.compile(rf"## \[?(?!{re.escape(__version__)}\b)\d")
+"""A section of the changelog about a version before this one; what it says is not changed any more."""
+CHECKED_FOLDERS: Final = ("src", "tests", "benchmarks", "hack")
+_THIS_FILE: Final = Path(__file__)
+"""Quotes what is not to be written."""
 
 
 class Finding(NamedTuple):
@@ -60,11 +69,18 @@ def report(found: list[Finding]) -> str:
 
 
 def page_lines(page: Path) -> Iterator[str]:
-    """The prose of a page without inline code; of the changelog only what is not released."""
-    for line in prose(page):
-        if page.name == "CHANGELOG.md" and _RELEASED.match(line):
-            return
-        yield _INLINE_CODE.sub("``", line)
+    """The prose of a page without inline code; the changelog only up to the section of this version."""
+    lines = prose(page)
+    yield from until_earlier_version(lines) if page.name == "CHANGELOG.md" else without_code(lines)
+
+
+def until_earlier_version(lines: Iterable[str]) -> Iterator[str]:
+    """Lines of the changelog, without inline code, that are about this version or about none yet."""
+    return without_code(takewhile(lambda line: _RELEASED.match(line) is None, lines))
+
+
+def without_code(lines: Iterable[str]) -> Iterator[str]:
+    return (_INLINE_CODE.sub("``", line) for line in lines)
 
 
 def help_texts(command: click.Command, path: str) -> Iterator[tuple[str, str]]:
@@ -102,12 +118,25 @@ def test_help_texts() -> None:
     assert not found, report(found)
 
 
-def test_sources() -> None:
+@pytest.mark.parametrize("folder", CHECKED_FOLDERS)
+def test_sources(folder: str) -> None:
     found = [
         each
-        for file in sorted((ROOT / "src").rglob("*.py"))
+        for file in sorted((ROOT / folder).rglob("*.py"))
+        if file != _THIS_FILE
         for line, text in source_texts(file.read_text(encoding="utf-8"))
         for each in findings(f"{file.relative_to(ROOT)}:{line}", text)
+    ]
+    assert not found, report(found)
+
+
+def test_yaml_of_the_package() -> None:
+    """Workloads of the bench, schema tables and manifests, with their comments."""
+    found = [
+        each
+        for file in sorted((ROOT / "src").rglob("*.yaml"))
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1)
+        for each in findings(f"{file.relative_to(ROOT)}:{number}", line)
     ]
     assert not found, report(found)
 
@@ -119,6 +148,7 @@ def test_sources() -> None:
         ("Nobody waits; start\nanew.", ["Nobody", "anew"]),
         ("so many pods, drawn by lot", ["so many", "by lot"]),
         ("a rehearsal", ["rehearsal"]),
+        ("the very rooms of those who ask", ["the very", "rooms", "those who"]),
         ("tolerations and intellect", []),
     ],
 )
@@ -129,6 +159,11 @@ def test_patterns(text: str, phrases: list[str]) -> None:
 def test_strings_docstrings_and_comments_are_read() -> None:
     source = '"""A docstring."""\nx = f"a string {1}"  # a comment\n'
     assert [text for _line, text in source_texts(source)] == ["A docstring.", "a string ", "# a comment"]
+
+
+def test_the_changelog_is_read_up_to_this_version() -> None:
+    lines = ["## Unreleased", "- Next.", f"## {__version__}", "- Now, with `code`.", "## 0.0.1", "- Before."]
+    assert list(until_earlier_version(lines)) == [*lines[:3], "- Now, with ``."]
 
 
 def test_every_command_is_walked() -> None:

@@ -101,7 +101,7 @@ def is_used_twice(pod: Tree, state: State) -> bool:
 
 
 def _can_attach(pod: Tree, node: Tree, state: State) -> bool:
-    """Each claim of a driver is one volume; a node attaches so many at a time."""
+    """Each claim of a driver is one volume; a node attaches a limited number."""
     name = node["metadata"]["name"]
     limits = state.others("CSINode").get(name)
     drivers = () if limits is None else limits["spec"].get("drivers", ())

@@ -1,4 +1,4 @@
-"""The rules of placement, written anew for the judge: may this pod run on this node?
+"""The rules of placement, written a second time for the judge: may this pod run on this node?
 
 In: plain JSON trees of a pod, the nodes and the pods on them. Out: the names of the rules that the placement
 breaks. Nothing here is imported from the scheduler, and nothing is fast.

@@ -38,20 +38,20 @@ _GROUP: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*
 
 @dataclass(frozen=True, slots=True)
 class KindInfo:
-    """One kind: `kind` is its name on the wire, `type` what it decodes into."""
+    """A kind of object: `kind` is its name on the wire, `type` the class that its objects decode into."""
 
     kind: str
-    """Its name on the wire."""
+    """The kind's name on the wire."""
     group: str
-    """Its API group; "" for the core group."""
+    """The kind's API group; "" for the core group."""
     version: str
-    """Its version."""
+    """The kind's version."""
     plural: str
-    """Its name in paths and RBAC rules."""
+    """The kind's name in paths and RBAC rules."""
     namespaced: bool
     """Whether its objects live in namespaces."""
     type: type[Any]
-    """What its objects decode into."""
+    """The class that its objects decode into."""
     registered: bool = False
     """Whether it was registered from outside: its type says all that is known of its fields."""
 
@@ -72,7 +72,7 @@ class KindInfo:
 
     @property
     def event_resource(self) -> str:
-        """What cluster events call it: `Node`, `storage.k8s.io/CSINode`, `widgets.v1.example.com`."""
+        """The kind's name in cluster events: `Node`, `storage.k8s.io/CSINode`, `widgets.v1.example.com`."""
         if self.registered:
             return self.full_resource
         return f"{self.group}/{self.kind}" if self.group else self.kind
@@ -127,7 +127,7 @@ KINDS: dict[str, KindInfo] = {
 
 
 class KindRegistry:
-    """All kinds, found by what is at hand. The first of two kinds that share a name is the one it means."""
+    """Finds kinds by type, path or name. The first of two kinds that share a name is the one it means."""
 
     def __init__(self, rows: Iterable[KindInfo] = ()) -> None:
         self._by_type: dict[type, KindInfo] = {}

@@ -1,4 +1,4 @@
-"""What every Kubernetes object carries: metadata, owners, label selectors, lists."""
+"""The parts that every Kubernetes object has: metadata, owners, label selectors, lists."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _METADATA_FIELDS: Final = frozenset(field.encode_name for field in msgspec.struc
 
 
 class PlainObject(TreeHolder, Mapping[str, Any]):
-    """One object: `obj["spec"]["size"]`, `obj.get("status", {})`, `obj.metadata.name`.
+    """An object as a plain tree: `obj["spec"]["size"]`, `obj.get("status", {})`, `obj.metadata.name`.
 
     `kuberth.api.register_kind` makes a subclass for each kind. Do not change the trees inside: others
     read the same object.
@@ -30,7 +30,7 @@ class PlainObject(TreeHolder, Mapping[str, Any]):
     api_version: ClassVar[str] = ""
     """`group/version` of the kind."""
     kind: ClassVar[str] = ""
-    """Its name."""
+    """The kind's name."""
 
     def __init__(self, tree: Mapping[str, Any] | None = None) -> None:
         tree = {} if tree is None else tree
@@ -47,7 +47,7 @@ class PlainObject(TreeHolder, Mapping[str, Any]):
             raise WireError(f"{self.kind or type(self).__name__}: metadata: {error}") from error
 
     def with_metadata(self, metadata: ObjectMeta) -> Self:
-        """The same object with other metadata; what `ObjectMeta` does not know stays."""
+        """A copy with other metadata; fields that `ObjectMeta` does not know stay."""
         present = self.tree.get("metadata") or {}
         unknown = {name: value for name, value in present.items() if name not in _METADATA_FIELDS}
         return type(self)({**self.tree, "metadata": {**unknown, **to_builtins(metadata)}})

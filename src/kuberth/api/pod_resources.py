@@ -1,4 +1,4 @@
-"""What a pod asks of its node: requests of containers, sidecars, init containers and overhead together.
+"""Sums a pod's requests: of containers, sidecars, init containers and overhead together.
 
 In: a pod. Out: exact quantities by resource name (`pod_requests`), or the integers that the cluster's
 columns add up (`compute_pod_request`). The keyword flags are upstream's feature gates, at their defaults.
@@ -53,9 +53,9 @@ class PodRequest(msgspec.Struct, frozen=True):
     scalars: Mapping[str, int]
     """Any other resource by its name, in units (bytes for huge pages)."""
     nonzero_milli_cpu: int
-    """As `milli_cpu`, with 100 for each container that asks for none."""
+    """Milli-CPU as in `milli_cpu`, with 100 for each container that asks for none."""
     nonzero_memory: int
-    """As `memory`, with 200 MiB for each container that asks for none."""
+    """Bytes as in `memory`, with 200 MiB for each container that asks for none."""
 
 
 def compute_pod_request(
@@ -106,7 +106,7 @@ def compute_pod_request(
 
 
 def _plain_request(requests: ResourceList) -> PodRequest:
-    """One container and nothing else: no sums, so each quantity is rounded on its own."""
+    """The request of a pod with one container and nothing else: each quantity is rounded on its own."""
     milli_cpu = memory = ephemeral_storage = 0
     nonzero_milli_cpu, nonzero_memory = DEFAULT_MILLI_CPU, DEFAULT_MEMORY
     scalars: dict[str, int] | None = None
@@ -184,7 +184,7 @@ def _container_requests(pod: Pod, *, use_status: bool, defaults: Mapping[str, Qu
 def sum_containers(
     together: Iterable[Mapping[str, Quantity]], initial: Iterable[tuple[bool, Mapping[str, Quantity]]]
 ) -> Requests:
-    """What the containers of a pod ask for, those of `initial` with whether they are sidecars.
+    """The sum of what a pod's containers request; `initial` says of each init container if it is a sidecar.
 
     Containers run together; init containers one by one, beside the sidecars started before them.
     """

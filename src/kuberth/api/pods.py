@@ -189,7 +189,7 @@ class PodExtendedResourceClaimStatus(Wire):
 
 
 class NodeAllocatableResourceClaimStatus(Wire):
-    """What a claim's devices take of the node's own resources."""
+    """The node's own resources that the devices of a claim take."""
 
     resource_claim_name: str = ""
     containers: tuple[str, ...] = ()

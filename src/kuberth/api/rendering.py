@@ -1,6 +1,6 @@
 """The JSON of what the scheduler writes for every pod, without making the object first.
 
-In: the parts that differ. Out: the very JSON that `kuberth.api.wire.encode` makes of a `Binding` or an
+In: the parts that differ. Out: the same JSON that `kuberth.api.wire.encode` makes of a `Binding` or an
 `Event` with these parts, at a fraction of its price.
 """
 

@@ -121,7 +121,7 @@ class ResourceSlice(Wire):
 
 
 class DeviceTaintSelector(Wire):
-    """What is not set, is any."""
+    """Selects devices; a field that is not set matches any."""
 
     driver: str | None = None
     pool: str | None = None
@@ -176,7 +176,7 @@ class ExactDeviceRequest(Wire):
 
 
 class DeviceSubRequest(Wire):
-    """One of the alternatives of a prioritised list."""
+    """An alternative of a prioritised list."""
 
     name: str = ""
     device_class_name: str = ""
@@ -263,7 +263,7 @@ class ResourceClaimConsumerReference(Wire):
 
 
 class AllocatedDeviceStatus(Wire):
-    """What a driver says of a device that was given."""
+    """The status of an allocated device, as its driver reports it."""
 
     driver: str = ""
     pool: str = ""

@@ -34,7 +34,7 @@ class PodGroupSchedulingPolicy(Wire):
 
 
 class TopologyConstraint(Wire):
-    """All pods of the group go to nodes that share a value of this label."""
+    """Requires that all pods of the group go to nodes that share a value of this label."""
 
     key: str = ""
 
@@ -110,7 +110,7 @@ class WorkloadSpec(Wire):
 
 
 class Workload(Wire):
-    """What controllers make pod groups from; the scheduler does not read it."""
+    """A template from which controllers make pod groups; the scheduler does not read it."""
 
     api_version: str = always("scheduling.k8s.io/v1alpha2")
     kind: str = always("Workload")

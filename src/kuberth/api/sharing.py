@@ -22,11 +22,11 @@ MAX_KEPT: Final = 4096
 """Different values of one field that are remembered; with more, all are dropped and sharing starts over."""
 
 MAX_BYTES: Final = 2**20
-"""Of the values of one field, encoded; a value that alone would take a sixteenth of it is not shared."""
+"""The most bytes of the values of a field, encoded; a value that alone takes a sixteenth is not shared."""
 
 
 class _Fields:
-    """Some fields of a part of a pod, read at once."""
+    """Reads some fields of a part of a pod at once."""
 
     __slots__ = ("names", "of")
 
@@ -47,7 +47,7 @@ _SPEC: Final = _Fields(
     "overhead",
 )
 _STATUS: Final = _Fields("container_statuses", "init_container_statuses", "allocated_resources")
-"""For each part of a pod the fields that are shared as a whole."""
+"""Fields of the status that are shared as a whole; `_METADATA` and `_SPEC` are those of the other parts."""
 _METADATA_TEXTS: Final = _Fields("namespace", "generate_name")
 _SPEC_TEXTS: Final = _Fields(
     "node_name",

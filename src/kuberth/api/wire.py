@@ -22,7 +22,7 @@ T = TypeVar("T")
 # are not inherited at all.
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
-    """One JSON object of the Kubernetes API. Fields that Kuberth does not read are dropped on decode.
+    """A JSON object of the Kubernetes API. Fields that Kuberth does not read are dropped on decode.
 
     `gc=False` is safe: a frozen struct holds only what existed before it, and its fields are typed
     scalars, structs, tuples and string-keyed maps of these, so no cycle can close.
@@ -87,7 +87,7 @@ def encode(obj: Any) -> bytes:
 
 
 def to_builtins(obj: Any) -> Any:
-    """The same tree `encode` writes, as dicts, lists, strings and numbers."""
+    """The tree that `encode` writes, as dicts, lists, strings and numbers."""
     # By way of the text: msgspec.to_builtins would leave tuples, which equal no JSON list.
     return msgspec.json.decode(_ENCODER.encode(obj))
 

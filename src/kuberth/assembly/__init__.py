@@ -1,4 +1,4 @@
-"""Where the scheduler's parts become one: profiles with their plugins, and the whole scheduler around them.
+"""Assembles the scheduler: profiles with their plugins, and the whole scheduler around them.
 
 from kuberth.assembly import Scheduler
 """

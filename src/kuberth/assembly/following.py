@@ -13,7 +13,7 @@ from kuberth.errors import ConfigError
 from kuberth.informers.reflector import Reflector
 
 SYNC_SECONDS: Final = 60.0
-"""So long a new configuration waits for the kinds that its plugins want to see."""
+"""Seconds that a new configuration waits for the kinds that its plugins want to see."""
 
 
 class Following:

@@ -79,7 +79,7 @@ def assemble(
 
 
 def derive_with(gates: FeatureGates) -> Callable[[Pod], PodInfo]:
-    """How these gates would have a pod read."""
+    """A function that reads pods as these feature gates want it."""
     return partial(
         PodInfo,
         pod_level_resources=gates.enabled("PodLevelResources"),

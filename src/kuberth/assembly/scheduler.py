@@ -57,7 +57,7 @@ logger = logging.getLogger(__name__)
 LAST_PODS_SECONDS: Final = 20 * 60.0
 """The longest that pods in flight keep replaced plugins open: Permit may hold a pod for 15 minutes."""
 LAST_REQUESTS_SECONDS: Final = 60.0
-"""So long extenders that are no longer configured may be asked by cycles that began before."""
+"""Seconds that extenders stay open after their removal: cycles that began before may ask them."""
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """Finished pods take no room and are not kept."""
 
@@ -309,7 +309,7 @@ class Scheduler:
         )
 
     def _kinds_wanted(self, runners: Mapping[str, Runner]) -> set[type[Any]]:
-        """What plugins look up or registered events of."""
+        """The kinds that plugins look up or registered events of."""
         return {*self.stores.kinds(), *event_kinds(runners.values())}
 
     def _reflector(self, kind: type[Any]) -> Reflector[Any]:
@@ -325,12 +325,12 @@ class Scheduler:
 
     @property
     def registry(self) -> Registry:
-        """Where the plugins come from now."""
+        """The registry from which plugins are made now."""
         return self._registry
 
     @property
     def max_unschedulable_seconds(self) -> float:
-        """After so long a rejected pod is tried again without an event."""
+        """Seconds after which a rejected pod is tried again without an event."""
         return self._max_unschedulable_seconds
 
     # Another configuration
@@ -426,7 +426,7 @@ class Scheduler:
         runners: Mapping[str, Runner],
         queue: SchedulingQueue,
     ) -> None:
-        """Nothing is awaited here, so no cycle sees half of it."""
+        """Replace configuration, runners and queue; nothing is awaited here, so no cycle sees half of it."""
         old_extenders, self.extenders = self.extenders, handle.extenders
         self.config, self._handle = config, handle
         self.runners.clear()

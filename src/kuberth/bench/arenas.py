@@ -40,26 +40,26 @@ NO_ANSWER_SECONDS: Final = 600.0
 _CONNECTIONS: Final = 40
 _TRIES: Final = 3
 _HELPFUL: Final = frozenset(("persistentvolume",))
-"""Of the embedded cluster's controllers; the others would only take time."""
+"""The controllers of the embedded cluster that a bench needs; the others would only take time."""
 _API_VERSIONS: Final = {
     "DynamicResourceAllocation": [f"resource.k8s.io/{each}" for each in ("v1beta2", "v1beta1", "v1alpha3")],
     "GenericWorkload": ["scheduling.k8s.io/v1alpha2"],
 }
-"""What scheduler_perf has a server serve besides the usual, by gate."""
+"""API versions that scheduler_perf has a server serve besides the usual ones, by feature gate."""
 _SCHEDULER_GATES: Final = re.compile("Scheduler|OpportunisticBatching|Gang|WorkloadAware")
 
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """One API server, ready."""
+    """An API server, ready."""
 
     server: BenchServer
     folder: Path
-    """For files of the run."""
+    """The folder for files of the run."""
     admits_pods: bool = True
     """Whether admission sets a pod's priority and service account, which scheduler_perf's server does not."""
     kubeconfig: Path | None = None
-    """Of a server that is reached over HTTPS."""
+    """The kubeconfig of a server that is reached over HTTPS."""
 
     @property
     def core(self) -> Core | None:
@@ -218,7 +218,7 @@ def shown_gates(gates: Mapping[str, bool]) -> str:
 
 
 def find_program(name: str, assets: Path | None) -> Path:
-    """In the folder that was named, else where envtest, `make envtest` and the system keep programs."""
+    """Find a program in `assets`, else where envtest, `make envtest` and the system keep programs."""
     folders = [str(assets)] if assets is not None else _usual_folders()
     for folder in folders:
         found = shutil.which(name, path=folder)

@@ -27,7 +27,7 @@ _WORKERS: Final = 32
 
 
 class RoundRobin:
-    """Which pods wait, and which node is next."""
+    """The waiting pods, and the node whose turn is next."""
 
     def __init__(self) -> None:
         self.waiting: asyncio.Queue[Pod] = asyncio.Queue()

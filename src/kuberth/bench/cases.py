@@ -34,7 +34,7 @@ THROUGHPUT: Final = "SchedulingThroughput"
 class ThresholdMetricSelector(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """Which figure a threshold is about."""
+    """The figure that a threshold is about."""
 
     name: str = THROUGHPUT
     labels: dict[str, str] = {}
@@ -48,7 +48,7 @@ class LabelValues(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MetricsCollectorConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which histograms of the scheduler are reported, each once for every combination of label values."""
+    """The histograms of the scheduler to report, each once for every combination of label values."""
 
     metrics: dict[str, tuple[LabelValues, ...] | None] = {}
 
@@ -75,7 +75,7 @@ class _WorkloadFields(msgspec.Struct, kw_only=True, rename="camel", forbid_unkno
 
 
 class NumberedOperation(NamedTuple):
-    """One operation as it runs; the number names it, and the namespace of its pods if nothing else does."""
+    """An operation as it runs; the number names it, and the namespace of its pods if nothing else does."""
 
     number: int
     operation: Operation
@@ -83,7 +83,7 @@ class NumberedOperation(NamedTuple):
 
 @dataclass(frozen=True)
 class TestCase:
-    """What its workloads share."""
+    """The parts that the workloads of a test case share."""
 
     __test__ = False  # for pytest, which takes classes of this name for its own
 
@@ -104,13 +104,13 @@ class TestCase:
 
 @dataclass(frozen=True)
 class Workload:
-    """One size of a test case."""
+    """A test case in one size."""
 
     case: TestCase = field(repr=False)
     name: str
     params: Mapping[str, Scalar]
     labels: frozenset[str]
-    """Those of the case among them."""
+    """The labels of the workload and of its case."""
     gates: Mapping[str, bool]
     threshold: float
     """0: none."""
@@ -121,11 +121,11 @@ class Workload:
 
     @property
     def where(self) -> str:
-        """For messages."""
+        """The place of the workload, for messages."""
         return f"{self.case.file}: case {self.case.name}: workload {self.name}"
 
     def steps(self) -> Sequence[NumberedOperation]:
-        """All operations, sets of pods taken apart and parameters filled in."""
+        """The operations, with sets of pods taken apart and parameters filled in."""
         return self._filled_in()[0]
 
     @property

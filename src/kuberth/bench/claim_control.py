@@ -45,7 +45,7 @@ class OrphanedClaims:
         self._worker = Worker("orphaned claims", self._sync)
         self.run = self._worker.run
         self._gone: dict[str, str] = {}
-        """By key of a claim: the UID of its pod."""
+        """UIDs of pods that are gone, by key of their claim."""
         self._claims.add_index("pod", _owner)
         informers.of("pods").add_handler(self._note_pod)
 

@@ -47,7 +47,7 @@ class _Observed:
 
 
 class HistogramReading:
-    """Some histograms at one moment."""
+    """Values of some histograms at one moment."""
 
     def __init__(self, text: str = "", names: Iterable[str] = ()) -> None:
         self._found: dict[str, dict[Key, _Observed]] = {name: {} for name in names}
@@ -64,7 +64,7 @@ class HistogramReading:
                 setattr(observed, part, sample.value)
 
     def between(self, earlier: HistogramReading, name: str, labels: Mapping[str, str]) -> Observations:
-        """What came since then, of all combinations of label values that have these."""
+        """The observations since `earlier`, of all combinations of label values that have these."""
         total, count = 0.0, 0.0
         buckets: dict[float, float] = {}
         wanted = set(labels.items())
@@ -96,7 +96,7 @@ class Observations:
     buckets: Sequence[tuple[float, float]]
 
     def summary(self, *, factor: float = 1.0) -> Distribution | None:
-        """None if nothing was observed."""
+        """The average and percentiles; None if nothing was observed."""
         if self.count <= 0 or len(self.buckets) < 2:
             return None
         quantiles = (self.quantile(percent / 100) * factor for percent in PERCENTILES.values())
@@ -122,7 +122,7 @@ def combinations(labels: Sequence[LabelValues] | None) -> Iterator[dict[str, str
 
 
 class ProcessUsage(NamedTuple):
-    """Of the scheduler's process; None where the system does not report it."""
+    """CPU time and memory of the scheduler's process; None where the system does not report it."""
 
     cpu_seconds: float | None
     peak_mib: float | None
@@ -139,7 +139,7 @@ class Meter(Protocol):
 
 
 class Collector:
-    """One stretch. Make it, `await start()`, let things happen, `await stop()`."""
+    """Measures a stretch. Make it, `await start()`, let things happen, `await stop()`."""
 
     def __init__(
         self,

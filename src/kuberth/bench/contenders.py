@@ -42,7 +42,7 @@ BLIND: Final = "blind"
 PEERS: Final = (KUBE_SCHEDULER, BLIND)
 
 QPS: Final = 5000
-"""Of every scheduler's client: scheduler_perf's."""
+"""Requests a second that every scheduler's client may send: scheduler_perf's limit."""
 _OPEN_PATHS: Final = "/healthz,/livez,/readyz,/metrics"
 _READY_SECONDS: Final = 60.0
 _OLD_VERSION: Final = "1.33"
@@ -53,7 +53,7 @@ RunningMeter = AbstractAsyncContextManager[Meter]
 
 
 class Contender(Protocol):
-    """One scheduler that takes part."""
+    """A scheduler that takes part."""
 
     @property
     def name(self) -> str: ...
@@ -65,18 +65,18 @@ class Contender(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OwnScheduler:
-    """What the command line said of Kuberth."""
+    """Kuberth as the command line configures it."""
 
     registry: Registry
     queue: QueueFactory | None = None
     config: Path | None = None
-    """In place of the workload's."""
+    """The configuration to use in place of the workload's."""
     plugin_references: Sequence[str] = ()
     queue_reference: str | None = None
     by_code: Sequence[str] = ()
     """Plugins that only this process knows."""
     profile: Path | None = None
-    """Where its folded stacks go."""
+    """The file to which its folded stacks are written."""
     name: str = KUBERTH
 
     def running(self, arena: Arena, workload: Workload, gates: Mapping[str, bool]) -> RunningMeter:
@@ -212,7 +212,7 @@ class _ProcessMeter:
 
 @dataclass(frozen=True, slots=True)
 class _OwnMeter:
-    """Of this process: the scheduler, the embedded server and the bench together, for they share it."""
+    """Measures this process: the scheduler, the embedded server and the bench together, for they share it."""
 
     scheduler: Scheduler
 

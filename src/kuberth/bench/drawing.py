@@ -26,7 +26,7 @@ class Curve(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """One picture of curves; both axes begin at zero."""
+    """A picture of curves; both axes begin at zero."""
 
     title: str
     unit: str
@@ -45,7 +45,7 @@ _BOTTOM: Final = 40
 
 
 def charts_svg(charts: Sequence[Chart]) -> str:
-    """One below the other."""
+    """An SVG of the charts, one below the other."""
     colours = _colours(charts)
     body = "".join(
         f"<g transform='translate(0,{index * _HEIGHT})'>{_chart(chart, colours, _WIDTH)}</g>"
@@ -55,7 +55,7 @@ def charts_svg(charts: Sequence[Chart]) -> str:
 
 
 def single_svgs(charts: Sequence[Chart]) -> list[str]:
-    """One for each chart, narrow enough for a telephone."""
+    """An SVG for each chart, narrow enough for a telephone."""
     return [
         _document(_NARROW_WIDTH, _HEIGHT, _chart(each, _colours(charts), _NARROW_WIDTH)) for each in charts
     ]
@@ -117,7 +117,7 @@ def _chart(chart: Chart, colours: Mapping[str, str], width: int) -> str:
 
 
 class _Axis:
-    """From values to places, with a handful of round ticks."""
+    """Converts values of an axis to positions, and gives it a handful of round ticks."""
 
     def __init__(self, largest: float, start: float, end: float) -> None:
         step = _round_step((largest or 1.0) / 5)

@@ -34,9 +34,9 @@ class Pace:
     sample_seconds: float = 1.0
     """scheduler_perf's, for samples of throughput and for asking whether a measured stretch is done."""
     look_seconds: float = 0.2
-    """For asking whether anything else is done."""
+    """Seconds between two looks whether anything else is done."""
     patience_seconds: float = 600.0
-    """After which pods that are not scheduled are given up."""
+    """Seconds after which pods that are not scheduled are given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class WorkloadFailed(KuberthError):  # noqa: N818 - names what happened, like Le
 
 
 class Executor:
-    """One run of one workload."""
+    """Runs a workload once."""
 
     def __init__(
         self,
@@ -274,7 +274,7 @@ class Executor:
             turn = (turn + 1) % operation.number
 
     async def _create_or_not(self, made: AnyObject, namespace: str) -> str:
-        """Its name; "" if the server did not want it now, which churn does not mind."""
+        """Create an object; its name, or "" if the server refused it, which churn ignores."""
         try:
             created = await self._server.create(
                 made.row, made.body, namespace=namespace if made.row.namespaced else ""

@@ -43,7 +43,7 @@ def upstream() -> Sequence[Workload]:
 
 
 def upstream_folder() -> Path | None:
-    """Where the newest version's scheduler_perf is."""
+    """The folder of the newest version's scheduler_perf; None if there is none."""
     versions = []
     for folder in _module_folders():
         for module in folder.glob("kubernetes@v*"):
@@ -73,7 +73,7 @@ def of_file(file: Path, *, topic: str = "") -> Sequence[Workload]:
 
 
 def select(workloads: Sequence[Workload], name: str = "", *, labels: str = "") -> Sequence[Workload]:
-    """Those of a case, or one of its workloads (`Case/Workload`), that the filter of labels lets pass."""
+    """The workloads of a case, or one of them (`Case/Workload`), that the filter of labels lets pass."""
     chosen = list(workloads)
     if name:
         case, _, own = name.partition("/")

@@ -13,14 +13,14 @@ from kuberth.local.apiserver.objects import Obj
 
 
 class SeenPod(NamedTuple):
-    """What of a pod matters here."""
+    """The parts of a pod that the ledger needs."""
 
     namespace: str
     name: str
     labels: Mapping[str, str]
     node: str
     attempted: bool
-    """It has the condition PodScheduled, with any status."""
+    """Whether the pod has the condition PodScheduled, with any status."""
 
 
 def seen_pod(pod: Obj) -> SeenPod:
@@ -41,7 +41,7 @@ class Stages(NamedTuple):
     attempted: int
     unattempted: int
     waiting: str
-    """One pod that is not scheduled, for messages; one that was attempted if there is one."""
+    """A pod that is not scheduled, for messages; one that was attempted if there is one."""
 
 
 OnScheduled = Callable[[SeenPod], None]

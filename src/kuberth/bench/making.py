@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 def slices_of(operation: CreateResourceDriver, node_names: Iterable[str]) -> Iterator[Obj]:
-    """One slice a node, for the nodes that the driver is on."""
+    """The slices of a driver, one for each node that the driver is on."""
     for name in node_names:
         if fnmatchcase(name, operation.nodes):
             yield {
@@ -80,16 +80,16 @@ def _device(number: int) -> dict[str, Any]:
 
 
 class DeviceWorld(NamedTuple):
-    """What there is on the server."""
+    """The nodes, slices, classes and claims on the server."""
 
     nodes: Sequence[Node]
     slices: Sequence[ResourceSlice]
     classes: Sequence[DeviceClass]
     claims: Sequence[ResourceClaim]
-    """All of them, for what they have taken."""
+    """All claims, for the devices that they have taken."""
 
 
-class Lottery:
+class RandomAllocation:
     """Allocates devices of random nodes to claims."""
 
     def __init__(self, world: DeviceWorld, rng: random.Random) -> None:
@@ -146,7 +146,7 @@ class Lottery:
 
 
 class AnyObject(NamedTuple):
-    """One object of a template of any kind."""
+    """An object of a template of any kind."""
 
     row: ServedResource
     name: str
@@ -154,7 +154,7 @@ class AnyObject(NamedTuple):
 
 
 class Maker:
-    """For one run of one workload."""
+    """Makes the objects for a run of a workload."""
 
     def __init__(self, server: BenchServer, case: TestCase, *, seed: int, admits_pods: bool) -> None:
         self._server = server
@@ -178,7 +178,7 @@ class Maker:
         await _at_once((maker.make(index) for index in range(operation.count)), create)
 
     async def namespaces(self, operation: operations.CreateNamespaces) -> list[str]:
-        """Their names; existing ones are unchanged."""
+        """Create namespaces and return their names; existing ones are unchanged."""
         template: Mapping[str, Any] = {}
         if operation.namespace_template_path:
             template = Template.read(self._case.path(operation.namespace_template_path)).tree(0, 1)
@@ -294,9 +294,9 @@ class Maker:
         world = DeviceWorld(
             await listed(Node), await listed(ResourceSlice), await listed(DeviceClass), claims
         )
-        lottery = Lottery(world, self._rng)
+        random_allocation = RandomAllocation(world, self._rng)
         allocated = (
-            replace(claim, status=replace(claim.status, allocation=lottery.draw(claim)))
+            replace(claim, status=replace(claim.status, allocation=random_allocation.draw(claim)))
             for claim in claims
             if claim.status.allocation is None and operation.namespace in ("", claim.metadata.namespace)
         )

@@ -52,16 +52,16 @@ class ThresholdVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """One stretch, or the median of the same stretch of several runs."""
+    """Figures of a stretch, or the median of the same stretch of several runs."""
 
     name: str
     scheduled: int
     seconds: float
-    """From the beginning to the last scheduled pod."""
+    """Seconds from the beginning to the last scheduled pod."""
     overall: float
     """Pods a second from the first scheduled pod to the last; from the beginning if all were seen at once."""
     throughput: Distribution | None
-    """None if it was over before there were samples."""
+    """The sampled throughput; None if the stretch was over before there were samples."""
     cpu_ms_per_pod: float | None
     peak_mib: float | None
     attempts_ms: Distribution | None
@@ -86,7 +86,7 @@ def judged(
     throughput: Distribution | None,
     metrics: Sequence[MetricSummary],
 ) -> ThresholdVerdict | None:
-    """None if there is no threshold."""
+    """The verdict on a threshold; None if there is no threshold."""
     if not threshold:
         return None
     if selector.name == THROUGHPUT:
@@ -145,7 +145,7 @@ def _median_summary(summaries: Sequence[Distribution | None]) -> Distribution | 
 
 
 def plain(measurement: Measurement) -> dict[str, Any]:
-    """For programs: numbers with their units in their names."""
+    """The measurement for programs: numbers with their units in their names."""
     verdict = measurement.verdict
     return {
         "name": measurement.name,

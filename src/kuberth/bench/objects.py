@@ -24,7 +24,7 @@ Tree = dict[str, Any]
 HOSTNAME: Final = "kubernetes.io/hostname"
 _MIGRATED: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
-"""Of which Kubernetes makes the ends of generated names."""
+"""The letters of which Kubernetes makes the ends of generated names."""
 _NODE_SIZE: Final = {"pods": "110", "cpu": "4", "memory": "32Gi"}
 _POD_SIZE: Final = {"cpu": "100m", "memory": "500Mi"}
 _BASE_POD: Final[Tree] = {
@@ -197,7 +197,7 @@ class PodMaker:
 
 
 class PodAdmission:
-    """What a pod has to bring along where the server checks it, as every real cluster does.
+    """Completes pods for servers that check them at admission, as every real cluster does.
 
     scheduler_perf's API server has that turned off: pods state their priority, and have no service account.
     Elsewhere each priority that a workload uses gets a class, and pods have the default account from the

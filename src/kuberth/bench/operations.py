@@ -21,7 +21,7 @@ Labels = dict[str, str]
 # For type checkers: a struct inherits being frozen but would have to repeat it.
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class Operation(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """One step. A field `x` with a companion `x_param` may take its value from the workload's parameters."""
+    """A step. A field `x` with a companion `x_param` may take its value from the workload's parameters."""
 
     opcode: str
 
@@ -31,11 +31,11 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
         return False
 
     def problem(self) -> str | None:
-        """What is wrong with it, parameters not considered."""
+        """The problem of the operation as written, without its parameters; None if it has none."""
         return None
 
     def settled_problem(self) -> str | None:
-        """What is wrong with it once its parameters are known."""
+        """The problem of the operation once its parameters are known; None if it has none."""
         return self.problem()
 
 
@@ -47,7 +47,7 @@ class VolumeLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NodeAllocatableStrategy(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """More resources on a node, and a CSINode with limits of volumes a driver."""
+    """Gives a node more resources, and a CSINode with limits of volumes a driver."""
 
     node_allocatable: dict[str, str] = {}
     csi_node_allocatable: dict[str, VolumeLimits] = {}

@@ -33,7 +33,7 @@ def write_plot(path: Path, results: Sequence[WorkloadResult]) -> None:
 
 
 def write_charts(path: Path, charts: Sequence[Chart]) -> None:
-    """One below the other."""
+    """Write the charts to a file, one below the other."""
     if path.suffix == ".svg":
         path.write_text(charts_svg(charts), encoding="utf-8")
         return

@@ -31,7 +31,7 @@ _RANDOM: Final = random.SystemRandom()
 
 
 class ChildProcess:
-    """One running program."""
+    """A running program."""
 
     def __init__(self, name: str, popen: subprocess.Popen[bytes], log: Path) -> None:
         self.name = name
@@ -114,7 +114,7 @@ def _started(name: str, command: Sequence[str], log: Path) -> ChildProcess:
 
 
 def usage_of(pid: int) -> ProcessUsage:
-    """From /proc; without it nothing is known."""
+    """The usage of a process as /proc shows it; empty where there is no /proc."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
@@ -127,7 +127,7 @@ def usage_of(pid: int) -> ProcessUsage:
 
 
 def free_port() -> int:
-    """On loopback, and outside of the range from which systems give ports to outgoing connections."""
+    """A free port on loopback, outside of the range from which systems give ports to outgoing connections."""
     for _ in range(_TRIES):
         port = _RANDOM.randrange(*_PORTS)
         with socket.socket() as probe, contextlib.suppress(OSError):

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Final, Self
 
 INTERVAL_SECONDS: Final = 0.005
-"""Of CPU time."""
+"""Seconds of CPU time between two samples."""
 _DEEPEST: Final = 120
 _PLUMBING: Final = (
     "asyncio/runners.py",

@@ -23,7 +23,7 @@ from kuberth.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class BenchSettings:
-    """What the command line decided."""
+    """The settings that the command line gives a run."""
 
     target: str = IN_PROCESS
     assets: Path | None = None
@@ -36,7 +36,7 @@ class BenchSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RunProgress:
     """The current run and its progress."""
 
     workload: Workload
@@ -79,7 +79,7 @@ async def run_workload(
     workload: Workload,
     contenders: Sequence[Contender],
     settings: BenchSettings,
-    report: Callable[[Standing], None] = lambda standing: None,
+    report: Callable[[RunProgress], None] = lambda current: None,
 ) -> WorkloadResult:
     """Every contender, `repeat` times, in turns: what else the machine does hits all of them alike."""
     if refusal := workload.refusal():
@@ -91,7 +91,7 @@ async def run_workload(
             def report_progress(
                 progress: Progress, name: str = contender.name, run: int = number + 1
             ) -> None:
-                report(Standing(workload, name, run, settings.repeat, progress))
+                report(RunProgress(workload, name, run, settings.repeat, progress))
 
             runs[contender.name].append(await _run_once(workload, contender, settings, report_progress))
     return WorkloadResult(

@@ -44,7 +44,7 @@ async def find_kind(server: BenchServer, api_version: str, kind: str) -> ServedR
 
 
 async def list_typed(server: BenchServer, kind: type[T]) -> list[T]:
-    """All objects of a kind, as its structs."""
+    """The objects of a kind, as its structs."""
     return [convert(kind, tree) for tree in (await server.list(REGISTRY.of(kind).resource_id))["items"]]
 
 

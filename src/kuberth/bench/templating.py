@@ -56,7 +56,7 @@ _Part = str | Callable[[Values], Number]
 
 
 class Template:
-    """One file. `static`: it has no actions, and every object made from it is the same."""
+    """A parsed template. `static`: it has no actions, and every object made from it is the same."""
 
     def __init__(self, text: str, *, source: str) -> None:
         self._source = source
@@ -181,7 +181,7 @@ def _number(text: str) -> Number:
 
 
 def _shown(number: Number) -> str:
-    """As Go prints it: the shortest digits, an exponent only far from one."""
+    """A number as Go prints it: the shortest digits, an exponent only far from one."""
     if isinstance(number, int):
         return str(number)
     if number == 0 or 1e-4 <= abs(number) < 1e21:

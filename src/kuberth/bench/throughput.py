@@ -53,13 +53,13 @@ class ThroughputSampler:
         self._last_at, self._last_count, self._skipped = now, scheduled, 0
 
     def summary(self) -> Distribution | None:
-        """None if it was over before there was a rate."""
+        """The average and percentiles; None if it was over before there was a rate."""
         return summarized(self._rates)
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """In scheduler_perf's words: Average, Perc50, Perc90, Perc95, Perc99."""
+    """The average and percentiles in scheduler_perf's words: Average, Perc50, Perc90, Perc95, Perc99."""
 
     average: float
     perc50: float

@@ -17,7 +17,7 @@ _Guard = Callable[[Value], bool]
 
 
 class Overload(NamedTuple):
-    """One signature of a function; `apply` is None where the function has one implementation for all."""
+    """A signature of a function; `apply` is None where the function has one implementation for all."""
 
     function: str
     id: str

@@ -42,7 +42,7 @@ class Token(NamedTuple):
 
 
 def read_tokens(text: str, problems: list[Problem]) -> list[Token]:
-    """All tokens, and a last one that marks the end."""
+    """The tokens of a text, and a last one that marks the end."""
     tokens: list[Token] = []
     position = 0
     while position < len(text):

@@ -32,7 +32,7 @@ class Source:
             self._starts.append(self._starts[-1] + len(line) + 1)
 
     def report(self, problems: list[Problem]) -> str:
-        """All problems in the order of the text, each with its line and a caret."""
+        """The problems in the order of the text, each with its line and a caret; only the first are shown."""
         ordered = sorted(problems, key=lambda problem: problem.offset)
         report = "\n".join(self._show(problem) for problem in ordered[:_SHOWN])
         if len(ordered) > _SHOWN:

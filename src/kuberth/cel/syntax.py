@@ -17,7 +17,7 @@ from kuberth.cel.values import Value
 class Expression:
     offset: int
     depth: int = field(default=0, init=False)
-    """Of nested operators and accesses in the text, for the parser's limit."""
+    """The depth of nested operators and accesses in the text, for the parser's limit."""
     type: Type | None = field(default=None, init=False)
 
 

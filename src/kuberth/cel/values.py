@@ -218,7 +218,7 @@ _UNHASHABLE = frozenset({"SemverValue", "NamedFormat"})
 
 
 def other_numbers(key: Value) -> Iterator[Value]:
-    """The same number in CEL's other numeric types that may be keys."""
+    """The number in CEL's other numeric types that may be keys."""
     kind = type(key)
     if kind is float:
         if key.is_integer():

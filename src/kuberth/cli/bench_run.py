@@ -36,7 +36,7 @@ from kuberth.bench.finding import of_file, select, shipped, upstream
 from kuberth.bench.measurements import Measurement
 from kuberth.bench.plotting import expect_drawable, write_plot
 from kuberth.bench.profiling import read_folded
-from kuberth.bench.running import BenchSettings, Standing, WorkloadResult, run_workload
+from kuberth.bench.running import BenchSettings, RunProgress, WorkloadResult, run_workload
 from kuberth.bench.throughput import Distribution
 from kuberth.cli.context import Extras, build_registry, queue_factory, run_on_fastest_loop
 from kuberth.config.feature_gates import parse_settings
@@ -224,15 +224,15 @@ class Display:
     def __exit__(self, *_exc: object) -> None:
         self._bar.stop()
 
-    def update(self, standing: Standing) -> None:
-        runs = f" ({standing.run}/{standing.runs})" if standing.runs > 1 else ""
-        run = f"{standing.workload} · {standing.contender}{runs}"
+    def update(self, current: RunProgress) -> None:
+        runs = f" ({current.run}/{current.runs})" if current.runs > 1 else ""
+        run = f"{current.workload} · {current.contender}{runs}"
         if run != self._run or self._task is None:
             self._run = run
             if self._task is not None:
                 self._bar.remove_task(self._task)
             self._task = self._bar.add_task(run, step="", total=None)
-        progress = standing.progress
+        progress = current.progress
         self._bar.update(
             self._task, completed=progress.done, total=progress.total or None, step=progress.step
         )

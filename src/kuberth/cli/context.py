@@ -1,4 +1,4 @@
-"""What commands share: options, parameter types, plugins and queues from code or `module:Name` options.
+"""Options and parameter types that commands share, and plugins and queues from `module:Name` options.
 
 Importing this is cheap: parts of the scheduler are imported when a command runs.
 """
@@ -101,7 +101,7 @@ def output_option(*formats: str, text: str = "Output format.") -> Callable[[Comm
 
 
 def parallel_options(command: Command) -> Command:
-    """Where simulations run."""
+    """Add the options that say where simulations run."""
     command = click.option(
         "--dask", default="", metavar="ADDRESS", help="Scheduler address of a Dask cluster to run on instead."
     )(command)
@@ -190,7 +190,7 @@ def queue_factory(extras: Extras, reference: str | None) -> QueueFactory | None:
 
 
 def _called(reference: str) -> tuple[str, Mapping[str, Any]]:
-    """What `module:Factory(name=value)` names, and its arguments, which are Python literals."""
+    """The path and the arguments of `module:Factory(name=value)`; the arguments are Python literals."""
     path, parenthesis, rest = reference.partition("(")
     if not parenthesis:
         return reference, {}

@@ -25,7 +25,7 @@ GROUPS_SHOWN: Final = 5
 FEASIBLE_SHOWN: Final = 20
 INDENT: Final = 2
 NARROW: Final = 60
-"""On terminals with fewer columns, scores are printed line by line."""
+"""The number of columns below which scores are printed line by line."""
 
 
 def print_explanation(tree: Tree, console: Console, *, names: bool = False, now: float | None = None) -> None:

@@ -40,10 +40,10 @@ NO_SUCH_PAGE: Final = (403, 404, 406)
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:
-    """What to explain, and where to look."""
+    """The target to explain, and where to look."""
 
     target: ExplainTarget | None
-    """None: the pod or workload of the manifest."""
+    """The pod or workload to explain; None: that of the manifest."""
     manifest: Path | None
     namespace: str | None
     kubeconfig: str | None
@@ -128,7 +128,7 @@ async def _template(inquiry: Inquiry, api: HttpApi, objects: list[Any], namespac
 def serving_at(
     client: ClientConfig, server: str, *, certificate_authority: str | None, insecure: bool
 ) -> ClientConfig:
-    """The same credentials for another server."""
+    """The client configuration with the same credentials for another server."""
     tls = replace(
         client.tls,
         ca_data="" if certificate_authority or insecure else client.tls.ca_data,

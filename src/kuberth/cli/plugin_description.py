@@ -59,11 +59,11 @@ class PluginDescription:
     """The class or function that makes it."""
     points: Sequence[str] = ()
     args: Sequence[str] = ()
-    """Each with its type and default."""
+    """The arguments, each with its type and default."""
     events: Sequence[str] = ()
-    """What brings back pods that it rejected."""
+    """Events that bring back pods that it rejected."""
     statement: Sequence[str] = ()
-    """What its answers depend on."""
+    """Inputs that its answers depend on."""
     problem: str = ""
     """Why it cannot be made without arguments."""
 

@@ -51,7 +51,7 @@ class Scaffold:
     points: Sequence[str]
     """The extension points, as the configuration writes them."""
     files: Mapping[str, str]
-    """By path within the package."""
+    """Texts of the files by path within the package."""
 
 
 def scaffold(name: str, points: Sequence[str]) -> Scaffold:
@@ -193,7 +193,7 @@ def _plugin(texts: Any, fill: Mapping[str, str], points: Sequence[str]) -> str:
 
 
 def _call(head: str, arguments: Sequence[str]) -> str:
-    """On one line, or one line each, as ruff formats it."""
+    """The text of a call, on one line or with one argument a line, as ruff formats it."""
     line = f"{head}({', '.join(arguments)})"
     if len(line) < _LINE_LENGTH:
         return line

@@ -43,7 +43,7 @@ class RuleReader:
         self._modules = FreshModules(self._module_names()) if reloads_modules else None
 
     def sources(self) -> Sequence[RuleSource]:
-        """What the rules come from and may change."""
+        """The sources of the rules, which may change."""
         files = [] if self._path is None else [file_source(self._path)]
         return [
             *files,
@@ -65,7 +65,7 @@ class RuleReader:
         return Rules(config, registry, queue_factory(self._extras, self._queue) if fresh else None)
 
     def _module_names(self) -> Iterator[str]:
-        """Also of installed plugins that no profile enables: the next configuration may enable them."""
+        """Names of the plugin modules, also of plugins that only the next configuration may enable."""
         for reference in (*self._plugins, *([] if self._queue is None else [self._queue])):
             yield reference.partition(":")[0]
         for entry in installed_plugins():

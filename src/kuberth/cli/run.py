@@ -63,7 +63,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line, with the keys of Kubernetes components."""
+    """Writes one JSON object a line, with the keys of Kubernetes components."""
 
     def format(self, record: logging.LogRecord) -> str:
         path = PurePath(record.pathname)

@@ -1,4 +1,4 @@
-"""All flags of kube-scheduler, with their types and defaults.
+"""Parses the flags of kube-scheduler, with their types and defaults.
 
 In: the words of a command line. Out: `Flags`, the values with upstream's defaults, also as text as
 kube-scheduler shows them. A flag without help has no effect here: it is accepted, so that kube-scheduler's
@@ -44,7 +44,7 @@ def _go_gates(values: Iterable[str]) -> str:
 
 
 class Kind(NamedTuple):
-    """How the value of a flag is parsed and shown."""
+    """The way in which the value of a flag is parsed and shown."""
 
     type: click.ParamType[Any]
     show: Callable[[Any], str] = str
@@ -78,7 +78,7 @@ class Flag(NamedTuple):
     name: str
     kind: Kind
     default: str = ""
-    """As kube-scheduler shows it."""
+    """The default as kube-scheduler shows it."""
     help: str = ""
     """Empty: without effect here."""
     metavar: str | None = None

@@ -79,7 +79,7 @@ def brief(model: TopModel, *, width: int | None, now: float) -> Text:
 
 
 def whole(model: TopModel, *, width: int | None, now: float) -> Text:
-    """All rows of the model's view. `width` None: as wide as the names."""
+    """The model's view with all of its rows. `width` None: as wide as the names."""
     body = _BODIES[model.view](model, width, len(model.rows()) + _BRIEF_ROWS, now)
     return Text("\n").join(_cut(line, width) for line in [*_head(model, width)[:-1], Text(), *body])
 

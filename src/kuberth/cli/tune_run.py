@@ -151,7 +151,7 @@ def _base(file: Path | None) -> Mapping[str, Any]:
 
 
 def _experiments(flags: Mapping[str, Any]) -> tuple[Experiment, Experiment | None, str]:
-    """Where to search, where to check, and what the latter is."""
+    """The experiment to search, the one to check with (None: the same), and a description of the latter."""
     experiment = experiment_of(flags)
     if flags["generate"] is not None:
         return experiment, None, "generated workloads that the search has not seen"

@@ -151,7 +151,7 @@ def summary_line(summary: Summary) -> str:
 
 
 def summary_table(summary: Summary, *, rows: int = _REASONS) -> RenderableType:
-    """At most `rows` reasons, each on one line however narrow the terminal is."""
+    """The summary with at most `rows` reasons, each on one line however narrow the terminal is."""
     # Text from objects may contain brackets, which are no markup.
     head = Text(summary_line(summary))
     if summary.bound_per_second:

@@ -20,12 +20,12 @@ FREE_SECONDS: Final = 0.2
 """Answers that take no longer are fast enough, however fast an idle server answers: fewer writes would only
 make smaller batches."""
 TOLERANCE: Final = 1.6
-"""Of a slower server, answers may take this many times as long as without a queue."""
+"""The allowed duration of answers, as a multiple of the shortest mean of a round."""
 PROBE_SECONDS: Final = 15.0
 """How often the limit is halved for two rounds, to see how long an answer takes with a shorter queue: the
 first round ends the queue, the second measures."""
 STALLED_SECONDS: Final = 1.0
-"""Without an answer for this long, some more may start: those in flight may be lost with their connection."""
+"""Seconds without an answer after which some more may start: those in flight may be lost."""
 MIN_ANSWERS: Final = 8
 """Answers of a round, at least."""
 _SLOW_START: Final = 1.5
@@ -60,7 +60,7 @@ class AdaptiveLimit:
         """Writes beyond the limit, because none ended for long."""
         self._is_crowded = False
         self._was_reached = False
-        """In this round."""
+        """Whether the limit was reached in this round."""
         self._is_unloaded = True
         """The round began with no more in flight than the floor, and the limit there."""
         self._is_slow_start = True

@@ -57,7 +57,7 @@ class FencedApi(Api):
         return self._api.watch(kind, resource_version=resource_version, field_selector=field_selector)
 
     def share(self, pod: Pod, old: Pod | None) -> None:
-        """As `SharingApi`; does nothing if the other API is none."""
+        """Implements `SharingApi.share`; does nothing if the other API shares nothing."""
         if isinstance(self._api, SharingApi):
             self._api.share(pod, old)
 
@@ -69,7 +69,7 @@ class FencedApi(Api):
         return await self._api.write(write)
 
     async def add_finalizer(self, kind: type[T], name: str, finalizer: str, *, namespace: str = "") -> T:
-        """As `FinalizingApi`; raises ApiError if the other API is none."""
+        """Implements `FinalizingApi.add_finalizer`; raises ApiError if the other API cannot."""
         await self._check_slowly()
         if not isinstance(self._api, FinalizingApi):
             raise ApiError("this API has no way to change an object byte by byte")
@@ -77,13 +77,13 @@ class FencedApi(Api):
 
     @property
     def refused_posts(self) -> int:
-        """As `RefusalCounter`; 0 if the other API is none."""
+        """Implements `RefusalCounter.refused_posts`; 0 if the other API counts none."""
         return self._api.refused_posts if isinstance(self._api, RefusalCounter) else 0
 
     def post_nowait(
         self, write: Write, *, check: Callable[[], None] | None = None
     ) -> asyncio.Future[None] | None:
-        """As `PostingApi`; None if writes are refused or the other API takes no posts."""
+        """Implements `PostingApi.post_nowait`; None if writes are refused or the other API takes no posts."""
         if not isinstance(self._api, PostingApi) or not self._may_write():
             return None
 

@@ -26,16 +26,16 @@ class WatchType(enum.StrEnum):
 
 
 class WatchEvent(NamedTuple):
-    """One change of one object; for DELETED the object is its last version."""
+    """A change of an object; for DELETED the object is its last version."""
 
     type: WatchType
     object: Any
-    """None for a bookmark."""
+    """The object; None for a bookmark."""
     resource_version: str
 
 
 class ObjectList(NamedTuple):
-    """All objects of a kind at one resource version, from which a watch can start."""
+    """The objects of a kind at one resource version, from which a watch can start."""
 
     items: Sequence[Any]
     resource_version: str

@@ -22,7 +22,7 @@ Read = Callable[[type[Any], Raw], Any]
 """`kuberth.api.wire.decode` for JSON, `convert` for trees."""
 
 
-class _Bare(Wire):
+class _MetadataOnly(Wire):
     metadata: ObjectMeta = ObjectMeta()
 
 
@@ -41,7 +41,7 @@ def read_change(
 ) -> WatchEvent | None:
     """Decode one change; None if not even the object's name can be read."""
     if type_ is WatchType.BOOKMARK:
-        return WatchEvent(type_, None, read(_Bare, raw).metadata.resource_version)
+        return WatchEvent(type_, None, read(_MetadataOnly, raw).metadata.resource_version)
     try:
         obj = read(kind, raw)
     except WireError as error:
@@ -54,7 +54,7 @@ def _skipped(
 ) -> WatchEvent | None:
     """The event for an unreadable object: a deletion needs only a name; other changes are skipped."""
     try:
-        metadata = read(_Bare, raw).metadata
+        metadata = read(_MetadataOnly, raw).metadata
     except WireError:
         logger.error("%s: an object cannot be read and is skipped: %s", what, error)
         return None

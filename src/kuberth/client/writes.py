@@ -1,4 +1,4 @@
-"""One write to the API, as a value.
+"""Describes a write to the API as a value.
 
 In: the verb, the object and the preconditions. Out: a `Write`, which every implementation of
 `kuberth.client.protocol.Api` carries out with one method, and which describes itself in messages.
@@ -18,12 +18,12 @@ from kuberth.client.rest.resource_paths import object_name
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 METADATA_ALONE: Final = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
-"""What to accept where the object itself is of no use."""
+"""The media types to accept where the object itself is of no use."""
 STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 
 
 class Verb(enum.StrEnum):
-    """What a write does."""
+    """The verb of a write."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -32,7 +32,7 @@ class Verb(enum.StrEnum):
 
 
 class Write(msgspec.Struct, frozen=True):
-    """One write. `str(write)` describes it for messages: "patch status of Pod default/web"."""
+    """A write. `str(write)` describes it for messages: "patch status of Pod default/web"."""
 
     verb: Verb
     """Create, update, patch or delete."""
@@ -47,9 +47,9 @@ class Write(msgspec.Struct, frozen=True):
     body: Any = None
     """The object, or the patch as a mapping; `bytes` are JSON to be sent unchanged."""
     uid: str = ""
-    """For a deletion: the UID that the object must have."""
+    """The UID that the object of a deletion must have; empty for any."""
     grace_period_seconds: int | None = None
-    """For a deletion: None is the object's own grace period."""
+    """The grace period of a deletion; None is the object's own."""
     description: str = ""
     """Replaces the description that is derived from the other fields."""
     wants_answer: bool = True

@@ -26,7 +26,7 @@ _WANTED: dict[Any, str] = {bool: "true or false", int: "an integer", float: "a n
 
 
 class Broken:
-    """What stands in for a value that could not be decoded; it never leaves the decoder's caller."""
+    """Stands in for a value that could not be decoded; it never leaves the decoder's caller."""
 
 
 BROKEN = Broken()

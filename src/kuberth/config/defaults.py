@@ -1,4 +1,4 @@
-"""What a configuration means where it says nothing.
+"""Completes a configuration with the defaults of everything that it leaves out.
 
 In: a decoded configuration and the feature gates. Out: the same configuration, complete: every profile with
 its merged plugin sets and its arguments. Defaulting what is complete already changes nothing.
@@ -43,7 +43,7 @@ def default_multi_point(gates: FeatureGates) -> PluginSet:
 
 
 def default_configuration(gates: FeatureGates | None = None) -> KubeSchedulerConfiguration:
-    """What runs when there is no configuration file."""
+    """The configuration that runs when there is no configuration file."""
     gates = gates or FeatureGates()
     return apply_defaults(KubeSchedulerConfiguration(feature_gates=dict(gates.explicit)), gates=gates)
 
@@ -83,7 +83,7 @@ def _extender(given: Extender) -> Extender:
 
 
 def _zero_is_default(given: S, names: Iterable[str]) -> S:
-    """For fields where an explicit zero or empty string means "not set"."""
+    """The struct with defaults in fields where an explicit zero or empty string means "not set"."""
     defaults = {field.name: field.default for field in msgspec.structs.fields(type(given))}
     changes = {name: defaults[name] for name in names if not getattr(given, name)}
     return replace(given, **changes) if changes else given
@@ -105,7 +105,7 @@ def _profile(
 
 
 def _without_arguments(args_type: type) -> Any:
-    """None when the type has a field that must be given; validation reports it."""
+    """The default arguments of a type; None if a field must be given, which validation reports."""
     return None if any(field.required for field in msgspec.structs.fields(args_type)) else args_type()
 
 

@@ -100,7 +100,7 @@ GATES: Mapping[str, Gate] = {
 }
 
 COMPONENT: Final = "kube"
-"""Whose gates these are, where the flag says so."""
+"""The component to which these gates belong, where the flag names one."""
 _MIXED_PREFIXES: Final = (
     "set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use"
 )
@@ -122,7 +122,7 @@ class FeatureGates(Mapping[str, bool]):
 
     @classmethod
     def parse(cls, text: str) -> FeatureGates:
-        """From the flag's form, `A=true,B=false`."""
+        """Parse the flag's form, `A=true,B=false`."""
         return cls(parse_settings(text))
 
     def enabled(self, name: str) -> bool:
@@ -132,7 +132,7 @@ class FeatureGates(Mapping[str, bool]):
             raise KeyError(f"no feature gate {name!r} in kuberth.config.feature_gates.GATES") from None
 
     def merge(self, other: Mapping[str, bool]) -> FeatureGates:
-        """These settings, overridden by `other`'s; of another FeatureGates only what was set explicitly."""
+        """The settings with those of `other` on top; of another FeatureGates only what was set explicitly."""
         settings = other.explicit if isinstance(other, FeatureGates) else other
         return FeatureGates({**self.explicit, **settings})
 
@@ -210,7 +210,7 @@ def gate_problems(explicit: Mapping[str, bool], path: str = "") -> list[FieldErr
 
 
 def _locked(name: str, value: bool, default: bool) -> str:
-    """In kube-scheduler's words, which are what people search for."""
+    """The message that a gate is locked, in kube-scheduler's words, which are what people search for."""
     return f"cannot set feature gate {name} to {show(value)}, feature is locked to {show(default)}"
 
 

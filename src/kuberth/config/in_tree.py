@@ -21,11 +21,11 @@ class InTreePlugin(NamedTuple):
     """The extension points that its class serves; written here because a configuration is checked without
     importing plugins."""
     args: type[Struct] | None = None
-    """None: it has no arguments."""
+    """The type of its arguments; None: it has none."""
     weight: int = 0
-    """Its weight in the default profile."""
+    """The plugin's weight in the default profile."""
     gate: str | None = None
-    """Without this feature gate the default profile leaves it out."""
+    """The feature gate without which the default profile leaves it out; None: always part of it."""
 
 
 _FILTERING = ("preFilter", "filter")

@@ -82,7 +82,7 @@ def _contains(outer: str, inner: str) -> bool:
 
 
 def parse(source: Source, *, args_types: Mapping[str, type] | None = None) -> KubeSchedulerConfiguration:
-    """Only what the source says: typed, but neither completed nor validated."""
+    """Parse what the source says: typed, but neither completed nor validated."""
     given, _, _, errors = _parse(source, args_types or {})
     if given is None or errors:
         raise InvalidConfiguration(errors)
@@ -92,7 +92,7 @@ def parse(source: Source, *, args_types: Mapping[str, type] | None = None) -> Ku
 def _parse(
     source: Source, args_types: Mapping[str, type]
 ) -> tuple[KubeSchedulerConfiguration | None, Translation, list[str], list[FieldError]]:
-    """What could be typed, the paths that could not, and the errors so far; None: nothing to validate."""
+    """The configuration (None: nothing to validate), the paths that could not be typed, the errors so far."""
     tree, errors = _read(source)
     if not isinstance(tree, dict):
         wanted = f"expected a mapping with apiVersion {API_VERSION} and kind {KIND}"
@@ -200,7 +200,7 @@ class Translation(NamedTuple):
     errors: tuple[FieldError, ...]
 
     def original(self, error: FieldError) -> FieldError:
-        """The same error, at the path where the file has it."""
+        """The error at the path where the file has it."""
         path = error.path
         for translated, written in self.aliases:
             rest = path.removeprefix(translated)

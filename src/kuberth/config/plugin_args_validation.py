@@ -1,4 +1,4 @@
-"""What must be true of the in-tree plugins' arguments.
+"""Validates the arguments of in-tree plugins.
 
 In: the arguments of one plugin, defaulted, and their path. Out: a `FieldError` for each rule they break.
 """

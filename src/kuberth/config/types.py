@@ -55,7 +55,7 @@ class PluginRef(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class PluginSet(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What to add to an extension point and what to take away; the name `*` takes away everything."""
+    """The plugins to add to an extension point and to take away; the name `*` takes away all."""
 
     enabled: tuple[PluginRef, ...] = ()
     disabled: tuple[PluginRef, ...] = ()

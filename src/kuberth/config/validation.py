@@ -1,4 +1,4 @@
-"""What must be true of a whole configuration.
+"""Validates a whole configuration.
 
 In: a defaulted configuration, and what is known of the plugins. Out: a `FieldError` for every rule it breaks.
 The rules are kube-scheduler's, those it only meets while starting included, and a few it leaves to luck.
@@ -179,7 +179,7 @@ def _plugin_point(
 def _resolved(
     resolved: ResolvedProfile, profile: KubeSchedulerProfile, path: str, points: Mapping[str, frozenset[str]]
 ) -> Iterator[FieldError]:
-    """What can only be said once multiPoint is expanded."""
+    """Check what can only be said once multiPoint is expanded."""
     plugins = child(path, "plugins")
     # An unknown plugin may well be the queue sort or bind plugin that seems to be missing.
     complete = all(ref.name in points for ref in profile.plugins.multi_point.enabled)

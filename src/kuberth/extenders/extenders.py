@@ -1,4 +1,4 @@
-"""All extenders of a configuration, in the order in which they are called.
+"""Holds the extenders of a configuration, in the order in which they are called.
 
 In: the configuration's `extenders`. Out: the extenders of a pod, verb by verb. Each profile's runner holds
 the whole set, so that a new configuration replaces both together.

@@ -1,4 +1,4 @@
-"""One extender: sends HTTP posts and checks the answers.
+"""Calls an extender: sends HTTP posts and checks the answers.
 
 In: an `Extender` of the configuration. Out: nodes, scores, victims, or an `ExtenderError` with the extender's
 name and kube-scheduler's message where it has one. Each call has one deadline, `httpTimeout`, for connecting,
@@ -65,7 +65,7 @@ class HttpExtender:
         self._objects = objects
         client = _client_config(config, index)
         self.name = client.server
-        """Its URL without a password, for messages."""
+        """The extender's URL without a password, for messages."""
         self._managed = frozenset(resource.name for resource in config.managed_resources)
         self._timeout = config.http_timeout.total_seconds()
         self._credentials = fixed_or_file(client, clock)

@@ -30,7 +30,7 @@ class NodesLeft(NamedTuple):
     names: Sequence[str] | None
     """Names of the nodes that it keeps; None: the answer has no names."""
     node_names: Sequence[str] | None
-    """The same from an answer with whole nodes."""
+    """Names of the nodes that it keeps, from an answer with whole nodes; None: it has no nodes."""
     failed: Mapping[str, str]
     """Rejected nodes and the reasons."""
     unresolvable: Mapping[str, str]
@@ -141,7 +141,7 @@ def read_scores(body: bytes) -> Sequence[tuple[str, int]]:
 
 
 def read_victims(body: bytes) -> Mapping[str, ProposedVictims | None]:
-    """By node; None where the answer has null."""
+    """The proposed victims by node; None where the answer has null."""
     tree = _lowered(_tree(body))
     by_node = tree.get("nodenametometavictims")
     if isinstance(by_node, dict):
@@ -170,7 +170,7 @@ def _parts(body: bytes) -> Mapping[str, msgspec.Raw]:
 
 
 def _part(parts: Mapping[str, msgspec.Raw], name: str, type_: Any) -> Any:
-    """One field, decoded; None if it is missing."""
+    """A field of the answer, decoded; None if it is missing."""
     raw = parts.get(name.lower())
     if raw is None:
         return None

@@ -28,7 +28,7 @@ W = TypeVar("W", bound="WholeObject")
 
 
 class WholeObject(TreeHolder):
-    """One object, without its kind and apiVersion, as in Go."""
+    """An object with all of its fields, without its kind and apiVersion, as in Go."""
 
     __slots__ = ("json", "metadata")
 

@@ -1,4 +1,4 @@
-"""One connection: uvicorn's HTTP protocol, with limits on what a client sends and on how long it takes.
+"""Serves a connection with uvicorn's HTTP protocol, and limits what a client sends and how long it takes.
 
 In: bytes after the TLS handshake. Out: ASGI requests. There is always a deadline that received bytes do not
 move: for the header, for a body that the service does not read, or for the next request.
@@ -23,7 +23,7 @@ from kuberth.https.users import certified_user
 MALFORMED_SECONDS: Final = 60.0
 
 
-class Seldom(logging.Filter):
+class OncePerMinute(logging.Filter):
     """Passes one warning a minute, with the number of those since the last one that passed."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Seldom(logging.Filter):
 
 
 malformed_requests = logging.getLogger(f"{__name__}.malformed")
-malformed_requests.addFilter(Seldom())
+malformed_requests.addFilter(OncePerMinute())
 
 
 class HttpConnection(HttpToolsProtocol):

@@ -22,17 +22,17 @@ class Limits:
     body_bytes: int = 3 * 1024 * 1024
     handshake_seconds: float = 10.0
     header_seconds: float = 10.0
-    """From the first byte of a request, or from the connection, to the end of its header."""
+    """Seconds from the first byte of a request, or from the connection, to the end of its header."""
     body_seconds: float = 30.0
-    """From the header, or from the response if the service did not read the body, to the end of the body."""
+    """Seconds for a body, from the header, or from the response if the service did not read the body."""
     unread_seconds: float = 60.0
-    """To read a response, or one piece of an endless one."""
+    """Seconds that a client has to read a response, or one piece of an endless one."""
     idle_seconds: int = 120
-    """Between two requests; longer than Go's clients keep a connection, so that they close it first."""
+    """Seconds between two requests; longer than Go's clients keep a connection: they close it first."""
     shutdown_seconds: float = 5.0
-    """For running requests to end at shutdown."""
+    """Seconds that running requests have to end at shutdown."""
     close_seconds: float = 0.2
-    """For clients to close their connections at shutdown."""
+    """Seconds that clients have to close their connections at shutdown."""
 
 
 def affordable_connections(wanted: int) -> int:

@@ -1,4 +1,4 @@
-"""What the cluster says: local copies of the API's objects, kept current by list and watch.
+"""Local copies of the API's objects, kept current by list and watch.
 
 On a pod's way this is the first stop after the client. Events come in per kind; out go stores that
 plugins read and notifications for intake.

@@ -30,20 +30,20 @@ Handler = Callable[[T | None, T | None], None]
 FIRST_BACKOFF_SECONDS: Final = 0.8
 MAX_BACKOFF_SECONDS: Final = 30.0
 BACKOFF_RESET_SECONDS: Final = 120.0
-"""After so long without trouble the next one starts small again."""
+"""Seconds without trouble after which the backoff starts small again."""
 SHORT_WATCH_SECONDS: Final = 1.0
 """A watch that ends sooner and brought nothing is trouble too."""
 SILENT_SECONDS: Final = 90.0
 """A watch that brings neither event nor bookmark for so long is taken for dead; servers send a bookmark
 every minute."""
 _REARM_SECONDS: Final = 1.0
-"""How exactly silence is measured: not every event of a burst is worth a new timer."""
+"""Precision with which silence is measured: not every event of a burst is worth a new timer."""
 SLICE_SECONDS: Final = 0.01
 """Changes are handled for this long before other tasks get their turn."""
 
 
 class Reflector(Generic[T]):
-    """One kind. `synced` is set once a first list was handed on, or an optional kind cannot be had.
+    """Lists and watches one kind. `synced` is set once a first list was handed on, or the kind cannot be had.
 
     An optional kind is one that may not be read, or that the server does not serve (a custom resource whose
     definition comes later): it counts as empty, and is asked for again and again.
@@ -79,7 +79,7 @@ class Reflector(Generic[T]):
         """The code with which the kind was refused, as long as it is."""
         self._silent = False
         self._version = "0"
-        """Where to list or watch from: at first whatever the server has at hand, then the last one seen."""
+        """The version to list or watch from: at first any that the server has, then the last one seen."""
 
     async def run(self) -> None:
         """Follow the kind for as long as the task lives."""
@@ -132,7 +132,7 @@ class Reflector(Generic[T]):
                 await self._backoff.wait()
 
     async def _watch(self) -> None:
-        """One watch, to its end; TimeoutError if it fell silent."""
+        """Watch once, to the watch's end; TimeoutError if it fell silent."""
         changes = self._api.watch(
             self.kind, resource_version=self._version, field_selector=self._field_selector
         )

@@ -28,7 +28,7 @@ def _namespace_in(key: str) -> str:
 
 
 class Store(Generic[T]):
-    """All objects of one kind."""
+    """Keeps the objects of one kind."""
 
     __slots__ = ("_by_namespace", "_objects", "changes")
 
@@ -73,7 +73,7 @@ class Store(Generic[T]):
         return self.changes.reader()
 
     def snapshot(self) -> list[T]:
-        """All objects. Other threads may ask, too: the list is made in one step."""
+        """The objects in a list that is made in one step, so other threads may ask, too."""
         return list(self._objects.values())
 
     def keys(self) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Where every change of the cluster is sorted: into the cluster table, the queue, or both.
+"""Sorts every change of the cluster: into the cluster table, the queue, or both.
 
 In: old and new versions of objects, as informers deliver them. Out: columns updated, pods queued,
 updated or taken out, and cluster events that may bring waiting pods back.
@@ -89,10 +89,10 @@ class Intake:
         self._derive = derive
         self._look_at_profiles()
         self._labels: dict[ClusterEvent, tuple[str]] = {}
-        """Those of events, which are few, as metrics want them."""
+        """Labels of events, which are few, as metrics want them."""
 
     def handler(self, kind: type[Any]) -> Callable[[Any, Any], None]:
-        """What an informer of `kind` calls with the old and the new version."""
+        """The function that an informer of `kind` calls with the old and the new version."""
         if kind is Pod:
             return self.pod
         if kind is Node:
@@ -150,7 +150,7 @@ class Intake:
         self._move_all(changes, old, new, started, pre_check=self._may_take(new.metadata.name))
 
     def _may_take(self, node_name: str) -> PreCheck | None:
-        """Without hints, a node's change brings back only pods that its own filters would let in.
+        """The pre-check for a node's change without hints: only pods that its own filters would let in.
 
         Its taints count in every profile: a pod that waits for other nodes must not be tried at each change
         of one that it does not tolerate.

@@ -69,7 +69,7 @@ class InProcessApi(Api):
                     yield event
 
     def share(self, pod: Pod, old: Pod | None) -> None:
-        """As `SharingApi`."""
+        """Implements `SharingApi.share`."""
         self._pod_sharing(pod, old)
 
     async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T:

@@ -15,7 +15,7 @@ _ENDINGS: Final = (".yaml", ".yml", ".json")
 
 
 class Manifest(NamedTuple):
-    """One object, and the place where it was read, for error messages."""
+    """An object of a manifest, and the place where it was read, for error messages."""
 
     tree: Obj
     origin: str = ""

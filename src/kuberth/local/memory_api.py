@@ -56,7 +56,7 @@ Matcher = Callable[[Any], bool]
 KEEP_CHANGES: Final = 20_000
 """Number of changes that a watch can resume from; a watch further behind has to list again."""
 _FIRST_VERSION: Final = 1
-"""Of an empty cluster: zero means "any" in the API."""
+"""The version of an empty cluster: zero means "any" in the API."""
 _SERVED: Final = {
     (row.group, row.version, row.plural): row for row in (*ROWS, *chain.from_iterable(GATED_ROWS.values()))
 }
@@ -73,7 +73,7 @@ class MemoryApi(Api):
         feature_gates: Mapping[str, bool] | None = None,
         steady: bool = False,
     ) -> None:
-        """With PodSchedulingReadiness off, pods that carry scheduling gates can be bound.
+        """Create an empty cluster; without PodSchedulingReadiness, pods that carry gates can be bound.
 
         With `steady`, watches send no bookmarks, so that virtual time jumps over hours without changes.
         """
@@ -81,13 +81,13 @@ class MemoryApi(Api):
         """Whether watches need no bookmarks."""
         self._gates_hold = (feature_gates or {}).get("PodSchedulingReadiness", True)
         self._tables: dict[str, _Table] = {}
-        """By resource. All versions of a kind share theirs."""
+        """Tables by resource. All versions of a kind share theirs."""
         self._table_of: dict[type[Any], _Table] = {}
         self._version = _FIRST_VERSION
         self._compacted = _FIRST_VERSION
         """Changes up to this version are forgotten."""
         self._waiters: dict[asyncio.Event, None] = {}  # set in their order, in every run the same
-        """Of the calls of `next_change`."""
+        """Events of the calls of `next_change`."""
         self._keep_changes = keep_changes
         self._uids = 0
         self._clock = SystemClock() if clock is None else clock
@@ -114,7 +114,7 @@ class MemoryApi(Api):
             return cast(T, _seen_as(kind, self._present(kind, key)))
 
     def all(self, kind: type[T]) -> Sequence[T]:
-        """All objects of a kind."""
+        """The objects of a kind."""
         return tuple(read_items(_seen_as, kind, self._all(kind), what=f"list {REGISTRY.of(kind).plural}"))
 
     def remove(self, kind: type[Any], key: str) -> None:
@@ -199,7 +199,7 @@ class MemoryApi(Api):
         return self.write_nowait(write)
 
     def write_nowait(self, write: Write) -> Any:
-        """As `write`, without a task."""
+        """Carry out a write at once, without a task."""
         with api_errors(write):
             if write.subresource == "binding":
                 return self._bind(write)
@@ -355,7 +355,7 @@ class _Table:
 
     def __init__(self, resource: str) -> None:
         self.objects: dict[str, Any] = {}
-        """By key."""
+        """Objects by key."""
         self.log = ChangeLog(resource)
 
 
@@ -386,7 +386,7 @@ def _row_of(kind: type[Any]) -> ServedResource:
 
 @lru_cache(maxsize=256)
 def _row(info: KindInfo) -> ServedResource:
-    """How the local cluster serves the kind; one it does not know is served as a custom resource."""
+    """The row by which the local cluster serves the kind; an unknown kind is served as a custom resource."""
     served = _SERVED.get((info.group, info.version, info.plural))
     if served is not None:
         return served
@@ -518,8 +518,7 @@ def _merged(row: ServedResource, old: dict[str, Any], write: Write) -> dict[str,
 def _patched_without_tree(
     obj: Any, part: msgspec.Struct, patch: Mapping[str, Any], name: str
 ) -> msgspec.Struct | None:
-    """The same for the usual patch, which sets only texts and numbers: nothing is merged. None: use
-    `_patched`."""
+    """A part after the usual patch, which sets only texts and numbers; None: use `_patched`, which merges."""
     given, metadata, names = patch.get(name, {}), patch.get("metadata", {}), _field_names(type(part))
     if metadata and metadata != {"uid": obj.metadata.uid}:
         return None

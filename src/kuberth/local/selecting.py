@@ -15,7 +15,7 @@ from kuberth.local.apiserver.objects import Obj
 
 
 def selector_of(selector: Obj | None) -> Selector:
-    """None selects nothing, {} everything; one that cannot be read selects nothing."""
+    """Compile a selector: None selects nothing, {} everything; one that cannot be read selects nothing."""
     compiled = None if selector is None else _compile(msgspec.json.encode(selector, order="deterministic"))
     return NOTHING if compiled is None else compiled
 

@@ -165,7 +165,7 @@ class PodGroupMetrics(MetricSet):
 
 
 class SchedulerMetrics(MetricSet):
-    """All families of one scheduler."""
+    """The metric families of one scheduler."""
 
     schedule_attempts = Counter(
         "scheduler_schedule_attempts_total",

@@ -15,7 +15,7 @@ _ESCAPE: Final = re.compile(r"\\(.)")
 
 
 class MetricSample(NamedTuple):
-    """One line of the text."""
+    """A line of the text."""
 
     name: str
     labels: Mapping[str, str]

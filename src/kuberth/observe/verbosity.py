@@ -16,9 +16,9 @@ from typing import Any, Final, Protocol
 level: int = 0
 
 SCORES_LEVEL: Final = 4
-"""From here on the scores of the chosen node are logged,"""
+"""The level from which the scores of the chosen node are logged."""
 ALL_SCORES_LEVEL: Final = 10
-"""from here on those of every node, as upstream does."""
+"""The level from which the scores of every node are logged, as upstream does."""
 
 NO_FIT: Final = "Unable to schedule pod; no fit; waiting"
 

@@ -26,7 +26,7 @@ large."""
 
 @contextmanager
 def collecting_in_portions() -> Iterator[None]:
-    """In the block, what survived a full search for cycles is hardly ever looked at again."""
+    """Leave objects that survived a full search for cycles out of most later searches, in the block."""
     before = gc.get_threshold()
     started, due, is_everything = 0.0, time.monotonic() + LOOK_AT_EVERYTHING_SECONDS, False
 

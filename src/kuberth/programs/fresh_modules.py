@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class FreshModules:
-    """Some modules of this process and their neighbours."""
+    """Imports some modules of this process, and their neighbours, again when their files change."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = frozenset(names)

@@ -38,13 +38,13 @@ _AT_START_ONLY: Final = (
 
 
 class Rules(NamedTuple):
-    """What a scheduler is made by."""
+    """The configuration, plugins and queue that a scheduler is made by."""
 
     config: KubeSchedulerConfiguration
     registry: Registry | None = None
-    """None: the plugins are the same."""
+    """The registry of plugins; None: the plugins are the same."""
     queue: QueueFactory | None = None
-    """None: it is the same."""
+    """The factory of the queue; None: it is the same."""
 
 
 class RuleSource(NamedTuple):

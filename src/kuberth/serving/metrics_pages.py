@@ -111,7 +111,7 @@ def resources_page(pods: Pods) -> Handler:
 
 
 def feature_families(gates: FeatureGates) -> list[Family]:
-    """Which feature gates are on, in upstream's format."""
+    """The metric that shows which feature gates are on, in upstream's format."""
     family = Gauge(
         "kubernetes_feature_enabled",
         "This metric records the data about the stage and enablement of a k8s feature.",

@@ -48,7 +48,7 @@ class _Pairs(list[tuple[str, Any]]):
 
 
 class Document(NamedTuple):
-    """One document of a text: its tree, and the line on which it begins."""
+    """A document of a text: its tree, and the line on which it begins."""
 
     tree: Any
     line: int = 1
@@ -104,7 +104,7 @@ def read_documents(
 
 
 def clean_tree(tree: Any) -> tuple[Any, list[FieldError]]:
-    """The same checks for a tree that was built in Python."""
+    """Check a tree that was built in Python as if it was read from a text."""
     builder = _TreeBuilder(MAX_VALUES)
     return builder.from_plain(tree), builder.errors
 
@@ -137,7 +137,7 @@ def _too_deep(path: str) -> FieldError:
 
 
 class _Anchored(NamedTuple):
-    """What an alias stands for, how many values are in it and how deep they go."""
+    """The tree that an alias stands for, how many values are in it and how deep they go."""
 
     tree: Any
     values: int = 1
@@ -241,7 +241,7 @@ class _TreeBuilder:
         return merged | tree if merged else tree
 
     def _merged(self, tree: Any) -> dict[str, Any]:
-        """What `<<: *anchor` brings in; of several anchors the first to name a key wins."""
+        """The keys that `<<: *anchor` brings in; of several anchors the first to name a key wins."""
         merged: dict[str, Any] = {}
         for source in tree if isinstance(tree, list) else [tree]:
             if isinstance(source, dict):

@@ -19,7 +19,7 @@ _LONGEST_SHOWN = 80
 
 
 class FieldError(NamedTuple):
-    """One problem: the field's path as it stands in the file, a sentence, and the value found there."""
+    """A problem: the field's path as it stands in the file, a sentence, and the value found there."""
 
     path: str
     message: str

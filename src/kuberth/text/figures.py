@@ -45,7 +45,7 @@ def size(number: float) -> str:
 
 
 def decimal(number: float) -> str:
-    """At most one digit behind the point: `3`, `2.5`."""
+    """The number with at most one digit behind the point: `3`, `2.5`."""
     return f"{number:.1f}".removesuffix(".0")
 
 

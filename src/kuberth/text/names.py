@@ -104,7 +104,7 @@ def label_value_problems(value: str, *, unit: str = "bytes") -> list[str]:
 
 
 def path_segment_problems(name: str) -> list[str]:
-    """What can stand in a URL path, the least any name must do."""
+    """Check that a name can stand in a URL path, the least that any name must do."""
     if name in (".", ".."):
         return [f"may not be '{name}'"]
     return [f"may not contain '{character}'" for character in "/%" if character in name]

@@ -34,7 +34,7 @@ _WRITTEN_AS_INTEGER: Final = 1e21
 
 
 def plain_scalar(text: str) -> Any:
-    """What unquoted text without a tag stands for."""
+    """The value of unquoted text without a tag."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in _NUMBER_START:
@@ -47,7 +47,7 @@ def plain_scalar(text: str) -> Any:
 
 
 def tagged_scalar(tag: str, text: str) -> Any:
-    """What text with an explicit tag stands for; ValueError where it is nothing of the kind."""
+    """The value of text with an explicit tag; ValueError where it is nothing of the kind."""
     read = _TAGGED.get(tag.removeprefix(_TAG)) if tag.startswith(_TAG) else None
     return text if read is None else read(text)
 

@@ -17,12 +17,12 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def moment(now_ns: int) -> datetime.datetime:
-    """To the second: metav1.Time."""
+    """The time to the second: metav1.Time."""
     return datetime.datetime.fromtimestamp(now_ns // NANOSECONDS, datetime.UTC)
 
 
 def micro_moment(now_ns: int, type_: type[D]) -> D:
-    """To the microsecond: metav1.MicroTime, as leases and events want it."""
+    """The time to the microsecond: metav1.MicroTime, as leases and events want it."""
     seconds, rest = divmod(now_ns, NANOSECONDS)
     return type_.fromtimestamp(seconds, datetime.UTC).replace(microsecond=rest // 1000)
 

@@ -135,7 +135,7 @@ def test_a_pod_is_bound_without_a_task_and_its_event_is_recorded() -> None:
 def test_a_refused_binding_is_undone_and_tried_again() -> None:
     async def refused(api: PostOffice, binding: Binding) -> None:
         api.then = None
-        raise ConflictError("bind pod default/p to node n1: somebody was faster")
+        raise ConflictError("bind pod default/p to node n1: another client was faster")
 
     async def script(scheduler: Scheduler, api: PostOffice) -> None:
         await until(lambda: api.events())
@@ -146,7 +146,7 @@ def test_a_refused_binding_is_undone_and_tried_again() -> None:
         await until(lambda: len(api.events()) == 2)
         assert sorted(api.events()) == ["FailedScheduling", "Scheduled"]
         (failed,) = (event for event in api.all(Event) if event.reason == "FailedScheduling")
-        assert "somebody was faster" in failed.note
+        assert "another client was faster" in failed.note
         assert len(api.bindings_posted) == 2
 
     scheduling(script, then=refused)

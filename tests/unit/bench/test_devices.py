@@ -10,7 +10,7 @@ import pytest
 
 from kuberth.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kuberth.api.wire import convert
-from kuberth.bench.making import DeviceWorld, Lottery
+from kuberth.bench.making import DeviceWorld, RandomAllocation
 from kuberth.errors import ConfigError
 from kuberth.testing.factories import make_node
 from tests.unit.bench.harness import MEASURED, Ran, run
@@ -116,14 +116,14 @@ REQUEST = {"name": "r", "exactly": {"deviceClassName": "c", "allocationMode": "E
 
 
 def test_what_others_have_is_not_drawn() -> None:
-    lottery = Lottery(world(2), random.Random(1))
-    first, second = lottery.draw(claim(REQUEST)), lottery.draw(claim(REQUEST))
+    random_allocation = RandomAllocation(world(2), random.Random(1))
+    first, second = random_allocation.draw(claim(REQUEST)), random_allocation.draw(claim(REQUEST))
     assert [each.devices.results[0].device for each in (first, second)] == ["x0", "x1"]
     with pytest.raises(ConfigError, match="no node has devices for the claim ns/a; are there drivers"):
-        lottery.draw(claim(REQUEST))
+        random_allocation.draw(claim(REQUEST))
 
 
 def test_a_claim_of_an_unknown_class_is_refused() -> None:
-    lottery = Lottery(world(1), random.Random(1))
+    random_allocation = RandomAllocation(world(1), random.Random(1))
     with pytest.raises(ConfigError, match="allocate claim: claim ns/a, request r: could not retrieve device"):
-        lottery.draw(claim({"name": "r", "exactly": {"deviceClassName": "gone", "count": 1}}))
+        random_allocation.draw(claim({"name": "r", "exactly": {"deviceClassName": "gone", "count": 1}}))

@@ -25,7 +25,7 @@ def test_every_pod_is_in_one_stage() -> None:
     assert ledger.stages(("a",), {"app": "x"}) == Stages(0, 1, 0, "a/2")
     ledger.remove("a", "2")
     assert ledger.stages(("a",), {}) == Stages(1, 0, 1, "a/3")
-    ledger.remove("c", "nobody")
+    ledger.remove("c", "missing")
 
 
 def test_listeners_hear_of_each_scheduling_once() -> None:

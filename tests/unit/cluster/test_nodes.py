@@ -32,7 +32,7 @@ def view(table: ClusterTable, kind: str) -> Nodes:
         case "array":
             return Nodes(table, np.array([4, 1, 3], np.int64))
         case "named":
-            return table.nodes_named(["n4", "nobody", "n0", "n2"])
+            return table.nodes_named(["n4", "missing", "n0", "n2"])
         case "one":
             found = table.node_named("n3")
             assert found is not None
@@ -71,7 +71,7 @@ def test_a_view_is_the_same_however_it_is_chosen(table: ClusterTable, kind: str)
         assert nodes.node(position).row == row
     positions = np.arange(len(rows))[::-1]
     assert nodes.rows_at(positions).tolist() == rows[::-1]
-    for name in ("n0", "n1", "n2", "n3", "n4", "nobody"):
+    for name in ("n0", "n1", "n2", "n3", "n4", "missing"):
         row_of = table.row_of(name)
         assert nodes.position(name) == (rows.index(row_of) if row_of in rows else None)
 

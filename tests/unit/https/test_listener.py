@@ -16,7 +16,7 @@ import pytest
 import uvloop
 
 from kuberth.errors import ServingError
-from kuberth.https.connection import Seldom, malformed_requests
+from kuberth.https.connection import OncePerMinute, malformed_requests
 from kuberth.https.limits import Limits, affordable_connections
 from kuberth.https.messages import Request, Response
 from tests.unit.https.harness import LIMIT_SECONDS, close, cut, fetch, listening, open_tls, run, trusting
@@ -90,17 +90,17 @@ def test_malformed_requests_are_logged_once_a_minute(caplog: pytest.LogCaptureFi
                 assert b"400" in await reader.read(-1)
                 await close(writer)
 
-    malformed_requests.filters[:] = [Seldom()]
+    malformed_requests.filters[:] = [OncePerMinute()]
     run(main)
     assert [record.getMessage() for record in caplog.records] == ["Invalid HTTP request received."]
 
 
 def test_the_next_line_has_the_number_of_those_before() -> None:
-    seldom, passed = Seldom(), list[str]()
+    once_per_minute, passed = OncePerMinute(), list[str]()
     for second in range(1000, 1121):
         record = logging.LogRecord("x", logging.WARNING, "", 0, "no request", (), None)
         record.created = float(second)
-        if seldom.filter(record):
+        if once_per_minute.filter(record):
             passed.append(record.getMessage())
     counted = "no request (59 more since the last of these lines)"
     assert passed == ["no request", counted, counted]
@@ -438,7 +438,7 @@ def test_probes_are_answered_while_everybody_is_busy() -> None:
         async with listening({"/wait": wait}, limits=Limits(connections=5, reserved=2)) as server:
             busy = [await open_tls(server.port) for _ in range(3)]
             for _, writer in busy:
-                writer.write(get("/wait", "authorization: somebody"))
+                writer.write(get("/wait", "authorization: alice"))
                 await arrived.acquire()
             async with await crowd(server.port, 10):
                 answer = await fetch(server.port, "/page")
@@ -465,14 +465,14 @@ def test_authenticated_connections_outlast_anonymous_ones() -> None:
         pages = {"/watch": streaming(slowly, endless=True)}
         async with listening(pages, limits=Limits(connections=6, reserved=2)) as server:
             watch, idle = await open_tls(server.port), await open_tls(server.port)
-            watch[1].write(get("/watch", "authorization: somebody"))
+            watch[1].write(get("/watch", "authorization: alice"))
             await watch[0].readuntil(b"first ")
-            idle[1].write(get("/page", "authorization: somebody"))
+            idle[1].write(get("/page", "authorization: alice"))
             await idle[0].readuntil(b"\r\n\r\n/page")
             async with await crowd(server.port, 20), await crowd(server.port, 20, tls=False):
                 idle[1].write(get("/page"))
                 await idle[0].readuntil(b"\r\n\r\n/page")
-                assert (await fetch(server.port, "/page", token="somebody")).status == 200
+                assert (await fetch(server.port, "/page", token="alice")).status == 200
             released.set()
             await watch[0].readuntil(b"last")
             await close(watch[1], idle[1])

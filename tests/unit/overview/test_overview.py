@@ -415,7 +415,7 @@ def test_after_any_changes_the_deltas_add_up_to_a_fresh_whole(
                     pods[-1],
                     cpu=rng.choice(("100m", "1", "3", "50")),
                     gates=rng.choice(((), (), (), ("wait",))),
-                    scheduler=rng.choice(("default-scheduler",) * 4 + ("holding", "nobody")),
+                    scheduler=rng.choice(("default-scheduler",) * 4 + ("holding", "missing")),
                     priority=rng.choice((None, 0, 10)),
                 )
                 api.put(pod)

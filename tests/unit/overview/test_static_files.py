@@ -12,7 +12,7 @@ def test_files_are_served_with_strict_headers_and_a_tag(tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("<!doctype html>")
     (tmp_path / "assets").mkdir()
     (tmp_path / "assets/app.js").write_text("1")
-    (tmp_path / "notes.txt").write_text("not for everybody")
+    (tmp_path / "notes.txt").write_text("not public")
     (tmp_path / "module.py").write_text("")
     pages = static_pages("/ui", tmp_path)
     assert sorted(pages) == ["/ui", "/ui/", "/ui/assets/app.js", "/ui/index.html"]

@@ -15,7 +15,7 @@ from kuberth.testing import run_in_virtual_time
 
 
 class Searches:
-    """Done after so many slices; notes each in `log`."""
+    """Done after `slices` slices; notes each in `log`."""
 
     def __init__(self, name: str, log: list[str], slices: int = sys.maxsize) -> None:
         self._name, self._log, self._left = name, log, slices

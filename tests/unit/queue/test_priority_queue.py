@@ -254,7 +254,7 @@ def test_an_event_without_a_registered_hint_is_not_kept() -> None:
 
 def test_done_of_a_stranger_is_nothing() -> None:
     harness = QueueHarness()
-    harness.queue.done("nobody")
+    harness.queue.done("missing")
     assert not harness.metrics.inflight_events.values
 
 
@@ -942,8 +942,8 @@ def test_queues_and_get() -> None:
         assert queued is not None
         assert queued.pod.metadata.name == name
         assert SchedulingQueue.get(harness.queue, f"default/{name}") is queued, "the interface's own way"
-    assert harness.queue.get("default/nobody") is None
-    assert SchedulingQueue.get(harness.queue, "default/nobody") is None
+    assert harness.queue.get("default/missing") is None
+    assert SchedulingQueue.get(harness.queue, "default/missing") is None
 
 
 def test_why_pods_come_in_is_counted() -> None:

@@ -351,7 +351,7 @@ def concern_queue(
 
 
 def test_pods_that_an_event_is_not_about_are_left_alone() -> None:
-    made = concern_queue(about("second", "gated", "nobody"))
+    made = concern_queue(about("second", "gated", "missing"))
     # What one plugin leaves alone another may want to hear of.
     assert concerned(made, NODE_ADD) == ["gated", "second", "both"]
     made.remove("default/second")
@@ -360,8 +360,8 @@ def test_pods_that_an_event_is_not_about_are_left_alone() -> None:
 
 
 def test_an_event_without_concerned_pods_is_for_all() -> None:
-    everybody = ["first", "gated", "second", "both"]
-    assert concerned(concern_queue(lambda _old, _new: None), NODE_ADD) == everybody
+    everything = ["first", "gated", "second", "both"]
+    assert concerned(concern_queue(lambda _old, _new: None), NODE_ADD) == everything
 
 
 def test_a_plugin_that_cannot_say_what_an_event_is_about_is_asked_for_all(

@@ -59,7 +59,7 @@ class Reviewer(MemoryApi):
 
 
 class Open:
-    """Implements `Access`: everybody in."""
+    """Implements `Access`; serves every client."""
 
     def is_open(self, path: str) -> bool:
         return path in OPEN_PATHS

@@ -254,7 +254,7 @@ def test_no_token_in_a_log_or_a_repr(caplog: pytest.LogCaptureFixture) -> None:
     [
         ("prometheus", (), 200, "prometheus"),
         ("eve", (), 403, "eve"),
-        ("root", ("system:masters",), 200, "nobody"),
+        ("root", ("system:masters",), 200, "not asked"),
         ("", ("system:masters",), 403, "system:anonymous"),
     ],
     ids=("by name", "without a right", "by group", "without a name"),
@@ -273,7 +273,7 @@ def test_client_certificates(
             answer = await fetch(serving.port, "/metrics", context=own, host="localhost")
             assert answer.status == status
             users = [review.spec.user for review in api.reviews if isinstance(review, SubjectAccessReview)]
-            assert (users or ["nobody"]) == [asked_for]
+            assert (users or ["not asked"]) == [asked_for]
             # A certificate is not needed: a token does as well.
             answer = await fetch(
                 serving.port, "/metrics", token="good", context=authority.trusted(), host="localhost"

@@ -18,7 +18,7 @@ import pytest
 from kuberth.config import default_configuration
 from kuberth.https.messages import Request, Response
 from kuberth.observe.metrics import SchedulerMetrics
-from kuberth.programs.run.watchdog import Patience, Watchdog
+from kuberth.programs.run.watchdog import Watchdog, WatchdogLimits
 from kuberth.serving import HealthCheck, SelfSigned, Server, scheduler_routes
 from kuberth.serving.access import OPEN_PATHS
 from kuberth.serving.page_service import PageService
@@ -98,7 +98,7 @@ def test_a_probe_path_that_needs_permission_is_asked_about_in_the_loop() -> None
 @pytest.mark.parametrize("path", PROBES)
 def test_probes_fail_once_the_loop_has_not_turned_for_ten_seconds(path: str) -> None:
     now = 100.0
-    watchdog = Watchdog(Patience(), now=lambda: now)
+    watchdog = Watchdog(WatchdogLimits(), now=lambda: now)
     checks = [HealthCheck("scheduling-loop", watchdog.problem)]
     config = default_configuration()
     routes = scheduler_routes(

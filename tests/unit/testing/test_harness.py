@@ -1,4 +1,4 @@
-"""The harness tells pods of one name in two namespaces apart."""
+"""The harness distinguishes pods of one name in two namespaces."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ _API_OPERATORS = {
 
 
 class Requirement:
-    """What one label must satisfy. `a=b`, `a==b` and `a in (b)` print differently and are equal.
+    """A condition on one label. `a=b`, `a==b` and `a in (b)` print differently and are equal.
 
     Built by `new_requirement` (validating) or `selector_from_set` (not). It is not to be changed.
     """
@@ -68,7 +68,7 @@ class Requirement:
         self.operator: Final[Operator] = operator
         """The relation, as it was written."""
         self.values: Final[tuple[str, ...]] = values
-        """What the label's value is compared with."""
+        """The values that the label's value is compared with."""
         meaning = _MEANING.get(operator, operator)
         bound = 0
         value_set: frozenset[str] = _NO_VALUES
@@ -153,7 +153,7 @@ class Selector:
         if len(requirements) > 1:
             requirements = tuple(sorted(requirements, key=_KEY))
         self.requirements: Final[tuple[Requirement, ...]] = requirements
-        """All of them must hold; ordered by key."""
+        """The requirements, ordered by key; all of them must hold."""
         self.matches_nothing: Final[bool] = matches_nothing
         """Whether it is the one that matches no object."""
         self._hash: int | None = None
@@ -181,7 +181,7 @@ class Selector:
         return frozenset(requirement.key for requirement in self.requirements)
 
     def with_requirements(self, requirements: Iterable[Requirement]) -> Selector:
-        """This selector narrowed further (the one that matches nothing stays so)."""
+        """A selector that these requirements narrow further; one that matches nothing stays so."""
         return self if self.matches_nothing else Selector((*self.requirements, *requirements))
 
     def __eq__(self, other: object) -> bool:
@@ -209,7 +209,7 @@ NOTHING = Selector(matches_nothing=True)
 
 
 def compile_label_selector(selector: LabelSelector | None) -> Selector:
-    """None selects nothing, the empty selector everything; what the API refuses raises `SelectorError`."""
+    """Compile a selector: None selects nothing, the empty one all; SelectorError for what the API refuses."""
     if selector is None:
         return NOTHING
     if not selector.match_labels and not selector.match_expressions:

@@ -33,7 +33,7 @@ _OPERATORS = {
 
 @dataclass(frozen=True, slots=True)
 class CompiledNodeSelectorTerm:
-    """One term: its requirements on labels and on the node's name all hold, or it does not match.
+    """A term that matches if its requirements on labels and on the node's name all hold.
 
     With `errors` it never matches, and has no requirements.
     """
@@ -141,7 +141,7 @@ def compile_preferred_terms(
 
 
 def required_node_affinity(pod: Pod) -> RequiredNodeAffinity:
-    """What the pod demands of its node."""
+    """The node selector and required node affinity of a pod."""
     labels, required = pod.spec.node_selector, required_node_selector(pod)
     return RequiredNodeAffinity(
         selector_from_set(labels) if labels else None,
@@ -150,7 +150,7 @@ def required_node_affinity(pod: Pod) -> RequiredNodeAffinity:
 
 
 def required_node_selector(pod: Pod) -> NodeSelector | None:
-    """That of the pod's required node affinity."""
+    """The node selector of the pod's required node affinity."""
     affinity = pod.spec.affinity
     if affinity is None or affinity.node_affinity is None:
         return None

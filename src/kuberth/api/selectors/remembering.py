@@ -17,14 +17,14 @@ MAX_LENGTH: Final = 131_072
 
 
 class Remembered(Generic[V]):
-    """What was made of parts, found by their identity: versions of a pod share theirs, and so do replicas.
+    """Remembers what was made of parts, found by their identity, which versions of a pod and replicas share.
 
     For one thread: every plugin has its own.
     """
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[int, Hashable], tuple[object, V, int]] = OrderedDict()
-        """With the part itself: as long as it lives, nothing else has its identity."""
+        """Values with the part itself: as long as it lives, nothing else has its identity."""
         self._length = 0
 
     def get(self, part: object, beside: Hashable = None) -> V | None:

@@ -1,4 +1,4 @@
-"""All functions of selectors.
+"""Declares all functions of selectors.
 
 In: the libraries of CEL, of its extensions and of Kubernetes, in kube-scheduler's order. Out: the functions
 by name.

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection: a request goes out, one answer comes back, then the next.
+"""Speaks HTTP/1.1 over a connection: a request goes out, one answer comes back, then the next.
 
 In: the bytes of a request. Out: a future with its `HttpAnswer`, or with the `OSError` that ended the
 connection. A watch's answer is handed over as it arrives, through a `BodyStream`. Retries, credentials and
@@ -52,7 +52,7 @@ class BodyStream:
         self._waiter: asyncio.Future[None] | None = None
 
     async def read(self) -> bytes:
-        """All bytes that arrived since; empty at the end. OSError if the connection was cut."""
+        """The bytes that arrived since the last call; empty at the end. OSError if the connection was cut."""
         if not self._chunks and not self._ended:
             self._waiter = asyncio.get_running_loop().create_future()
             try:
@@ -139,7 +139,7 @@ class Connection(asyncio.Protocol):
 
     @abstractmethod
     def _data_parsed(self) -> None:
-        """Some bytes were parsed, and the connection is still usable."""
+        """Called after some bytes were parsed, while the connection is still usable."""
 
     @abstractmethod
     def _end(self, error: BaseException) -> None:

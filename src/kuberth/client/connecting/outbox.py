@@ -24,7 +24,7 @@ from kuberth.client.identity.client_config import ClientConfig
 from kuberth.errors import ApiError, UnreachableError
 
 CAUTION_SECONDS: Final = 60.0
-"""After a connection ended with several posts unanswered, posts are sent one by one for this long: a proxy
+"""Seconds for which posts are sent one by one after a connection ended with several posts unanswered. A proxy
 between may not support pipelining."""
 _CLOSE_SECONDS: Final = 1.0
 
@@ -37,7 +37,7 @@ class Batching(NamedTuple):
     max_batch: int = 8
     """Posts that are sent in one piece."""
     busy_connections: int = 2
-    """With this many connections in use, the server is busy, and posts wait for others to join them."""
+    """The number of connections in use from which posts wait for others to join them: the server is busy."""
     max_wait_seconds: float = 0.004
     """How long a post waits for others."""
 
@@ -55,7 +55,7 @@ class Outbox:
         on_answer: Callable[[Post, HttpAnswer, int], None],
         on_loss: Callable[[Post, ApiError], None],
     ) -> None:
-        """One of `on_answer` and `on_loss` is called once for every post."""
+        """Create an outbox that calls `on_answer` or `on_loss` once for every post."""
         self._config = config
         self._dialer = dialer
         self._batching = batching

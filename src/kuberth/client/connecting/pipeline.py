@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection on which requests follow each other without waiting for their answers.
+"""Sends requests over one HTTP/1.1 connection without waiting for the answers of those before.
 
 In: posts, several in one piece. Out: their answers in the same order, or the posts that the end of the
 connection left without one. Of a 2xx answer only the status and the size of the body are kept.
@@ -26,21 +26,21 @@ _CREATED: Final = HttpAnswer(201, _NO_HEADERS, b"")
 
 @dataclass(slots=True, eq=False, repr=False)
 class Post:
-    """One write under way."""
+    """A write under way."""
 
     what: str
-    """For messages: "bind pod default/web to node n1"."""
+    """Names the write in messages: "bind pod default/web to node n1"."""
     data: bytes
     """The whole request, with credentials."""
     body: bytes = field(kw_only=True)
     credential: Credential = field(kw_only=True)
     posted: float = field(kw_only=True)
-    """On the loop's clock, as the deadline."""
+    """The time of the post on the loop's clock, like the deadline."""
     deadline: float = field(kw_only=True)
     future: asyncio.Future[None] = field(kw_only=True)
     """The poster waits for this one, and may have given up."""
     context: Any = field(kw_only=True)
-    """What the poster needs to make sense of a refusal."""
+    """State that the poster needs to make sense of a refusal."""
     check: Callable[[], None] | None = field(default=None, kw_only=True)
     """Raises an ApiError if the post must not be sent any more."""
 

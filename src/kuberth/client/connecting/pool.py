@@ -28,16 +28,16 @@ _CLOSE_SECONDS: Final = 1.0
 
 @dataclass(slots=True)
 class OutgoingRequest:
-    """One request, ready to be sent."""
+    """A request, ready to be sent."""
 
     what: str
-    """For messages: "list pods", "bind pod default/web"."""
+    """Names the request in messages: "list pods", "bind pod default/web"."""
     data: bytes = field(repr=False)
     """The whole request, with credentials, so it is never printed."""
     repeatable: bool
     """Whether it may be sent twice: true for reads."""
     deadline: float
-    """On the loop's clock."""
+    """The time on the loop's clock by which the answer must be complete."""
     cap: int
     """Bytes of the largest body to accept."""
 

@@ -1,4 +1,4 @@
-"""One timer for many deadlines, most of which are met long before they expire.
+"""Watches many deadlines, most of which are met long before they expire, with one timer.
 
 In: deadlines. Out: calls of a sweep function, no later than the earliest deadline, and at least every
 `SWEEP_SECONDS`.

@@ -95,14 +95,14 @@ class Impersonation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """One API server and one identity. Every secret in it is a `Secret`."""
+    """The address of an API server, and an identity there. Every secret in it is a `Secret`."""
 
     server: str
     """`https://host:port`, perhaps with a path prefix."""
     source: str = "the client configuration"
-    """Its origin, for messages: a file and context, or the pod's service account."""
+    """The origin of this configuration, for messages: a file and context, or the pod's service account."""
     peer: str = "API server"
-    """What kind of server it is, for messages."""
+    """The name of the kind of server, for messages."""
     namespace: str = "default"
     tls: TlsSettings = TlsSettings()
     proxy: Proxy | None = None

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 TOKEN_CHECK_NS: Final = NANOSECONDS
 """How often a token file is checked for changes."""
 TOKEN_REREAD_NS: Final = 60 * NANOSECONDS
-"""After this time the file is read again even if it looks unchanged."""
+"""Nanoseconds after which the token file is read again even if it looks unchanged."""
 _MAX_TOKEN_BYTES: Final = 1024 * 1024
 
 
@@ -54,7 +54,7 @@ class Credentials(Protocol):
 
 
 class FixedCredentials:
-    """One credential that never changes."""
+    """Presents a credential that never changes."""
 
     def __init__(self, credential: Credential) -> None:
         self._credential = credential

@@ -24,7 +24,7 @@ _MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 
 class KubeconfigEntry(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     what: ClassVar[str]
-    """What it is called in messages."""
+    """The name of this kind of entry in messages."""
     name: str = ""
     origin: str = ""
     """The file that contains it; relative paths are relative to that file."""

@@ -19,7 +19,7 @@ ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patc
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a Table; `cell` is given the object and the present time in nanoseconds."""
+    """A column of a Table; `cell` is given the object and the present time in nanoseconds."""
 
     name: str
     cell: Callable[[Obj, int], Any]
@@ -49,7 +49,7 @@ class Structure(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ServedResource:
-    """One resource in one version. Resources that share `storage` are views of the same objects."""
+    """A resource in one version. Resources that share `storage` are views of the same objects."""
 
     group: str
     version: str
@@ -65,7 +65,7 @@ class ServedResource:
     """Field selectors it knows besides metadata.name and metadata.namespace: selector → path in the stored
     object; `path|text` names what stands for an absent value, `path|@other.path` where else to look."""
     name_rule: str = "subdomain"
-    """Which names are valid: a key of `names.RULES`."""
+    """The rule for names of its objects: a key of `names.RULES`."""
     schema: str = ""
     """Its type in the schema table; "" for kinds whose fields are not known (custom resources)."""
     has_generation: bool = False
@@ -84,7 +84,7 @@ class ServedResource:
     """The schema of a custom kind; None if it accepts everything."""
     preferred: bool = True
     scale_paths: Mapping[str, str] = field(default_factory=dict)
-    """Where the replica counts and the selector are: specReplicas, statusReplicas, selector → path."""
+    """Paths of the replica counts and the selector: specReplicas, statusReplicas, selector → path."""
 
     @property
     def id(self) -> str:
@@ -112,7 +112,7 @@ class ServedResource:
 
 
 class ResourceTable:
-    """All rows that are served now."""
+    """The resources that are served now."""
 
     def __init__(self, rows: Iterable[ServedResource]) -> None:
         self._rows: dict[tuple[str, str, str], ServedResource] = {}

@@ -10,7 +10,7 @@ from kuberth.local.apiserver.objects import Obj
 
 
 class Cause(NamedTuple):
-    """One problem of the object in a request."""
+    """A problem of the object in a request."""
 
     field: str
     message: str

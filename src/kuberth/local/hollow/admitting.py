@@ -36,7 +36,7 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Load:
-    """What a pod uses of its node: milli-CPU for cpu, bytes or units for all others."""
+    """The amounts that a pod uses of its node: milli-CPU for cpu, bytes or units for all others."""
 
     amounts: Mapping[str, int]
     ports: tuple[HostPort, ...]
@@ -46,7 +46,7 @@ class _Load:
 class _NodeUsage:
     used: Counter[str] = field(default_factory=Counter)
     loads: dict[str, _Load] = field(default_factory=dict)
-    """By UID of the pod."""
+    """Loads by UID of the pod."""
 
 
 class AdmittedPods:
@@ -115,7 +115,7 @@ def _read(spec: bytes) -> Pod | None:
 
 
 def _load(pod: Pod | None) -> _Load:
-    """What a pod uses; a pod that cannot be read counts as a pod without requests."""
+    """The load of a pod; a pod that cannot be read counts as a pod without requests."""
     if pod is None:
         return _Load({}, ())
     try:

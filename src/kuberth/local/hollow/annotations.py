@@ -41,16 +41,16 @@ JOB_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Behavior:
-    """How the containers of a pod behave; all of them behave alike."""
+    """The behavior of a pod's containers; all of them behave alike."""
 
     run_seconds: float | None
-    """None: they never end."""
+    """Seconds that the containers run; None: they never end."""
     exit_code: int
     stop_seconds: float
     ready: bool
     ready_after_seconds: float
     live_seconds: float | None
-    """None: the liveness probe never fails."""
+    """Seconds until the liveness probe fails; None: it never fails."""
 
     @property
     def end(self) -> tuple[float, int] | None:

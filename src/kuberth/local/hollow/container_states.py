@@ -36,7 +36,7 @@ class ContainersState:
 
     started_ns: int
     ended_ns: int | None = None
-    """None: they run."""
+    """The time at which the containers ended; None: they run."""
     crashes: int = 0
     """How often they ended since they last ran for long."""
     restarts: int = 0
@@ -130,7 +130,7 @@ def advance(pod: Obj, status: Obj, state: ContainersState, *, node_ready: bool, 
 
 
 def _first(status: Obj) -> Obj:
-    """All containers are alike: one stands for them."""
+    """The status of the first container; it stands for all of them, for they are alike."""
     first: Obj = next(iter(status.get("containerStatuses") or ()), {})
     return first
 

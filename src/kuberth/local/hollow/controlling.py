@@ -1,4 +1,4 @@
-"""What every controller has: informers that it watches, and queues whose keys it syncs.
+"""Runs controllers: informers that they watch, and queues whose keys they sync.
 
 In: resources with handlers, sync functions. Out: `run`, which waits until all that is watched has been listed
 and then works off the queues until it is cancelled. A failed sync is logged and retried (see `working`).

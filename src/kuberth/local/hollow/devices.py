@@ -1,4 +1,4 @@
-"""Which devices the hollow nodes have: the file of `kuberth up --devices`.
+"""Reads the devices of hollow nodes: the file of `kuberth up --devices`.
 
 In: a YAML file of drivers with their pools and classes. Out: `Driver` values, whose pools say what
 a node has; errors name the file, the field and what is expected there. What the server itself checks
@@ -29,7 +29,7 @@ from kuberth.text.documents import read_file
 _MOST_COUNT: Final = 4096
 _MOST_DEVICES: Final = 128
 _MOST_WITH_EXTRAS: Final = 64
-"""In a slice with a device that is tainted, draws on counters or has lists among its attributes."""
+"""The most devices in a slice with a taint, with counters, or with lists among the attributes."""
 _MOST_COUNTER_SETS: Final = 8
 _SHAPE_LABEL: Final = "node.kubernetes.io/instance-type"
 _LISTS: Final = {"bools", "ints", "strings", "versions"}
@@ -79,7 +79,8 @@ class PlayedPool:
     """The field of the file that defines it."""
     name: str
     nodes: NodeChoice | None
-    """None: they are attached to a network, and `reach` says which nodes can use them."""
+    """The nodes of the devices; None: the devices are attached to a network. `reach` says which nodes can use
+    them."""
     reach: Mapping[str, Any]
     devices: Sequence[Obj]
     counters: Sequence[Obj]
@@ -89,7 +90,7 @@ class PlayedPool:
         return f"{node}/{self.name}" if self.name else node
 
     def slices(self) -> Iterator[Obj]:
-        """What each slice of it holds: counters apart from devices, as few slices as the limits allow."""
+        """The spec of each of its slices: counters apart from devices, as few slices as the limits allow."""
         for start in range(0, len(self.counters), _MOST_COUNTER_SETS):
             yield {"sharedCounters": list(self.counters[start : start + _MOST_COUNTER_SETS])}
         most = _MOST_WITH_EXTRAS if any(map(_has_extras, self.devices)) else _MOST_DEVICES
@@ -126,7 +127,7 @@ def load_devices(source: Path | Mapping[str, Any]) -> list[Driver]:
 
 
 class _FieldError(Exception):
-    """What is wrong with a field, and what to write instead."""
+    """A problem of a field, and what to write instead."""
 
 
 def _drivers(tree: Any) -> list[Driver]:
@@ -190,7 +191,7 @@ def _choice(entry: Any, where: str) -> NodeChoice:
 
 
 def _devices(entry: Any, where: str) -> Iterator[Obj]:
-    """One device, or `count` of them that differ in the number after their name."""
+    """The device of an entry, or `count` devices that differ in the number after their name."""
     given = dict(_mapping(entry, where, known=DEVICE_FIELDS))
     name, count = _text(given, "name", where), given.pop("count", None)
     if "attributes" in given:
@@ -220,7 +221,7 @@ def _devices(entry: Any, where: str) -> Iterator[Obj]:
 
 
 def _attribute(value: Any, where: str) -> Obj:
-    """As the API has it, or a plain value whose type says which of its kinds it is."""
+    """An attribute as the API has it; a plain value is written in the field for its type."""
     if isinstance(value, Mapping):
         return dict(value)
     for type_, kind in ((bool, "bool"), (int, "int"), (str, "string")):
@@ -232,7 +233,7 @@ def _attribute(value: Any, where: str) -> Obj:
 
 
 def _amount(value: Any, where: str) -> Obj:
-    """As the API has it, or a plain quantity."""
+    """A capacity as the API has it; a plain quantity becomes its value."""
     tree = dict(value) if isinstance(value, Mapping) else {"value": value}
     amount = tree.get("value")
     if isinstance(amount, bool) or not isinstance(amount, int | float | str):

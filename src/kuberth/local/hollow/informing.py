@@ -51,7 +51,7 @@ class ServerVerbs(Protocol):
 
 
 class Informer:
-    """All objects of one resource. Made by `Informers.of`."""
+    """Keeps all objects of one resource. Made by `Informers.of`."""
 
     def __init__(self, server: ServerVerbs, resource: str) -> None:
         self.resource = resource
@@ -344,7 +344,7 @@ class _Index:
     def __init__(self, name: str, keys: Keys) -> None:
         self.entries: dict[str, dict[str, None]] = {}
         self._filed: dict[str, tuple[str, ...]] = {}
-        """Where each object is."""
+        """Index values under which each object is filed, by key of the object."""
         self._name = name
         self._keys = keys
 

@@ -70,7 +70,7 @@ class HollowNodes:
         self._names: dict[str, str] = {}
         """The nodes played here, with their UIDs."""
         self._leases: dict[str, Obj] = {}
-        """Their leases as last written."""
+        """Leases of the nodes as last written, by name."""
         self._numbers = sum(shape.count for shape in self._shapes)
         self._worker = Worker("node", self._sync)
         self._kubelet = HollowKubelet(self._informers, played=self._played, clock=clock)

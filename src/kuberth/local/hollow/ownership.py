@@ -77,7 +77,7 @@ def index_owners(children: Informer) -> None:
 
 
 class Claim:
-    """Which children belong to one owner, which it adopts and which it releases."""
+    """Decides which children belong to one owner, which it adopts and which it releases."""
 
     def __init__(self, children: Informer, owner: Obj, *, selector: Obj | None) -> None:
         self.owner = owner
@@ -86,7 +86,7 @@ class Claim:
         self._children = children
 
     def candidates(self) -> list[Obj]:
-        """Its children, and orphans of its namespace."""
+        """The owner's children, and orphans of its namespace."""
         mine = self._children.by(OWNER_INDEX, self.owner["metadata"]["uid"])
         return mine + self._children.by(ORPHAN_INDEX, namespace_of(self.owner))
 

@@ -19,10 +19,10 @@ _GROUP_API: Final = "scheduling.k8s.io"
 
 
 class PodClaim(NamedTuple):
-    """One claim that a pod or a group asks for."""
+    """A claim that a pod or a group asks for."""
 
     name: str
-    """What the pod's containers call it."""
+    """The name by which the pod's containers refer to it."""
     claim: str | None
     """The ResourceClaim's name; None while there is none."""
     template: str = ""
@@ -32,7 +32,7 @@ class PodClaim(NamedTuple):
 
 
 def claims_of(pod: Obj) -> Iterator[PodClaim]:
-    """Those of its spec, then the one behind its extended resources; of a group those of its spec."""
+    """The claims in the spec of a pod or group, then the claim behind a pod's extended resources."""
     status = pod.get("status") or {}
     made = {
         each.get("name"): each.get("resourceClaimName") for each in status.get("resourceClaimStatuses") or ()

@@ -1,4 +1,4 @@
-"""What controllers read from a pod."""
+"""The parts of a pod that controllers read: phase, conditions, node."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def creating(pod: Obj, *, host: str, now: str) -> Obj:
 
 
 def started(pod: Obj, *, host: str, own: str, now: str) -> Obj:
-    """Its containers run, after its init containers did; `judged` says which of them are ready."""
+    """The status of a pod whose containers run; `judged` says which of them are ready."""
     spec, status = pod["spec"], pod.get("status") or {}
     running = {
         **status,
@@ -81,7 +81,7 @@ def started(pod: Obj, *, host: str, own: str, now: str) -> Obj:
 
 
 def crashed(status: Obj, *, exit_code: int, now: str) -> Obj:
-    """All its containers have ended."""
+    """The status after all containers have ended."""
 
     def end(container: Obj) -> Obj:
         state = container.get("state") or {}
@@ -96,7 +96,7 @@ def crashed(status: Obj, *, exit_code: int, now: str) -> Obj:
 
 
 def restarted(status: Obj, *, now: str) -> Obj:
-    """Its containers, having crashed, run again."""
+    """The status after crashed containers were restarted."""
 
     def restart(container: Obj) -> Obj:
         last = _last_state(container)
@@ -107,7 +107,7 @@ def restarted(status: Obj, *, now: str) -> Obj:
 
 
 def backing_off(pod: Obj, status: Obj, *, seconds: float) -> Obj:
-    """Its containers have crashed and wait `seconds` before they run again."""
+    """The status while crashed containers wait `seconds` before they run again."""
     shown = format_duration(timedelta(seconds=round(seconds)))
 
     def wait(container: Obj) -> Obj:
@@ -209,7 +209,7 @@ def _terminated(container: Obj, *, exit_code: int, since: str, now: str) -> Obj:
 
 
 def _last_state(container: Obj) -> Obj:
-    """What it ended as: now, or before it began to wait."""
+    """The state in which the container ended: now, or before it began to wait."""
     state: Obj = container.get("state") or {}
     return state if "terminated" in state else container.get("lastState") or {}
 

@@ -1,4 +1,4 @@
-"""Where the API server is and which CA it has, as pods in a real cluster find it.
+"""Publishes the API server's address and CA, as pods in a real cluster find them.
 
 In: the server's address and CA certificate. Out: a ConfigMap kube-root-ca.crt in every namespace, and the
 endpoints of the Service `kubernetes`. Without a server (everything in one process) nothing is published.

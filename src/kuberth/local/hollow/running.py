@@ -79,8 +79,8 @@ _FACTORIES: Final[Sequence[ControllerFactory]] = (
     DeviceTaintEvictionController,
 )
 CONTROLLERS: Final[Mapping[str, ControllerFactory]] = {factory.name: factory for factory in _FACTORIES}
-"""By their names in kube-controller-manager's `--controllers`; that of events has none there, for etcd
-forgets them by itself."""
+"""Controllers by their names in kube-controller-manager's `--controllers`. The controller of events has no
+name there, for etcd forgets events by itself."""
 
 STORAGE_CLASS: Final = {
     "apiVersion": "storage.k8s.io/v1",

@@ -1,4 +1,4 @@
-"""What hollow nodes look like.
+"""Makes hollow nodes from a number or a file of shapes.
 
 In: a number of nodes, or a file of shapes. Out: Node objects, ready to be made. A shape says how many
 nodes there are of it, their names, labels, taints and capacity.
@@ -36,7 +36,7 @@ class Shape:
     taints: Sequence[Mapping[str, Any]] = ()
     capacity: Mapping[str, str] = field(default_factory=lambda: dict(_CAPACITY))
     allocatable: Mapping[str, str] | None = None
-    """None: all of the capacity."""
+    """The allocatable resources of a node; None: all of the capacity."""
     zones: Sequence[str] = ("a", "b", "c")
     """Zones that the nodes are assigned to in turn; empty: no zone label."""
 

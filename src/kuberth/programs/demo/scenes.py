@@ -22,12 +22,12 @@ SHAPES: Final = """\
 FEATURE_GATES: Final = {"GenericWorkload": True, "GangScheduling": True}
 
 Pods = Mapping[str, "PodView"]
-"""By name."""
+"""The pods of a scene by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """What a scene looks at."""
+    """The parts of a pod that a scene looks at."""
 
     node: str
     """"" while it has none."""
@@ -56,7 +56,7 @@ class TourStep:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One thing that the scheduler does."""
+    """A part of the tour that shows one thing that the scheduler does."""
 
     title: str
     about: str

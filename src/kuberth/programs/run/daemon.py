@@ -68,7 +68,7 @@ REFUSALS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class ServingSettings:
-    """Where and how health and metrics are served."""
+    """The address, certificates and access rules by which health and metrics are served."""
 
     host: str
     port: int
@@ -82,7 +82,7 @@ class ServingSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the command line decided."""
+    """The settings that the command line gives."""
 
     config: KubeSchedulerConfiguration
     registry: Registry
@@ -91,18 +91,18 @@ class Settings:
     master: str | None = None
     max_unschedulable_seconds: float = 300.0
     check_plans_every: int = CHECK_EVERY
-    """One cycle in this number is decided a second time without plans; 0: none."""
+    """Cycles of which one is decided a second time without plans; 0: none."""
     grace_seconds: float = 25.0
     serving: ServingSettings | None = None
-    """None: nothing is served."""
+    """The address of health and metrics; None: neither is served."""
     page: bool = False
     """Whether the page is, too."""
     rules: Callable[[], Rules] | None = None
     """Reads configuration and plugins again."""
     rule_sources: Sequence[RuleSource] = ()
-    """What they come from and may change while the scheduler runs."""
+    """The sources of the rules, which may change while the scheduler runs."""
     flags: Mapping[str, str] = field(default_factory=dict)
-    """All of them with their values, for /flagz."""
+    """The flags with their values, for /flagz."""
 
 
 async def run(settings: Settings) -> int:
@@ -304,7 +304,7 @@ class SchedulerProcess:
         return self._stop.is_set()
 
     def problem(self) -> str | None:
-        """For the health check `scheduling-loop`."""
+        """The problem that the health check `scheduling-loop` reports; None while all is well."""
         return "the scheduling loop ended unexpectedly" if self._broken else self._watchdog.problem()
 
     async def until_end(self) -> int:

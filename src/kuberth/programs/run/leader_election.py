@@ -54,7 +54,7 @@ def make_identity() -> str:
 
 
 class LeaderElector:
-    """One candidate for one lease. Its owner awaits `acquire`, then `hold`, and at the end `release`."""
+    """A candidate for a lease. Its owner awaits `acquire`, then `hold`, and at the end `release`."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class LeaderElector:
         return self._leading and self._clock.now_ns() - self._renewed_ns < self._renew_seconds * NANOSECONDS
 
     def problem(self) -> str | None:
-        """For the health check `leaderElection`: a leader that did not renew and yet did not end."""
+        """The problem for the health check `leaderElection`: a leader did not renew and yet did not end."""
         expired_seconds = (self._clock.now_ns() - self._observed_ns) / NANOSECONDS - self._lease_seconds
         if self._is_holder() and expired_seconds > TOLERATED_EXPIRY_SECONDS:
             return f"failed election to renew leadership on lease {self._name}"
@@ -301,7 +301,7 @@ class LeaderElector:
 
 
 def _check(settings: LeaderElectionConfiguration, identity: str) -> None:
-    """What would let two replicas lead at once, or none at all."""
+    """Refuse settings that would let two replicas lead at once, or none at all."""
     lease, renew, retry = (
         duration.total_seconds()
         for duration in (settings.lease_duration, settings.renew_deadline, settings.retry_period)

@@ -4,8 +4,9 @@ In: beats from the event loop, signals, and a thread that looks from outside. Ou
 its extension point and the stack; and the end of the process when the loop cannot handle a signal.
 
 A plugin that blocks in a synchronous point stops the loop. Health endpoints answer from a thread of their
-own, and fail once the loop has not turned for `Patience.blocked` seconds, which is how a kubelet notices. The
-watching thread cannot end the plugin; it can only report it and make sure that the process can be ended.
+own, and fail once the loop has not turned for `WatchdogLimits.blocked` seconds, which is how a kubelet
+notices. The watching thread cannot end the plugin; it can only report it and make sure that the process can
+be ended.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ logger = logging.getLogger(__name__)
 EX_FAILURE: Final = 1
 
 
-class Patience(NamedTuple):
-    """In seconds."""
+class WatchdogLimits(NamedTuple):
+    """Intervals and time limits in seconds."""
 
     beat: float = 1.0
     """Interval of the loop's beats and of the thread's checks."""
@@ -38,7 +39,7 @@ class Patience(NamedTuple):
     again: float = 60.0
     """Time before it reports again."""
     signal: float = 5.0
-    """So long the loop has to heed a signal before the thread ends the process."""
+    """Time that the loop has to heed a signal before the thread ends the process."""
 
 
 def _interrupt_main_thread() -> None:
@@ -54,13 +55,13 @@ class Watchdog:
 
     def __init__(
         self,
-        patience: Patience | None = None,
+        limits: WatchdogLimits | None = None,
         *,
         now: Callable[[], float] = time.monotonic,
         end: Callable[[int], object] = os._exit,
         interrupt: Callable[[], object] = _interrupt_main_thread,
     ) -> None:
-        self._patience = Patience() if patience is None else patience
+        self._limits = WatchdogLimits() if limits is None else limits
         self._now = now
         self._end = end
         self._interrupt = interrupt
@@ -83,9 +84,9 @@ class Watchdog:
     # In any thread
 
     def problem(self) -> str | None:
-        """What health checks report: None while the loop turns."""
+        """The problem that health checks report; None while the loop turns."""
         silent = self._now() - self._beat_at
-        if silent < self._patience.blocked:
+        if silent < self._limits.blocked:
             return None
         return f"the event loop has not turned for {silent:.0f} s"
 
@@ -95,17 +96,17 @@ class Watchdog:
         """Look once."""
         now, beat_at = self._now(), self._beat_at
         silent = now - beat_at
-        if silent >= self._patience.signal:
+        if silent >= self._limits.signal:
             self._interrupt()
-        if silent < self._patience.blocked:
+        if silent < self._limits.blocked:
             if self._logged_at is not None:
                 logger.warning("the event loop turns again")
                 self._logged_at = None
-        elif self._logged_at is None or now - self._logged_at >= self._patience.again:
+        elif self._logged_at is None or now - self._logged_at >= self._limits.again:
             self._logged_at = now
             self._log_blocked(silent)
         asked_at = self._signalled_at
-        if asked_at is not None and beat_at < asked_at and now - asked_at >= self._patience.signal:
+        if asked_at is not None and beat_at < asked_at and now - asked_at >= self._limits.signal:
             self._finish(f"a signal came {now - asked_at:.0f} s ago and {_blame()}; ending without it")
 
     def _log_blocked(self, silent: float) -> None:
@@ -139,13 +140,13 @@ class Watchdog:
         timer: asyncio.Handle | None = None
 
         def look() -> None:
-            while not ended.wait(self._patience.beat):
+            while not ended.wait(self._limits.beat):
                 self.check()
 
         def beat() -> None:
             nonlocal timer
             self.beat()
-            timer = loop.call_later(self._patience.beat, beat)
+            timer = loop.call_later(self._limits.beat, beat)
 
         beat()
         thread = threading.Thread(target=look, name="watchdog", daemon=True)

@@ -20,12 +20,12 @@ KEPT_DIFFERENCES: Final = 1000
 
 
 class Agreement(enum.StrEnum):
-    """How the two decisions about a pod compare."""
+    """The result of a comparison of the two decisions about a pod."""
 
     SAME = "same node"
     """The real scheduler took the one node that is best here."""
     EQUAL = "equal score"
-    """It took one of several best nodes; the choice among them is random."""
+    """The real scheduler took one of several best nodes; the choice among them is random."""
     OTHER = "other node"
     """Another node is better here, or its node is none that passes here."""
     NOT_PLACED = "placed there, rejected here"
@@ -40,13 +40,13 @@ AGREEING: Final = frozenset((Agreement.SAME, Agreement.EQUAL, Agreement.SAME_VER
 
 
 class DifferenceCause(enum.StrEnum):
-    """What explains a difference."""
+    """The cause that explains a difference."""
 
     BINDINGS = "bindings"
     """The two agree as soon as some pods whose bindings (or ends) were seen moments before or after this
     decision are counted the other way: the real scheduler knew of them earlier, or not yet."""
     NODES = "nodes"
-    """All nodes that the two see differently changed a moment ago."""
+    """The nodes that the two see differently all changed a moment ago."""
     SAMPLING = "sampling"
     """The real scheduler samples nodes; it may have left out the better ones."""
 
@@ -62,23 +62,23 @@ class DifferenceExplanation:
 
 @dataclass(frozen=True, slots=True)
 class ShadowDecision:
-    """One decision of the real scheduler, and the one made here at its side."""
+    """A decision of the real scheduler, and the one made here at its side."""
 
     pod: str
     """namespace/name."""
     agreement: Agreement
     node: str = ""
-    """Where the real scheduler placed it; "" if it rejected it."""
+    """The node on which the real scheduler placed the pod; "" if it rejected it."""
     own_node: str = ""
-    """Where it would have gone from here; "" if nowhere."""
+    """The node on which it would have been placed here; "" if there is none."""
     passing: int = 0
     """How many nodes pass here."""
     equals: int = 0
     """How many of them share the highest total."""
     scores: Mapping[str, int] = field(default_factory=dict)
-    """By plugin: what `node` scores here; empty if it does not pass."""
+    """Scores of `node` here, by plugin; empty if it does not pass."""
     own_scores: Mapping[str, int] = field(default_factory=dict)
-    """By plugin: what `own_node` scores here."""
+    """Scores of `own_node` here, by plugin."""
     message: str = ""
     """The reason of the rejection, from the pod's condition."""
     own_message: str = ""
@@ -87,9 +87,9 @@ class ShadowDecision:
     reordered: tuple[str, ...] = ()
     """Pods whose bindings crossed this one's; the two agree once they are back in the queue's order."""
     waited_seconds: float | None = None
-    """From the first sight of the pod, free of gates, to the decision; None: it was there before we were."""
+    """Seconds from the first sight of the pod, free of gates, to the decision; None: it waited before."""
     attempts: int = 0
-    """Of the real scheduler, as far as its events and this decision show them."""
+    """Attempts of the real scheduler, as far as its events and this decision show them."""
     own_attempts: int = 0
     """How often it was decided here."""
     own_seconds: float = 0.0
@@ -104,7 +104,7 @@ class ShadowDecision:
         return not self.agrees and self.explanation is None
 
     def tree(self) -> dict[str, Any]:
-        """For JSON: what there is nothing to say about is left out."""
+        """The decision as a JSON tree; empty parts are left out."""
         explanation = self.explanation
         tree = {
             "pod": self.pod,
@@ -145,7 +145,7 @@ class ShadowReport:
         self.reordered = 0
         """How many agree only with crossing bindings back in the queue's order."""
         self.attempts = self.own_attempts = 0
-        """For pods that were placed."""
+        """Attempts, of the real scheduler and here, for pods that were placed."""
         self.differences: deque[ShadowDecision] = deque(maxlen=KEPT_DIFFERENCES)
         """The last ones that nothing explains."""
         self._waited = array("d")

@@ -19,11 +19,11 @@ from kuberth.programs.shadow.decisions import Agreement, DifferenceCause, Differ
 from kuberth.scheduling.sampling import nodes_to_find
 
 ROUNDS: Final = 8
-"""So often the pods on the nodes that matter are looked for, each time over another answer."""
+"""The most searches for the pods on the nodes that matter, each of them over another answer."""
 STEPS: Final = (0, 1, 2, 4, 8, 16, 32)
 """How many of the nearest changes, before and after, are tried together."""
 TRIALS: Final = 100
-"""More questions about one pod are not asked."""
+"""The most questions about one pod."""
 
 
 class Alteration(NamedTuple):
@@ -31,7 +31,7 @@ class Alteration(NamedTuple):
 
     info: PodInfo
     adds: bool
-    """It counts on its node; False: it does not."""
+    """Whether the pod counts on its node."""
 
 
 class ShadowComparison(NamedTuple):
@@ -47,7 +47,7 @@ class ShadowComparison(NamedTuple):
 
 
 class Surroundings(NamedTuple):
-    """What was seen around a decision: the real scheduler may have known it otherwise."""
+    """Changes seen around a decision, of which the real scheduler may have known more or less."""
 
     before: Sequence[Alteration] = ()
     """Changes moments before, each turned back, the last one first."""
@@ -56,8 +56,8 @@ class Surroundings(NamedTuple):
     nodes: Collection[str] = ()
     """Nodes that changed moments before."""
     crossed: Sequence[Alteration] = ()
-    """Those of `before` and `after` that stood the other way round in the queue: a scheduler pops the pods
-    one by one, but their bindings arrive as they will."""
+    """Changes of `before` and `after` that stood the other way round in the queue. A scheduler pops the pods
+    one by one, but their bindings arrive in any order."""
 
 
 class ShadowJudge:

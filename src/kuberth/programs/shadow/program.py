@@ -78,12 +78,12 @@ class ShadowMetrics(MetricSet):
 def metrics_server(metrics: ShadowMetrics, *, host: str, port: int) -> Listener:
     """Serves /metrics over HTTPS while it is entered; `port` 0 takes any that is free."""
     page = families_page(lambda: [*metrics.families(), *build_families(), *process_families()])
-    service = PageService({"/metrics": page}, access=_Everybody(), request_seconds=_REQUEST_SECONDS)
+    service = PageService({"/metrics": page}, access=_OpenAccess(), request_seconds=_REQUEST_SECONDS)
     return Listener(service, certificates=SelfSigned(host), host=host, port=port, flags=_FLAGS, limits=LIMITS)
 
 
-class _Everybody:
-    """Implements `kuberth.serving.access.Access`."""
+class _OpenAccess:
+    """Lets every client read the metrics; implements `kuberth.serving.access.Access`."""
 
     def is_open(self, path: str) -> bool:
         return True
@@ -94,7 +94,7 @@ class _Everybody:
 
 @dataclass(frozen=True, slots=True)
 class ShadowSettings:
-    """What the command line decided."""
+    """The settings that the command line gives."""
 
     config: KubeSchedulerConfiguration
     registry: Registry
@@ -108,11 +108,11 @@ class ShadowSettings:
     settle_seconds: float = SETTLE_SECONDS
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = None
-    """None: nothing is served."""
+    """The port of the metrics; None: nothing is served."""
 
 
 class ShadowRun:
-    """One run over one API; `on_decision` gets every decision, `on_message` messages about the run."""
+    """A run over one API; `on_decision` gets every decision, `on_message` messages about the run."""
 
     def __init__(
         self,

@@ -33,9 +33,9 @@ from kuberth.programs.shadow.decisions import Agreement, ShadowDecision
 from kuberth.programs.shadow.judging import Alteration, ShadowComparison, ShadowJudge, Surroundings
 
 SETTLE_SECONDS: Final = 2.0
-"""So long before and after a decision others count as made about the same time."""
+"""Seconds before and after a decision in which others count as made about the same time."""
 MOST_AROUND: Final = 2000
-"""More changes before, or after, are not looked at."""
+"""The most changes before, or after, a decision that are considered."""
 FAILED_SCHEDULING: Final = "reason=FailedScheduling"
 
 
@@ -50,14 +50,14 @@ class _Arrival(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Pending:
-    """What is known of a pod that waits."""
+    """The state of a waiting pod, as far as it was seen."""
 
     number: int
-    """In the order in which they came."""
+    """The pod's number in the order in which pods came."""
     since: float | None
     """When it was first seen free of gates; None: it was there before."""
     rejections: int = 0
-    """Of the real scheduler, that its conditions showed."""
+    """Rejections by the real scheduler that the pod's conditions showed."""
     own_attempts: int = 0
 
 
@@ -70,7 +70,7 @@ class _Change(NamedTuple):
 
 
 _Place = tuple[int, int]
-"""Where a pod that was never rejected stood in the queue: by priority, then as it came."""
+"""The place in the queue of a pod that was never rejected: by priority, then by number."""
 
 
 class Shadow:
@@ -99,7 +99,7 @@ class Shadow:
         self._pending: dict[str, _Pending] = {}
         self._numbers = count()
         self._failures: dict[str, dict[str, int]] = {}
-        """By the pod's UID, then by event: how often it happened."""
+        """Number of failures by the pod's UID, then by event."""
         self._stream: deque[_Arrival] = deque()
         """Seen, but not in the table yet."""
         self._recent: deque[_Change] = deque(maxlen=MOST_AROUND)
@@ -406,7 +406,7 @@ def rejection_of(pod: Pod) -> PodCondition | None:
 
 
 def _as_it_waited(pod: Pod) -> Pod:
-    """Without a nomination that only announces where the pod is being bound to: that is the decision itself.
+    """The pod without a nomination that only announces where it is being bound to: that is the decision.
 
     One that preemption made stands beside a rejection.
     """

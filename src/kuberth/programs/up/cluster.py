@@ -59,13 +59,13 @@ _PAGE_FLAGS: Final = AddressFlags("--page-port", "--page-port")
 
 
 _READ: Final = ("pki", "pki/*", "cluster.sqlite*", "kubeconfig")
-"""What a start reads; other files in the folder do not matter."""
+"""Files that a start reads; other files in the folder do not matter."""
 _ADVICE: Final = "choose another folder with --data, or keep nothing with --memory"
 
 
 @dataclass(frozen=True, slots=True)
 class PageSettings:
-    """Where the page is served in plain HTTP, for the people at this machine."""
+    """The port at which the page is served in plain HTTP, for people at this machine."""
 
     port: int = PAGE_PORT
     or_any: bool = True
@@ -74,17 +74,17 @@ class PageSettings:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """What `kuberth up` decided."""
+    """The settings of `kuberth up`."""
 
     nodes: int | None = None
-    """None: the existing nodes; five in a new cluster."""
+    """The number of nodes; None: the existing ones, or five in a new cluster."""
     remove_nodes: bool = False
     """Whether nodes beyond that number are removed."""
     shapes: Path | None = None
     devices: Path | None = None
     """Devices that drivers publish; None: existing ones stay unchanged."""
     data: Path | None = None
-    """Where the cluster is kept; None: in memory, gone at the end."""
+    """The folder that keeps the cluster; None: in memory, gone at the end."""
     host: str = "127.0.0.1"
     port: int = 6443
     kubeconfig_out: Path | None = None
@@ -99,9 +99,9 @@ class ClusterSettings:
     rules: Callable[[str | None], Rules] | None = None
     """Reads the scheduler's rules, from the text of the cluster's own configuration if there is one."""
     rule_sources: Sequence[RuleSource] = ()
-    """Where else the rules come from: files and modules that may change."""
+    """Other sources of the rules: files and modules that may change."""
     page: PageSettings | None = None
-    """None: no page."""
+    """The port of the page; None: it is not served."""
 
 
 @dataclass(slots=True, eq=False)
@@ -211,7 +211,7 @@ async def running_cluster(
 async def _serve_page(
     stack: AsyncExitStack, settings: PageSettings, server: HttpServer, *, report: Callable[[str], None]
 ) -> LoopbackListener:
-    """All that the API server serves, at a door without a certificate."""
+    """Serve all that the API server serves on a loopback port without a certificate."""
 
     def door(port: int) -> LoopbackListener:
         return LoopbackListener(server.service, port=port, flags=_PAGE_FLAGS, limits=LIMITS)

@@ -22,7 +22,7 @@ KEY: Final = "config.yaml"
 
 
 class ConfigMapReference(PlainObject):
-    """What events are about."""
+    """A reference to the ConfigMap that events are about."""
 
     api_version = "v1"
     kind = "ConfigMap"
@@ -37,7 +37,7 @@ class OwnConfiguration:
         self._uid = ""
 
     def read_with(self, rules: Callable[[str | None], Rules]) -> Callable[[], Awaitable[Rules]]:
-        """How the rules are read, given how they are made of a text."""
+        """A function that reads the text and makes rules of it with `rules`."""
 
         async def read() -> Rules:
             return rules(await self._text())

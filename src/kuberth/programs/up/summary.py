@@ -19,7 +19,7 @@ from kuberth.local.apiserver.verbs.core import Core
 RATE_SECONDS: Final = 5.0
 LOOK_SECONDS: Final = 1.0
 _SHARE: Final = 0.05
-"""Of the event loop's time that looking may take."""
+"""The largest share of the event loop's time that looking may take."""
 
 GATED: Final = "SchedulingGated"
 WAITING: Final = "Waiting"
@@ -34,7 +34,7 @@ class Summary:
 
     nodes: int
     pods: Mapping[str, int]
-    """By phase; pending pods without a node by whether they are gated, waiting, or waiting in Permit."""
+    """Pods by phase; pending pods without a node by whether they are gated, waiting, or waiting in Permit."""
     reasons: Mapping[str, int] = field(default_factory=dict)
     """Why pods wait, and how many do for each reason."""
     bound_per_second: float = field(default=0.0, compare=False)

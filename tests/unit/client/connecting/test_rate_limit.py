@@ -78,7 +78,7 @@ def test_a_token_that_came_too_late_is_given_back() -> None:
         first = asyncio.ensure_future(limiter.acquire())
         second = asyncio.ensure_future(limiter.acquire())
         loop = asyncio.get_running_loop()
-        # Cancelled in the very turn of the loop in which its token comes.
+        # Cancelled in the same turn of the loop in which its token comes.
         loop.call_at(1.0, first.cancel)
         await second
         assert first.cancelled()

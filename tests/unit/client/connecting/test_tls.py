@@ -27,7 +27,7 @@ SOURCE = "the test's kubeconfig"
 
 async def pod(_asked: Asked, reply: Reply) -> None:
     certificate = reply.writer.get_extra_info("peercert")
-    name = dict(part[0] for part in certificate["subject"])["commonName"] if certificate else "nobody"
+    name = dict(part[0] for part in certificate["subject"])["commonName"] if certificate else "no certificate"
     await reply.send({"metadata": {"name": name}})
 
 
@@ -152,12 +152,12 @@ def test_a_server_that_hangs_up() -> None:
 
 def test_another_name_can_be_asked_for() -> None:
     far = authority().issue("far", identities=("10.0.0.1", "kubernetes"))
-    assert run(lambda: name_seen(trusting(server_name="kubernetes"), pair=far)) == "nobody"
+    assert run(lambda: name_seen(trusting(server_name="kubernetes"), pair=far)) == "no certificate"
 
 
 def test_verification_can_be_skipped() -> None:
     stranger = authority("stranger").issue("s", identities=("10.0.0.1",))
-    assert run(lambda: name_seen(TlsSettings(insecure=True), pair=stranger)) == "nobody"
+    assert run(lambda: name_seen(TlsSettings(insecure=True), pair=stranger)) == "no certificate"
 
 
 def files(folder: Path, pair: Pair) -> TlsSettings:

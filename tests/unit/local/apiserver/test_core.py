@@ -526,7 +526,7 @@ def test_binding() -> None:
         assert str(again) == (
             'Operation cannot be fulfilled on pods/binding "p": pod p is already assigned to node "n1"'
         )
-        await refused(harness.bind("nobody", "n2"), 404)
+        await refused(harness.bind("missing", "n2"), 404)
         await harness.pod("gated", schedulingGates=[{"name": "a"}])
         assert "non-empty .spec.schedulingGates" in str(await refused(harness.bind("gated", "n1"), 409))
         await harness.pod("q")
@@ -815,7 +815,7 @@ def test_evictions_honour_budgets() -> None:
         await harness.pod("pending", labels={"app": "x"})
         await evict("pending")
         await refused(core.get("pods", "pending", namespace="default"), 404)
-        await refused(evict("nobody"), 404)
+        await refused(evict("missing"), 404)
 
     run(main)
 

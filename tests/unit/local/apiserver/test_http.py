@@ -460,7 +460,7 @@ def test_every_listed_resource_can_be_listed() -> None:
     "path, spec, status",
     [
         ("authorization.k8s.io/v1/selfsubjectaccessreviews", {}, {"allowed": True}),
-        ("authorization.k8s.io/v1/subjectaccessreviews", {"user": "somebody"}, {"allowed": True}),
+        ("authorization.k8s.io/v1/subjectaccessreviews", {"user": "alice"}, {"allowed": True}),
         ("authorization.k8s.io/v1/subjectaccessreviews", {"user": "system:anonymous"}, {"allowed": False}),
         (
             "authorization.k8s.io/v1/subjectaccessreviews",
@@ -533,7 +533,7 @@ def test_a_token_of_a_service_account_is_its_users_until_the_account_is_gone() -
         ("default", {"spec": {"expirationSeconds": 2**33}}, 422),
         ("default", {"spec": {"audiences": "x"}}, 400),
         ("default", {"kind": "Pod"}, 400),
-        ("nobody", {}, 404),
+        ("missing", {}, 404),
         ("default", {}, 201),
     ],
 )

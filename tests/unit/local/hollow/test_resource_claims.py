@@ -242,7 +242,7 @@ def test_a_consumer_other_than_a_pod_keeps_its_reservation() -> None:
             )
             users = [
                 {"apiGroup": "example.com", "resource": "trainings", "name": "t", "uid": "1"},
-                {"resource": "pods", "name": "nobody", "uid": "2"},
+                {"resource": "pods", "name": "missing", "uid": "2"},
             ]
             status = {"status": {"allocation": ALLOCATION, "reservedFor": users}}
             await world.patch("ResourceClaim", "shared", status, sub="status")

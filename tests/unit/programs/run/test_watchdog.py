@@ -17,16 +17,16 @@ import pytest
 from kuberth.framework.extension_points import FilterPlugin
 from kuberth.framework.running.calls import Calls
 from kuberth.observe.metrics import SchedulerMetrics
-from kuberth.programs.run.watchdog import Patience, Watchdog, held_by
+from kuberth.programs.run.watchdog import Watchdog, WatchdogLimits, held_by
 
-PATIENCE = Patience(beat=1, blocked=10, again=60, signal=5)
+LIMITS = WatchdogLimits(beat=1, blocked=10, again=60, signal=5)
 
 
 class Harness:
     def __init__(self) -> None:
         self.now = 100.0
         self.ends: list[int] = []
-        self.dog = Watchdog(PATIENCE, now=lambda: self.now, end=self.ends.append)
+        self.dog = Watchdog(LIMITS, now=lambda: self.now, end=self.ends.append)
 
     def after(self, seconds: float) -> None:
         self.now += seconds
@@ -117,7 +117,7 @@ import asyncio, logging, signal, sys, threading, time
 from kuberth.framework.running.calls import Calls
 from kuberth.framework.extension_points import FilterPlugin
 from kuberth.observe.metrics import SchedulerMetrics
-from kuberth.programs.run.watchdog import Patience, Watchdog
+from kuberth.programs.run.watchdog import WatchdogLimits, Watchdog
 
 logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
 
@@ -150,7 +150,7 @@ class Busy(Blocking):
 
 async def main():
     stop = asyncio.Event()
-    with Watchdog(Patience(beat=0.05, blocked=0.2, signal=0.2)).watching(stop.set):
+    with Watchdog(WatchdogLimits(beat=0.05, blocked=0.2, signal=0.2)).watching(stop.set):
         if sys.argv[1] != "none":
             plugin = {"sleep": Blocking, "spin": Busy, "deaf": Deaf}[sys.argv[1]]()
             await asyncio.sleep(0.1)

@@ -51,7 +51,7 @@ VERSION: Final = {
     "platform": "python",
 }
 Page = Callable[[Request], Response]
-"""What answers a path that is not the API's own."""
+"""Answers a path that is not the API's own."""
 
 _LONGEST_SHOWN: Final = 40
 _HEALTH: Final = ("healthz", "livez", "readyz")
@@ -65,7 +65,7 @@ class RequestLimits:
     """Limits of a single request, and of all of them together."""
 
     request_seconds: float = 60.0
-    """To read the body and to answer; a watch has its own time."""
+    """Seconds to read the body and to answer; a watch has its own time."""
     watchers: int = 1000
     watchers_per_client: int = 500
     """A client is a user at an address: everything on this machine that uses the admin's kubeconfig."""

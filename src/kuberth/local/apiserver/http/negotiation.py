@@ -111,7 +111,7 @@ def object_form(clause: MediaType) -> Form | None:
 
 
 def discovery_form(clause: MediaType) -> Form | None:
-    """All of discovery in one document."""
+    """The form of aggregated discovery (all of it in one document) if the client accepts it, or None."""
     parameters = clause.parameters
     wanted = (parameters["as"], parameters.get("g"), parameters.get("v"))
     if wanted == ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2"):
@@ -132,7 +132,7 @@ def encode(tree: Any, media_type: str = JSON, *, pretty: bool = False) -> bytes:
 
 
 class Body(NamedTuple):
-    """What a client sent."""
+    """The decoded body of a request."""
 
     tree: Any
     duplicates: tuple[DuplicateKey, ...] = ()

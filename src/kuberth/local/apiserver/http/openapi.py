@@ -21,7 +21,7 @@ from kuberth.local.apiserver.schema.fields import Field, fields_of
 from kuberth.local.apiserver.schema.tables import read_table
 
 V2_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-"""As clients request it; in a response Go's media type parser refuses it."""
+"""The media type by which clients request it; in a response Go's media type parser refuses it."""
 V2_PROTOBUF_ANSWER: Final = V2_PROTOBUF.replace("@", ".")
 # All that kubectl reads: swagger, info{title, version}, paths{}. A document without definitions makes it
 # leave validation to the server.

@@ -109,7 +109,7 @@ _CREATE_OPTIONS, _UPDATE_OPTIONS, _PATCH_OPTIONS = (
 
 
 class _Result(NamedTuple):
-    """What a verb gives: an object, and the status and warnings of the response."""
+    """The result of a verb: an object, and the status and warnings of the response."""
 
     obj: Obj
     status: int = 200
@@ -256,7 +256,7 @@ class ResourceRequests:
 
 
 def _selection(request: Request, target: Target) -> dict[str, Any]:
-    """What the core's verbs on a collection have in common."""
+    """The keyword arguments that the core's verbs on a collection share: namespace and selectors."""
     query = request.query
     selectors = {"label_selector": query.text("labelSelector"), "field_selector": query.text("fieldSelector")}
     return {"namespace": target.namespace, **selectors}
@@ -306,7 +306,7 @@ def _is_dry_run(values: object) -> bool:
 
 
 def _write_options(request: Request, target: Target, options: ServedResource) -> dict[str, Any]:
-    """What the core's verbs that write have in common."""
+    """The keyword arguments that the core's writing verbs share, from the path and the query."""
     return {
         "namespace": target.namespace,
         "subresource": target.subresource,

@@ -42,7 +42,7 @@ SUBRESOURCES: Final = {
 
 
 class Target(NamedTuple):
-    """What a path means; `name` "" is the collection."""
+    """The resource, and the object in it, that a path names; with `name` "" it is the collection."""
 
     row: ServedResource
     namespace: str = ""

@@ -23,7 +23,7 @@ from kuberth.local.apiserver.verbs.core import Core
 logger = logging.getLogger(__name__)
 
 LIMITS: Final = Limits(connections=2000, reserved=50)
-"""All clients of a cluster on one machine share an address, so there is no limit per address."""
+"""The limits of connections. All clients of a local cluster share an address, so none is per address."""
 _FLAGS: Final = AddressFlags("--host", "--port")
 
 
@@ -73,7 +73,7 @@ class HttpServer(Listener):
 
     @property
     def url(self) -> str:
-        """Where clients on this machine reach it."""
+        """The URL at which clients on this machine reach the server."""
         host = self.host
         if host in ("", "0.0.0.0"):
             host = "127.0.0.1"

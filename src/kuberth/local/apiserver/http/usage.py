@@ -38,7 +38,7 @@ class Usages:
         self._clock = clock
 
     async def answer(self, target: Target, query: Query) -> Obj:
-        """One object, or the list that the selectors choose."""
+        """The usage of one object, or the list of usages that the selectors choose."""
         make = self._nodes if target.row is NODES else self._pods
         if target.name:
             found = [await self._core.get(target.row.plural, target.name, namespace=target.namespace)]

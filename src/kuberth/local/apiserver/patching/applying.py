@@ -37,7 +37,7 @@ _KEPT_BY_STATUS: Final = (("deployments.apps", "labels"), ("pods", "ownerReferen
 
 
 def typed(row: ServedResource, sent: Any) -> Obj:
-    """What was sent, as a fresh tree.
+    """A copy of the applied configuration, whose fields the types of the kind can hold.
 
     400 for what the types cannot hold, whatever the field validation: the manager would own the field. The
     words are upstream's; its code is 500, which is for failures of the server.
@@ -125,7 +125,7 @@ def merged(
 
 
 def _applied_part(row: ServedResource, wanted: Obj, subresource: str) -> Obj:
-    """What can be applied here: no status at the main endpoint, and little else through /status."""
+    """The part of an apply patch that counts here: no status at the main endpoint, little else at /status."""
     applied = owned_part(wanted)
     if subresource == "status":
         metadata = {

@@ -89,7 +89,7 @@ def paths(fields: FieldSet, above: str = "") -> Iterator[str]:
 
 
 def in_order(fields: FieldSet) -> FieldSet:
-    """The same set, written as upstream writes it."""
+    """The field set in the order in which upstream writes it."""
     if len(fields) < 2:
         return {mark: in_order(node) for mark, node in fields.items()} if fields else fields
     return {mark: in_order(fields[mark]) for mark in sorted(fields, key=_place)}

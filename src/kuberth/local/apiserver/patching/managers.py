@@ -21,7 +21,7 @@ loop is blocked. Three thousand containers are half of it."""
 MAX_MANAGED: Final = 2 * MAX_VALUES
 """Most fields of all managers of an object together."""
 _MAX_UPDATERS: Final = 10
-"""As upstream: the oldest of more than these are merged into one."""
+"""The most managers of updates, as upstream: the oldest of more than these are merged into one."""
 _OLDEST: Final = "ancient-changes"
 _BEFORE_APPLY: Final = "before-first-apply"
 _UNOWNED: Final = frozenset(
@@ -55,7 +55,7 @@ class Manager(NamedTuple):
         return self.name, self.operation, version, self.subresource
 
     def described(self) -> str:
-        """As conflicts name it."""
+        """The manager's name, subresource and API version, as conflicts show them."""
         text = f'"{self.name}"'
         if self.subresource:
             text += f' with subresource "{self.subresource}"'
@@ -74,7 +74,7 @@ def managers_of(obj: Obj) -> list[Manager]:
 
 
 def written(managers: Iterable[Manager]) -> list[Obj]:
-    """As managedFields, in upstream's order; managers without fields are left out."""
+    """The managers as managedFields, in upstream's order; managers without fields are left out."""
     order = sorted(
         (each for each in managers if each.fields),
         key=lambda each: (each.operation, each.time, each.name, each.api_version, each.subresource),
@@ -97,7 +97,7 @@ def first_writer(row: ServedResource, obj: Obj, *, name: str, now: str) -> list[
 
 
 def first_of_prepared(row: ServedResource, metadata: Obj, spec: FieldSet, *, name: str, now: str) -> Obj:
-    """The same, as metadata of an object whose spec has these fields, which are in order already."""
+    """The managedFields of a created object whose spec has the fields `spec`, which are in order already."""
     owners = first_writer(row, {"metadata": metadata}, name=name, now=now)
     managed = [_entry(own, {**in_order(own.fields), "f:spec": spec}) for own in owners]
     return {"managedFields": managed} if managed else {}

@@ -23,9 +23,9 @@ STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 APPLY_PATCHES: Final = (APPLY_PATCH, "application/apply-patch+cbor", "application/apply-patch+json")
 MAX_OPERATIONS: Final = 10_000
-"""As upstream: a longer JSON patch is refused."""
+"""The most operations of a JSON patch, as upstream: a longer one is refused."""
 MAX_COPIED_BYTES: Final = 3 * 1024 * 1024
-"""As upstream: copying an object into itself would double it with every operation."""
+"""The most bytes that copies may add, as upstream: each copy of an object into itself would double it."""
 
 MAX_WORK: Final = 500_000
 """Most work of a JSON patch; one step of a path is one unit, a fraction of a microsecond."""
@@ -222,7 +222,7 @@ def _child(parent: Any, part: str) -> Any:
 
 
 def _equal(left: Any, right: Any) -> bool:
-    """As JSON sees it: true is not 1."""
+    """Whether two values are equal in JSON, where true is not 1."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, dict) and isinstance(right, dict):

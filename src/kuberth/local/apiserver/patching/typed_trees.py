@@ -32,11 +32,11 @@ _KEY_DEFAULTS: Final = {"protocol": "TCP"}
 """List keys that clients leave out, and what the server fills in."""
 
 
-class _Nothing(Enum):
+class _Absent(Enum):
     ABSENT = "absent"
 
 
-_ABSENT: Final = _Nothing.ABSENT
+_ABSENT: Final = _Absent.ABSENT
 
 
 def root_field(row: ServedResource) -> Field:
@@ -127,7 +127,7 @@ def _declares(field: Field, name: str) -> bool:
 
 
 class Difference(NamedTuple):
-    """Which fields one tree has that the other has not, and which both have with other values."""
+    """The fields that only one of two trees has, and those with different values in both."""
 
     added: FieldSet | None = None
     changed: FieldSet | None = None
@@ -141,7 +141,7 @@ _REMOVED: Final = Difference(removed={})
 
 
 def difference(old: Any, new: Any, field: Field) -> Difference:
-    """From `old` to `new`; None is an empty set."""
+    """The difference from `old` to `new`; None in it is an empty set."""
     if old == new:
         return _SAME
     if old is _ABSENT:
@@ -169,7 +169,7 @@ def difference(old: Any, new: Any, field: Field) -> Difference:
 
 
 def _all_of(tree: Any, field: Field) -> FieldSet:
-    """What a tree adds where nothing was: itself, and everything in it."""
+    """The fields of a tree where nothing was before: the tree itself, and everything in it."""
     if not tree or not isinstance(tree, (dict, list)):
         return {}  # most of what there is
     found: FieldSet = {SELF: {}}
@@ -283,7 +283,7 @@ def _entry_mark(entry: Obj, field: Field) -> str:
 
 
 def _key_default(field: Field, name: str) -> Any:
-    """What a key is where an entry does not say."""
+    """The value of a list key that an entry leaves out."""
     if not isinstance(field, CustomField):
         return _KEY_DEFAULTS.get(name)
     key = field.item().child(name)

@@ -128,7 +128,7 @@ class Printer:
         return self._partial(obj)
 
     def convert_event(self, event: str, obj: Obj) -> Obj:
-        """As `convert`, for watches: column headers only with the first event."""
+        """The object of a watch event in the requested form; of a table only the first has column headers."""
         if self._form.kind != "Table" or obj.get("kind") == "Status":
             return self.convert(obj)
         # A bookmark is no object that could be printed.

@@ -30,7 +30,7 @@ _PRIORITY_CLASSES: Final = ServedResource("scheduling.k8s.io", "v1", "PriorityCl
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _DEFAULT_INGRESS_CLASS: Final = "ingressclass.kubernetes.io/is-default-class"
 _INGRESS_CLASS: Final = "kubernetes.io/ingress.class"
-"""How an ingress named its class before it had a field for it."""
+"""The annotation in which an ingress named its class before there was a field for it."""
 _NODE_RESOURCES: Final = "nodeAllocatableResourceClaimStatuses"
 _STATUS_COUNTS: Final = {
     "ReplicaSet": ("replicas",),
@@ -94,7 +94,7 @@ def prepare_pod(new: Obj, old: Obj | None, context: WriteContext) -> None:
 
 
 def _without_new_gates(new: Obj, old: Obj | None) -> None:
-    """With the feature off: drop the field, unless the pod has it from before; then it is immutable."""
+    """Drop scheduling gates while the feature is off, unless the stored pod has some; those are immutable."""
     present = (old or {}).get("spec", {}).get("schedulingGates", [])
     if not present:
         new["spec"].pop("schedulingGates", None)

@@ -36,7 +36,7 @@ API_SERVICE: Final = {
         "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
     },
 }
-"""It has no selector: `hollow.publishing` writes its endpoints."""
+"""The Service of the API server. It has no selector: `hollow.publishing` writes its endpoints."""
 
 
 def default_account(namespace: str) -> Obj:

@@ -49,7 +49,7 @@ _JUDGING: Final = {
 }
 """Keywords for which a value may be refused."""
 _NOT_STORED: Final = object()
-"""In place of the stored value where there is none: on creation, and within lists."""
+"""Stands for the stored value where there is none: on creation, and within lists."""
 
 
 @cache
@@ -127,7 +127,7 @@ class _Node:
         return value == "" or (value == 0 and "zeroIsUnset" in self._schema)
 
     def causes(self, tree: Any, path: str, old: Any) -> list[Cause]:
-        """What is wrong with a value that is set."""
+        """The problems of a value that is set."""
         if self._enum is not None and tree not in self._enum:
             return [not_supported(path, tree, self._enum)]
         if isinstance(tree, int):

@@ -49,11 +49,11 @@ class KindRules:
     validate: Callable[[Obj, Obj | None], list[Cause]] = _no_causes
     """Everything that is wrong with the object, or with the change from the old one."""
     default_status: Callable[[Obj], None] = _nothing
-    """The same as `default`, for a write of the status subresource."""
+    """Fill in what upstream fills in when the status subresource is written."""
     prepare_status: Callable[[Obj, Obj, WriteContext], None] = _nothing
-    """The same as `prepare`, for a write of the status subresource."""
+    """Set what the server owns, and admit a write of the status subresource: may raise."""
     validate_status: Callable[[Obj, Obj | None], list[Cause]] = _no_causes
-    """The same as `validate`, for a write of the status subresource."""
+    """Everything that is wrong with the object, or with the change, in a write of the status subresource."""
 
 
 _SELECTED_TEMPLATE: Final = KindRules(
@@ -127,7 +127,7 @@ def rules_for(row: ServedResource) -> KindRules:
 
 @cache
 def _built_in_rules(resource: str) -> KindRules:
-    """What the kind declares as data, then what it has as code."""
+    """The rules of a kind: what it declares as data, then what it has as code."""
     declared, code = declared_rules().get(resource), RULES.get(resource, _NO_RULES)
     status = declared_rules().get(f"{resource}/status")
     if status is not None:

@@ -1,4 +1,4 @@
-"""What is wrong with an object's metadata. In: metadata. Out: causes, all at once, in upstream's words."""
+"""Validates an object's metadata. In: metadata. Out: causes, all at once, in upstream's words."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def validate_pod_status(new: Obj, old: Obj | None) -> list[Cause]:
 
 
 def validate_pod_spec(spec: Obj, path: str, *, claims: Collection[str] = ()) -> list[Cause]:
-    """What schema/rules.yaml cannot say. `claims` are volumes of the pods besides those of the spec."""
+    """Check what schema/rules.yaml cannot say of a pod's spec. `claims` are further volumes of the pods."""
     causes = _validate_containers(spec, path, claims)
     causes += validate_tolerations(spec.get("tolerations", ()), f"{path}.tolerations")
     causes += _validate_quantities(spec.get("overhead", {}), f"{path}.overhead")
@@ -256,7 +256,7 @@ def validate_used_claims(resources: Obj, path: str, spec: Obj) -> list[Cause]:
 
 
 def validate_node_resources(status: Obj, spec: Obj, path: str) -> list[Cause]:
-    """What the devices of claims take of the node: the claims are the pod's, containers use them."""
+    """Check the node resources that claims' devices take: the claims are the pod's, containers use them."""
     causes: list[Cause] = []
     used = [*(spec.get("resourceClaims") or ()), *(status.get("resourceClaimStatuses") or ())]
     known = {each.get("resourceClaimName") for each in used}

@@ -134,7 +134,7 @@ def _listed(amounts: dict[str, Any], names: Iterable[str]) -> str:
 
 
 def _usage(quota: Obj, resource: str, obj: Obj) -> Amounts:
-    """What an object uses of a quota."""
+    """The amounts of a quota that an object uses."""
     if not _in_scope(quota, resource, obj):
         return {}
     hard = quota["status"]["hard"]

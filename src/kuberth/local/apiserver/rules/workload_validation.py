@@ -118,7 +118,7 @@ def validate_replication_controller(new: Obj, old: Obj | None) -> list[Cause]:
 
 
 def validate_job_spec(spec: Obj, path: str) -> list[Cause]:
-    """What a job and a cron job's template of jobs have in common."""
+    """Check the spec of a job, or of a cron job's template of jobs."""
     causes = validate_template(spec, path)
     policy = spec.get("template", {}).get("spec", {}).get("restartPolicy")
     if policy == "Always":
@@ -192,7 +192,7 @@ def config_key_causes(data: Iterable[str], path: str) -> list[Cause]:
 
 
 def immutable_data_causes(new: Obj, old: Obj, fields: Iterable[str]) -> list[Cause]:
-    """What may not change in a config map or secret that was made immutable."""
+    """Refuse changes of a config map or secret that was made immutable."""
     return [
         forbidden_field(field, "field is immutable when `immutable` is set")
         for field in fields

@@ -1,4 +1,4 @@
-"""What rules may read besides the object itself."""
+"""The state around a write that rules may read besides the object itself."""
 
 from __future__ import annotations
 

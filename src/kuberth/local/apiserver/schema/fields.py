@@ -55,7 +55,7 @@ class ShapeError(KuberthError):
 class Field:
     type: str
     merge_key: str | None = None
-    """How a strategic merge treats a list: by this key, as a set (""), or replaced as a whole (None)."""
+    """The key by which a strategic merge merges a list; "" merges a set, None replaces the whole list."""
     retain_keys: bool = False
     map_keys: tuple[str, ...] = ()
     """Keys by which server-side apply identifies the entries of a list."""

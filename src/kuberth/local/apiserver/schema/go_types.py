@@ -1,4 +1,4 @@
-"""What Go's types add to the fields of a kind, condensed from Kubernetes' own OpenAPI documents.
+"""Adds to the fields of a kind what Go's types say, condensed from Kubernetes' own OpenAPI documents.
 
 In: the name of a type. Out: whether it is one value, and what its unset fields hold; and a
 tree of the type as Go writes it.

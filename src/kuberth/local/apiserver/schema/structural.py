@@ -48,7 +48,7 @@ _MAX_DEPTH: Final = 60
 
 
 class StructuralSchema:
-    """One version's schema."""
+    """The schema of one version of a custom kind."""
 
     def __init__(self, schema: Obj) -> None:
         self._schema = schema
@@ -342,7 +342,7 @@ def _unmet(tree: Any, path: str, why: str) -> Cause:
 
 
 def schema_causes(schema: Any, path: str) -> Iterator[Cause]:
-    """What is wrong with a schema as the root of a kind."""
+    """The problems of a schema as the root of a kind."""
     if not isinstance(schema, dict):
         yield invalid_value(path, schema, "must be an object")
         return
@@ -390,7 +390,7 @@ def _schema_causes(schema: Any, path: str, depth: int, *, needs_type: str = "") 
 
 
 def _shape_causes(schema: Any, path: str, depth: int) -> Iterator[Cause]:
-    """The same, but types are not required below allOf, anyOf, oneOf and not."""
+    """The problems of a schema below allOf, anyOf, oneOf or not, where types are not required."""
     return (
         cause
         for cause in _schema_causes(schema, path, depth)

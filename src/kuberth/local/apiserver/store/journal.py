@@ -49,7 +49,7 @@ class StorageError(KuberthError):
 
 
 class Row(NamedTuple):
-    """One change as it is on disk: the object's JSON, or None where it was deleted."""
+    """A change as it is on disk: the object's JSON, or None where it was deleted."""
 
     revision: int
     resource: str
@@ -63,7 +63,7 @@ class Row(NamedTuple):
 
 
 class Journal:
-    """One open file. No other process can open it until it is closed."""
+    """An open journal file. No other process can open it until it is closed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -52,7 +52,7 @@ _Keys = list[str]
 
 
 class RevisionStore:
-    """One owner, one event loop. Objects are never changed once they are in here."""
+    """Stores all objects by revision, for one owner in one event loop. Stored objects are never changed."""
 
     def __init__(self, journal: Journal | None, *, keep_changes: int, keep_bytes: int) -> None:
         self._journal = journal
@@ -61,7 +61,7 @@ class RevisionStore:
         self._tables: dict[str, _Table] = {}
         self._logs: dict[str, ChangeLog] = {}
         self._recent: deque[_Recent] = deque()
-        """All changes in the logs."""
+        """The changes in the logs, oldest first."""
         self._recent_bytes = 0
         self._superseded: deque[_Superseded] = deque()
         self._revision = FIRST_REVISION
@@ -70,7 +70,7 @@ class RevisionStore:
         self._staged: dict[str, dict[str, Change]] = {}
         """The newest uncommitted change of every object that has one."""
         self._groups: deque[_Group] = deque()
-        """What is staged, in commits: the first may be under way, the last may still grow."""
+        """The staged changes, in commits: the first may be under way, the last may still grow."""
         self._versions: Counter[str] = Counter()
         self._lost: list[_Lost] = []
         self._failure: StorageError | None = None
@@ -147,7 +147,7 @@ class RevisionStore:
         return [] if log is None else log.since(revision)
 
     def subscribe(self, resource: str, *, since: int, limit: int = 10_000) -> Subscription:
-        """All changes after `since`, those to come included."""
+        """Subscribe to all changes after `since`, future ones included."""
         self._expect_known(since)
         return self._log(resource).subscribe(since=since, limit=limit)
 
@@ -415,7 +415,7 @@ class _Group:
     sizes: list[int] = field(default_factory=list)
     waiters: list[asyncio.Future[None]] = field(default_factory=list)
     sealed: bool = False
-    """Its commit has begun: no change is added any more."""
+    """Whether its commit has begun: no change is added any more."""
 
     def add(self, change: Change, body: bytes | None, *, size: int) -> None:
         self.changes.append(change)

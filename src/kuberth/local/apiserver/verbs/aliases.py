@@ -1,4 +1,4 @@
-"""The same stored object seen through several resources.
+"""Converts objects between the resources that show the same stored object.
 
 In: an object as stored, or as a client of one resource wrote it. Out: the other form. Events have
 other field names in each of their two groups; autoscaling/v1 knows one metric by a field of its own; versions

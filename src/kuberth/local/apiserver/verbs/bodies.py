@@ -24,7 +24,7 @@ _NOTHING: Final = ServedResource("", "", "", "")
 
 
 def decode_status(row: ServedResource, body: Any, old: Obj) -> Obj:
-    """A body whose status is to be written; what is the very same as in the stored object was read before.
+    """A body whose status is to be written; what is identical to the stored object was read before.
 
     Only its metadata (copied, for the server completes them) and its status are used of it.
     """
@@ -63,7 +63,7 @@ def decode(row: ServedResource, body: Any, *, type_name: str | None = None) -> O
 
 @dataclass(slots=True)
 class FieldValidation:
-    """How unknown and duplicate fields of a body are handled."""
+    """Handles unknown and duplicate fields of a body as the request asks."""
 
     mode: str = "Ignore"
     """Strict refuses them, Warn reports them as warnings, Ignore ignores them."""
@@ -126,7 +126,7 @@ class FieldValidation:
 
 
 def _problems(row: ServedResource, tree: Any, duplicates: Container[str]) -> Iterator[str]:
-    """What is wrong with a tree, by the fields of its kind or by the schema that its definition gives."""
+    """The problems of a tree, by the fields of its kind or by the schema that its definition gives."""
     if row.structure is None:
         yield from _strict_problems(row.schema, tree, duplicates)
     elif isinstance(tree, dict):
@@ -139,7 +139,7 @@ def _problems(row: ServedResource, tree: Any, duplicates: Container[str]) -> Ite
 
 
 def _strict_problems(type_name: str, tree: Any, duplicates: Container[str], path: str = "") -> Iterator[str]:
-    """In the order of the body; a part of the wrong shape is not looked into."""
+    """Unknown and duplicate fields in the order of the body; a part of the wrong shape is not looked into."""
     if isinstance(tree, list):
         inner = type_name[2:] if type_name.startswith("[]") else ""
         for index, item in enumerate(tree):

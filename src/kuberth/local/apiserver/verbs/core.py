@@ -86,7 +86,7 @@ class Core:
         feature_gates: Mapping[str, bool] | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        """With `rng`, UIDs and generated names follow from its seed; without it they are random."""
+        """Create a core; UIDs and generated names follow from the seed of `rng`, or else are random."""
         self._store = store
         self._clock = clock
         self.gates: Mapping[str, bool] = dict(feature_gates or {})

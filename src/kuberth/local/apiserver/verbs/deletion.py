@@ -1,4 +1,4 @@
-"""What a deletion does: remove now, or mark and wait for a kubelet, finalizers, or the garbage collector.
+"""Decides what a deletion does: remove now, or mark and wait for a kubelet, finalizers or garbage collection.
 
 In: the stored object and DeleteOptions. Out: what to stage. As upstream decides it.
 """
@@ -26,7 +26,7 @@ _OPTIONS: Final = ServedResource(
 
 
 class Deletion(NamedTuple):
-    """What is to be staged: `marked` (None: nothing), then the removal if `remove`."""
+    """The changes to stage: the version `marked` (None: nothing), then the removal if `remove`."""
 
     marked: Obj | None
     remove: bool

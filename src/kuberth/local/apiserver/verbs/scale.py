@@ -43,7 +43,7 @@ def scaled(row: ServedResource, obj: Obj, scale: Obj) -> Obj:
 
 
 def applied(row: ServedResource, scale: Obj) -> Obj:
-    """What an apply patch of a Scale applies to the object."""
+    """The configuration of the object that an apply patch of its Scale stands for."""
     wanted: Obj = {"apiVersion": row.api_version, "kind": row.kind, "metadata": scale.get("metadata", {})}
     if "replicas" in scale.get("spec", {}):
         _set_replicas(row, wanted, scale, name=name_of(scale))

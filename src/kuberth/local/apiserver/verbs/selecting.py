@@ -24,7 +24,7 @@ class Selection:
     labels: Selector
     fields: FieldSelector
     paths: dict[str, tuple[tuple[str, ...], str]]
-    """Where each field selector looks in stored objects, and what stands for an absent value."""
+    """Paths of the field selectors in stored objects, and what stands for an absent value."""
 
     @property
     def everything(self) -> bool:

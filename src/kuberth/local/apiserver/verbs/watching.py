@@ -23,7 +23,7 @@ Event = tuple[str, Obj]
 
 
 class Watcher:
-    """One watch of a resource."""
+    """A watch of a resource."""
 
     def __init__(
         self,

@@ -89,7 +89,7 @@ class DaemonSetController:
         return min((each for each in (wait, later) if each is not None), default=None)
 
     def _verdicts(self, owner: Obj) -> dict[str, tuple[bool, bool]]:
-        """For every node whether a pod should run there, and whether a running one may continue."""
+        """Whether a pod should run, and whether a running one may continue, by name of the node."""
         template = owner["spec"]["template"]
         spec = {**template.get("spec", {}), "tolerations": _tolerations(template.get("spec", {}))}
         pod = convert(Pod, {"metadata": {"name": "x", "namespace": "x"}, "spec": spec})
@@ -163,7 +163,7 @@ class DaemonSetController:
         verdicts: dict[str, tuple[bool, bool]],
         revision: str,
     ) -> None:
-        """One step towards the newest template on every node."""
+        """Make one step towards the newest template on every node."""
         strategy = owner["spec"].get("updateStrategy") or {}
         if strategy.get("type") == "OnDelete":
             return
@@ -258,7 +258,7 @@ def _shown_pod(pods: Sequence[Obj], revision: str) -> Obj:
 
 
 def _placement(node: Obj) -> tuple[Any, ...]:
-    """What decides whether a node gets a pod."""
+    """The fields that decide whether a node gets a pod."""
     return labels_of(node), node.get("spec", {}).get("taints")
 
 

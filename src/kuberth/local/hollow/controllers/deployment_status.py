@@ -156,7 +156,7 @@ def _with_failures(conditions: list[Obj], new: Obj | None, old: Sequence[Obj]) -
 
 
 def _set(conditions: Sequence[Obj], condition: Obj, now: str) -> list[Obj]:
-    """As upstream: with the same status and reason nothing changes, not even the message."""
+    """The conditions with this one; with the same status and reason nothing changes, not even the message."""
     old = next((entry for entry in conditions if entry.get("type") == condition["type"]), None)
     if old is None:
         return [*conditions, {**condition, "lastUpdateTime": now, "lastTransitionTime": now}]

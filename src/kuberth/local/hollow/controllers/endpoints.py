@@ -172,7 +172,7 @@ def _has_address(pod: Obj) -> bool:
 
 
 def _shown(pod: Obj) -> tuple[object, ...]:
-    """What endpoints show of a pod."""
+    """The fields of a pod that endpoints show."""
     leaving = "deletionTimestamp" in pod["metadata"]
     ip = pod.get("status", {}).get("podIP")
     return labels_of(pod), ip, is_ready(pod), is_finished(pod), leaving, node_of(pod)

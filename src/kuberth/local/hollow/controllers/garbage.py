@@ -21,7 +21,7 @@ from kuberth.local.hollow.working import Worker
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
 _IGNORED: Final = {"events", "events.events.k8s.io"}
-"""As upstream: many, short-lived, and without owners."""
+"""Resources that are not watched, as upstream: many objects, short-lived, and without owners."""
 _LOOK_SECONDS: Final = 0.5
 """How often to look for kinds that custom resource definitions added or took away."""
 
@@ -30,7 +30,7 @@ class _Owner(Enum):
     SOLID = auto()
     ABSENT = auto()
     WAITING = auto()
-    """It is being deleted in the foreground, after its dependents."""
+    """The owner is being deleted in the foreground, after its dependents."""
 
 
 class _Place(NamedTuple):
@@ -46,7 +46,7 @@ class GarbageController:
         self._informers = informers
         self._followed: dict[str, Informer] = {}
         self._places: dict[str, _Place] = {}
-        """Where every object is, by UID."""
+        """The place of every object, by UID."""
         self._dependents: dict[str, dict[str, None]] = {}
         """UIDs of dependents by the UID of an owner, which may not be there."""
         self._worker = Worker(self.name, self._sync, parallel=32)

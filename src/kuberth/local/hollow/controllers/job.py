@@ -64,7 +64,7 @@ class _Tally:
     """Succeeded or failed, counted or not."""
     new_succeeded: list[Obj]
     new_failed: list[Obj]
-    """These two still carry the finalizer."""
+    """Pods that failed and, like those of `new_succeeded`, still carry the finalizer."""
     succeeded: int
     failed: int
     done: set[int]
@@ -192,7 +192,7 @@ class JobController:
         return not job_rules.is_ignored(job, pod)
 
     def _end(self, job: Obj, tally: _Tally) -> JobEnd | None:
-        """What ends the job now, whatever its active pods do; None while it continues."""
+        """The end that the job comes to now, whatever its active pods do; None while it continues."""
         if (earlier := job_rules.earlier_end(job)) is not None:
             return earlier
         failed = [pod for pod in (*tally.ended, *tally.new_failed) if phase(pod) != "Succeeded"]

@@ -21,7 +21,7 @@ _MOST_INDEXES: Final = 1_000_000
 
 
 class JobEnd(NamedTuple):
-    """What the job ends with, first as a target, then, when its pods are gone, for good."""
+    """The condition that a job ends with, first as a target, then, when its pods are gone, for good."""
 
     succeeded: bool
     reason: str
@@ -167,7 +167,7 @@ def index_end(job: Obj, *, done: Collection[int], given_up: Collection[int]) -> 
 
 
 def success_end(job: Obj, done: Collection[int]) -> JobEnd | None:
-    """What the successPolicy says of the indexes that are done."""
+    """The end that the successPolicy gives the job once these indexes are done; None if it does not end."""
     for number, rule in enumerate((job["spec"].get("successPolicy") or {}).get("rules") or ()):
         count, wanted, counted = rule.get("succeededCount"), None, set(done)
         if rule.get("succeededIndexes"):
@@ -207,7 +207,7 @@ def _condition_match(patterns: Sequence[Obj], pod: Obj) -> str | None:
 
 
 def write_indexes(indexes: Iterable[int]) -> str:
-    """As upstream writes them: 0-2,5,7-9; two neighbours are listed, not ranged."""
+    """Indexes as upstream writes them: 0-2,5,7-9; two neighbours are listed, not ranged."""
     runs: list[list[int]] = []
     for index in sorted(indexes):
         if runs and runs[-1][1] == index - 1:

@@ -44,7 +44,7 @@ _FINE: Final = {
 
 @dataclass(slots=True)
 class _Remainder:
-    """What remains in a namespace."""
+    """The objects that remain in a namespace."""
 
     resources: dict[str, int] = field(default_factory=dict)
     """How many objects, by resource."""

@@ -24,7 +24,7 @@ from kuberth.text.timestamps import stamp
 _GRACE_SECONDS: Final = 50.0
 """How long a node may send no heartbeat."""
 _LEASES: Final = 1.25
-"""The same as a multiple of the lease duration: 50 seconds for a lease of 40."""
+"""The grace period as a multiple of the lease duration: 50 seconds for a lease of 40."""
 _REPORTED: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 _TAINTS: Final = {
     ("Ready", "False"): "node.kubernetes.io/not-ready",

@@ -27,12 +27,12 @@ _BURST: Final = 500
 
 
 class _Standing(NamedTuple):
-    """What a pod that has not finished counts as."""
+    """The group in which a pod that has not finished is counted."""
 
     active: bool
     """False: it is terminating."""
     labelled: bool
-    """It has all labels of the template."""
+    """Whether the pod has all labels of the template."""
     ready: bool
     available: bool
 
@@ -52,7 +52,7 @@ class Replicas:
         self._pods = pods
         self._clock = clock
         self._asked: tuple[object, ...] = ()
-        """What the standings were judged by."""
+        """The settings by which the standings were judged: selector, labels, ready seconds."""
         self._changed: set[str] = set()
         """Keys of pods to look at."""
         self._standings: dict[str, _Standing] = {}
@@ -134,7 +134,7 @@ class ReplicaSetController:
         self._clock = clock
         self._recorder = Recorder(informers, clock=clock, component=self.component)
         self._replicas: dict[str, Replicas] = {}
-        """By UID of their replica set."""
+        """Replicas by UID of their replica set."""
         controller = Controller(informers)
         self._queue = controller.queue(self.name, self._sync)
         self._sets = controller.watch(self.resource, self._on_set, indexes={"namespace": by_namespace})
@@ -236,7 +236,7 @@ class ReplicaSetController:
 
 
 class ReplicationControllerController(ReplicaSetController):
-    """The same for replication controllers: their selector is a plain set of labels."""
+    """Runs replication controllers like replica sets: their selector is a plain set of labels."""
 
     name = "replicationcontroller"
     resource = "replicationcontrollers"

@@ -26,7 +26,7 @@ FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
 _MOST_RESERVED: Final = 256
 _LONGEST_BASE: Final = 57
-"""Of a generated name: a dash and five random letters follow, and a label has 63."""
+"""The longest start of a generated name: a dash and five random letters follow, and a label has 63."""
 
 
 class ResourceClaimController:
@@ -291,7 +291,7 @@ def _claim(owner: Obj, wanted: pod_claims.PodClaim, template: Obj, kind: _OwnerK
 
 
 def generated_prefix(owner: str, claim: str) -> str:
-    """What a claim's name begins with; both names are cut in proportion where they are too long."""
+    """The start of a claim's generated name; owner and claim are cut in proportion if it is too long."""
     whole = f"{owner}-{claim}-"
     if len(whole) <= _LONGEST_BASE:
         return whole

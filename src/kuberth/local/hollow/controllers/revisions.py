@@ -25,9 +25,9 @@ _ATTEMPTS: Final = 10
 
 class Versions(NamedTuple):
     current: Obj
-    """What the owner is updated from."""
+    """The revision from which the owner is updated."""
     update: Obj
-    """What it is updated to."""
+    """The revision to which it is updated."""
     history: list[Obj]
     collisions: int
 
@@ -113,7 +113,7 @@ def _data(owner: Obj) -> Obj:
 
 
 def _as_written(data: Any) -> Obj:
-    """As upstream's controllers write it: clients find the present revision by comparing bytes."""
+    """The template as upstream's controllers write it: clients compare bytes to find the present revision."""
     match data:
         case {"spec": {"template": dict(template)}}:
             return {"spec": {"template": as_go_writes(template, "core.v1.PodTemplateSpec")}}

@@ -21,7 +21,7 @@ Sizes = Mapping[str, int]
 
 
 def replicas_of(obj: Obj) -> int:
-    """What the spec of a deployment or replica set asks for."""
+    """The number of replicas that the spec of a deployment or replica set asks for."""
     return int(obj["spec"].get("replicas", 1))
 
 
@@ -47,7 +47,7 @@ def fenceposts(deployment: Obj) -> tuple[int, int]:
 
 
 def first_size(deployment: Obj, old: Sequence[Obj], *, now: int = 0) -> int:
-    """What the newest replica set, with `now` pods, may grow to beside the old ones."""
+    """The size to which the newest replica set, with `now` pods, may grow beside the old ones."""
     wanted = replicas_of(deployment)
     if is_recreate(deployment):
         return wanted

@@ -54,7 +54,7 @@ class StatefulSetController:
         return min((seconds for seconds in waits if seconds), default=None)
 
     async def _manage(self, owner: Obj, pods: dict[int, Obj], versions: Versions) -> dict[int, Obj]:
-        """One step (with the Parallel policy: as many as there are); the pods afterwards."""
+        """Make one step (with the Parallel policy: as many as there are); the pods afterwards."""
         spec = owner["spec"]
         first = (spec.get("ordinals") or {}).get("start", 0)
         wanted = range(first, first + spec.get("replicas", 1))
