@@ -9,14 +9,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 from kuberth.cli.context import Extras, build_registry, notices, queue_factory
 from kuberth.config import KubeSchedulerConfiguration
-from kuberth.framework.registry import Registry, installed_plugins
+from kuberth.errors import ConfigError
+from kuberth.framework.registry import Registry, UnusablePlugin, installed_plugins
 from kuberth.programs.fresh_modules import FreshModules
 from kuberth.programs.reloading import Rules, RuleSource, file_source
 
 logger = logging.getLogger(__name__)
+
+OWN_DISTRIBUTION: Final = "kuberth"
+"""Its plugins are replaced by an upgrade, which takes a new process."""
 
 
 class RuleReader:
@@ -59,6 +64,11 @@ class RuleReader:
         )
 
     def _rules(self, text: str | None, registry: Registry, *, fresh: bool) -> Rules:
+        for name in registry if fresh else ():
+            factory = registry[name]
+            # A package that broke while it runs would otherwise fail only where its plugin is made.
+            if isinstance(factory, UnusablePlugin) and not isinstance(self._registry[name], UnusablePlugin):
+                raise ConfigError(factory.problem)
         config = self._load(text, registry)
         for notice in notices(config, registry, references=self._plugins):
             logger.warning("%s", notice)
@@ -69,5 +79,5 @@ class RuleReader:
         for reference in (*self._plugins, *([] if self._queue is None else [self._queue])):
             yield reference.partition(":")[0]
         for entry in installed_plugins():
-            if not entry.module.startswith("kuberth_plugins."):
+            if entry.dist is None or entry.dist.name != OWN_DISTRIBUTION:
                 yield entry.module
