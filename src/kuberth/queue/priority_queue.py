@@ -261,6 +261,7 @@ class PriorityQueue(SchedulingQueue):
 
     def _note_rejection(self, queued: QueuedPod) -> None:
         queued.unschedulable_count += 1
+        queued.rejections_since_event += 1
         queued.consecutive_errors = 0
         self._note_end(queued)
 
@@ -428,6 +429,8 @@ class PriorityQueue(SchedulingQueue):
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
         for key, pod in pods.items():
+            if (queued := self.get(key)) is not None:
+                queued.rejections_since_event = 0
             if not self._bring_forward(key):
                 if pod.metadata.uid in self._in_flight:
                     self._note_in_flight(cluster_events.FORCED_ACTIVATION, None, pod)
@@ -528,6 +531,8 @@ class PriorityQueue(SchedulingQueue):
         if worth is Worth.NOTHING:
             self._park(queued, cause)
             return False
+        if cause.event is not None and cause.event is not cluster_events.UNSCHEDULABLE_TIMEOUT:
+            queued.rejections_since_event = 0
         if worth is Worth.AFTER_BACKOFF and self._backoff.is_waiting(queued):
             return self._enter_backoff(queued, cause)
         return self._enter_active(queued, cause)
