@@ -56,6 +56,8 @@ class KeptRejection(NamedTuple):
     """The plugins that rejected it on some node,"""
     pending_plugins: Set[str]
     """and those of them that answered Pending."""
+    preemption_attempts: int = 0
+    """How often preemption was tried for it."""
     group: GroupAttempt | None = None
     """The attempt of a group in which it was rejected."""
 
@@ -268,7 +270,9 @@ class Plans:
             return None
         return kept
 
-    def keep_rejection(self, state: CycleState, status: Status, nomination: str | None) -> None:
+    def keep_rejection(
+        self, state: CycleState, status: Status, nomination: str | None, *, preemption_attempts: int = 0
+    ) -> None:
         """The pod fits nowhere, and PostFilter found nothing to do: so it is for equal pods, for a while."""
         equal_pods, info, cause = state.equal_pods, state.pod_info, status.cause
         if (
@@ -283,7 +287,13 @@ class Plans:
             version = sum_of_versions(equal_pods.rejection_versions)
             unschedulable, pending = cause.diagnosis.unschedulable_plugins, cause.diagnosis.pending_plugins
             equal_pods.rejection = KeptRejection(
-                status, nomination, version, frozenset(unschedulable), frozenset(pending), state.group
+                status,
+                nomination,
+                version,
+                frozenset(unschedulable),
+                frozenset(pending),
+                preemption_attempts,
+                state.group,
             )
 
     def has_nomination(self, info: PodInfo) -> bool:

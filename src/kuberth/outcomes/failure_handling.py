@@ -141,6 +141,8 @@ class FailureHandler:
         labels = ("unschedulable", runner.profile.scheduler_name)
         self._metrics.schedule_attempts.inc(labels, number)
         self._metrics.repeated_rejections.inc(labels[1:], number)
+        if tried := sum(kept.preemption_attempts for _queued, kept in pods):
+            self._metrics.preemption_attempts.inc((), tried)
         self._metrics.attempt_duration.of(labels).observe_many(seconds / number, number)
         self._metrics.algorithm_duration.of(()).observe_many(seconds / number, number)
         first, kept = pods[0]
