@@ -109,6 +109,7 @@ class Scheduler:
         else:
             recorder.name_controllers(names)
         self.recorder = recorder
+        rng = random.Random() if rng is None else rng
         for kind in (Pod, Node, Namespace):
             self.stores.of(kind)
         if registry is None:
@@ -136,13 +137,15 @@ class Scheduler:
             spawn=self._plugins.spawn,
             metrics=self.metrics,
             extenders=self.extenders,
+            # Its own numbers: how many plugins draw does not change which node is chosen among equals.
+            rng=random.Random(f"plugins {rng.getrandbits(64)}"),
         )
         # Changed in place with the configuration: its holders look up pods' profiles in it.
         self.runners = dict(assemble(config, registry=registry, handle=self._handle, metrics=self.metrics))
         self._plugins.contain(_plugins_of(self.runners))
         made, self._queue_parts = self._make_queue(config, self.runners, queue)
         self.queue = GuardedQueue(made, self._clock)
-        self._wire(random.Random() if rng is None else rng, check_plans_every)
+        self._wire(rng, check_plans_every)
 
     def _make_queue(
         self,

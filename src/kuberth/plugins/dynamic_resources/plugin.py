@@ -186,6 +186,7 @@ class DynamicResources(
                 handle.cluster,
                 groups=self._groups if self._with_groups else None,
                 spawn=handle.spawn,
+                rng=handle.rng,
             )
 
     def close(self) -> None:
