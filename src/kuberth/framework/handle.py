@@ -54,8 +54,11 @@ class PodEvent(NamedTuple):
 class EventRecorder(Protocol):
     """Writes Kubernetes events without ever blocking the caller."""
 
-    def record(self, event: PodEvent) -> None:
-        """Write the event, or add to its series if the same one was written not long ago."""
+    def record(self, event: PodEvent) -> object:
+        """Write the event, or add to its series if the same one was written not long ago.
+
+        What is returned is for the scheduler alone.
+        """
         ...
 
 

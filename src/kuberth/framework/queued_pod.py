@@ -23,6 +23,7 @@ class QueuedPod:
         "info",
         "pending_plugins",
         "rejections_since_event",
+        "reported",
         "timestamp_ns",
         "unschedulable_count",
         "unschedulable_plugins",
@@ -57,6 +58,8 @@ class QueuedPod:
         self._flushed_ns = 0
         self.filing: Any = None
         """Where the queue has filed the pod among unschedulable ones, or had; for the queue alone."""
+        self.reported: Any = None
+        """What was recorded of its last rejection; for the failure handler alone."""
 
     @property
     def pod(self) -> Pod:
@@ -122,6 +125,7 @@ class QueuedPod:
         twin.info = self.info
         twin.pending_plugins = self.pending_plugins
         twin.rejections_since_event = self.rejections_since_event
+        twin.reported = self.reported
         twin.timestamp_ns = self.timestamp_ns
         twin.unschedulable_count = self.unschedulable_count
         twin.unschedulable_plugins = self.unschedulable_plugins

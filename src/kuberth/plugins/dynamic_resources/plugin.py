@@ -122,6 +122,7 @@ class DynamicResources(
     EnqueueExtensions,
 ):
     name = "DynamicResources"
+    gates_only_with = ("spec.resource_claims",)
     inputs = Inputs(
         REQUEST_FIELDS
         | {
