@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -247,7 +247,7 @@ class World:
         config = KubeSchedulerConfiguration(profiles=(profile_config(names),))
         in_tree = in_tree_registry()
         factories = {name: in_tree[name] for name in in_tree} | {
-            "DefaultPreemption": lambda args, handle: WithoutEvictions(args, handle, rng=Lazy())
+            "DefaultPreemption": lambda args, handle: WithoutEvictions(args, replace(handle, rng=Lazy()))
         }
         self.evaluator = Evaluator(
             config=config, registry=Registry(factories | plugins), with_plans=with_statements
