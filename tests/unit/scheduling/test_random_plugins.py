@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
 from kuberth.config import KubeSchedulerConfiguration
+from kuberth.config.plugin_args import DefaultPreemptionArgs
 from kuberth.evaluation import Evaluator
 from kuberth.framework import (
     Action,
@@ -48,6 +49,7 @@ from kuberth.framework import (
     Status,
 )
 from kuberth.framework.diagnosis import FitError
+from kuberth.framework.handle import Handle
 from kuberth.framework.status import SKIP
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.outcomes.placement import Placement
@@ -227,6 +229,10 @@ class Lazy(random.Random):
 class WithoutEvictions(DefaultPreemption):
     """Names the victims and leaves them alone."""
 
+    def __init__(self, args: DefaultPreemptionArgs | None, handle: Handle) -> None:
+        handle.rng = Lazy()
+        super().__init__(args, handle)
+
     def _evict_for(
         self, _state: CycleState, _preemptor: Pod, _search: Search, best: Candidate
     ) -> tuple[PostFilterResult | None, Status | None]:
@@ -247,7 +253,7 @@ class World:
         config = KubeSchedulerConfiguration(profiles=(profile_config(names),))
         in_tree = in_tree_registry()
         factories = {name: in_tree[name] for name in in_tree} | {
-            "DefaultPreemption": lambda args, handle: WithoutEvictions(args, replace(handle, rng=Lazy()))
+            "DefaultPreemption": WithoutEvictions
         }
         self.evaluator = Evaluator(
             config=config, registry=Registry(factories | plugins), with_plans=with_statements
