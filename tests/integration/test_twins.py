@@ -197,7 +197,7 @@ def _said(pod: Pod) -> object:
     return pod.metadata.name, pod.spec.node_name, pod.status.nominated_node_name, conditions
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_what_is_kept_changes_nothing_that_can_be_seen(seed: int) -> None:
     expected, _ = played(seed, keeps=False)

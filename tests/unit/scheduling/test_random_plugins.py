@@ -49,7 +49,6 @@ from kuberth.framework import (
     Status,
 )
 from kuberth.framework.diagnosis import FitError
-from kuberth.framework.handle import Handle
 from kuberth.framework.status import SKIP
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.outcomes.placement import Placement
@@ -252,9 +251,7 @@ class World:
         names = ["PrioritySort", "DefaultBinder", *plugins, "NodeResourcesFit", "DefaultPreemption"]
         config = KubeSchedulerConfiguration(profiles=(profile_config(names),))
         in_tree = in_tree_registry()
-        factories = {name: in_tree[name] for name in in_tree} | {
-            "DefaultPreemption": WithoutEvictions
-        }
+        factories = {name: in_tree[name] for name in in_tree} | {"DefaultPreemption": WithoutEvictions}
         self.evaluator = Evaluator(
             config=config, registry=Registry(factories | plugins), with_plans=with_statements
         )
