@@ -19,8 +19,6 @@ from kuberth.api.events import Event
 from kuberth.api.policy import PodDisruptionBudget
 from kuberth.api.wire import convert
 from kuberth.clock import run_in_virtual_time
-from kuberth.config.plugin_args import DefaultPreemptionArgs
-from kuberth.framework.handle import Handle
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.registry import Registry
 from kuberth.outcomes.placement import Placement
@@ -60,12 +58,6 @@ class Lazy(random.Random):
 
     def randrange(self, *_args: Any) -> int:
         return 0
-
-
-class InOrder(DefaultPreemption):
-    def __init__(self, args: DefaultPreemptionArgs | None, handle: Handle) -> None:
-        handle.rng = Lazy()
-        super().__init__(args, handle)
 
 
 class Diary:
@@ -159,7 +151,8 @@ class Script:
 def played(seed: int, *, keeps: bool = True, check_every: int = 0) -> tuple[dict[str, Any], int]:
     """All that can be seen of a scheduler, and how many rejections repeated others."""
     in_tree = in_tree_registry()
-    factories = {name: in_tree[name] for name in in_tree} | {"DefaultPreemption": InOrder}
+    factories = {name: in_tree[name] for name in in_tree}
+    factories["DefaultPreemption"] = lambda args, handle: DefaultPreemption(args, handle, rng=Lazy())
     seen: dict[str, Any] = {}
     diary = Diary()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -83,7 +83,7 @@ def test_what_has_no_version_cannot_be_followed(source: Any) -> None:
     [
         (lambda _info: True, "`idle` of its `inputs` is"),
         (Idle({"spec.colour"}, lambda _info: True), "name 'spec.colour', which pods do not have"),
-        (Idle((), lambda _info: True, (object(),)), "has no whole number `version`"),
+        (Idle((), lambda _info: True, cast(Any, (object(),))), "has no whole number `version`"),
     ],
     ids=["function", "field", "version"],
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -576,8 +575,7 @@ def plugin_of(
     """The plugin with other arguments, in the same surroundings."""
     present = judge.runner.profile.plugins["DefaultPreemption"]
     assert isinstance(present, DefaultPreemption)
-    handle = present._handle if rng is None else replace(present._handle, rng=rng)
-    return DefaultPreemption(args, handle)
+    return DefaultPreemption(args, present._handle, rng=rng)
 
 
 class Fixed(random.Random):

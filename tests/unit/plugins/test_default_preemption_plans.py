@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -195,7 +194,7 @@ class Watched(DefaultPreemption):
         assert isinstance(present, DefaultPreemption)
         args = DefaultPreemptionArgs(min_candidate_nodes_percentage=0, min_candidate_nodes_absolute=enough)
         self.begin_at = 0
-        super().__init__(args, replace(present._handle, rng=_Turn(self)))
+        super().__init__(args, present._handle, rng=_Turn(self))
         self.searches: list[Search] = []
 
     def _search(self, *args: Any, **more: Any) -> Search:

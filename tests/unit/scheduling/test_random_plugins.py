@@ -22,7 +22,6 @@ from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
 from kuberth.config import KubeSchedulerConfiguration
-from kuberth.config.plugin_args import DefaultPreemptionArgs
 from kuberth.evaluation import Evaluator
 from kuberth.framework import (
     Action,
@@ -228,10 +227,6 @@ class Lazy(random.Random):
 class WithoutEvictions(DefaultPreemption):
     """Names the victims and leaves them alone."""
 
-    def __init__(self, args: DefaultPreemptionArgs | None, handle: Handle) -> None:
-        handle.rng = Lazy()
-        super().__init__(args, handle)
-
     def _evict_for(
         self, _state: CycleState, _preemptor: Pod, _search: Search, best: Candidate
     ) -> tuple[PostFilterResult | None, Status | None]:
@@ -251,7 +246,9 @@ class World:
         names = ["PrioritySort", "DefaultBinder", *plugins, "NodeResourcesFit", "DefaultPreemption"]
         config = KubeSchedulerConfiguration(profiles=(profile_config(names),))
         in_tree = in_tree_registry()
-        factories = {name: in_tree[name] for name in in_tree} | {"DefaultPreemption": WithoutEvictions}
+        factories = {name: in_tree[name] for name in in_tree} | {
+            "DefaultPreemption": lambda args, handle: WithoutEvictions(args, handle, rng=Lazy())
+        }
         self.evaluator = Evaluator(
             config=config, registry=Registry(factories | plugins), with_plans=with_statements
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
@@ -62,9 +63,13 @@ class _Chosen(NamedTuple):
 class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin, EnqueueExtensions):
     name = "DefaultPreemption"
 
-    def __init__(self, args: DefaultPreemptionArgs | None, handle: Handle) -> None:
+    def __init__(
+        self, args: DefaultPreemptionArgs | None, handle: Handle, *, rng: random.Random | None = None
+    ) -> None:
+        """`rng` decides at which node a search begins; None: that of the handle."""
         self._args = DefaultPreemptionArgs() if args is None else args
         self._handle = handle
+        self._rng = handle.rng if rng is None else rng
         budgets = handle.stores.of(PodDisruptionBudget)
         self._budgets = Budgets(budgets)
         self._plan = StateKey[dict[frozenset[str], VictimPlan]]("DefaultPreemption/plans")
@@ -233,7 +238,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
             return search(
                 preemptor,
                 # A random start spreads the victims over the cluster.
-                np.roll(rows, -self._handle.rng.randrange(len(rows))),
+                np.roll(rows, -self._rng.randrange(len(rows))),
                 enough=self.candidates_to_find(len(rows)),
                 budgets=self._budgets,
                 plan=plan,
