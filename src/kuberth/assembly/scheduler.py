@@ -137,8 +137,7 @@ class Scheduler:
             spawn=self._plugins.spawn,
             metrics=self.metrics,
             extenders=self.extenders,
-            # Its own numbers: how many plugins draw does not change which node is chosen among equals.
-            rng=random.Random(f"plugins {rng.getrandbits(64)}"),
+            rng=_plugins_numbers(rng),
         )
         # Changed in place with the configuration: its holders look up pods' profiles in it.
         self.runners = dict(assemble(config, registry=registry, handle=self._handle, metrics=self.metrics))
@@ -608,3 +607,13 @@ def _shared_queue_sort(runners: Mapping[str, Runner]) -> Any:
             f"all profiles must use the same queue sort plugin, but there are: {', '.join(plugins)}"
         )
     return next(iter(plugins.values()))
+
+
+def _plugins_numbers(rng: random.Random) -> random.Random:
+    """Numbers for plugins, seeded as the scheduler's: how many they draw changes none of its own."""
+    twin = random.Random()
+    try:
+        twin.setstate(rng.getstate())
+    except NotImplementedError:  # the operating system's numbers have no seed
+        return twin
+    return random.Random(f"plugins {twin.getrandbits(64)}")
