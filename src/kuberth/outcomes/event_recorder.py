@@ -101,7 +101,7 @@ class ApiEventRecorder:
     def record(self, event: PodEvent) -> EventSeriesState | None:
         """`kuberth.framework.handle.EventRecorder.record`; the series is for `record_again`.
 
-        None: the event is to be recorded anew each time.
+        None: the event is to be recorded each time.
         """
         regarding, reason, action, note, warning, related = event
         related_uid = related.metadata.uid if related is not None else ""
