@@ -28,7 +28,7 @@ ZONE: Final = "topology.kubernetes.io/zone"
 HOSTNAME: Final = "kubernetes.io/hostname"
 HIGH: Final = 1000
 WORKERS: Final = 24
-KINDS: Final = ("plain", "preempting", "spread", "anti-affinity", "different", "unstated")
+KINDS: Final = ("plain", "preempting", "spread", "affinity", "anti-affinity", "different", "unstated")
 _WRITES: Final = {
     "status": ('resource="pods"', 'subresource="status"', 'verb="PATCH"'),
     "events": ('resource="events"', 'verb="P'),
@@ -68,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--settle", type=float, default=20, metavar="N", help="seconds before they do")
     parser.add_argument("--arrivals", type=float, default=10, metavar="N", help="modest pods per second")
     parser.add_argument("--ends", type=float, default=5, metavar="N", help="placed pods that end per second")
+    parser.add_argument("--queue", metavar="MODULE:FACTORY", help="kuberth's queue, as of `kuberth run`")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=["plain"])
     parser.add_argument(
         "--schedulers",
@@ -149,11 +150,11 @@ class _Run:
                     "labelSelector": same,
                 }
             ]
-        elif self._kind == "anti-affinity":
+        elif self._kind in ("affinity", "anti-affinity"):
+            # Pods of the first kind may be the first of theirs anywhere, and fit nowhere by their requests.
+            name = "podAffinity" if self._kind == "affinity" else "podAntiAffinity"
             terms = [{"topologyKey": HOSTNAME, "labelSelector": same}]
-            pod["spec"]["affinity"] = {
-                "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}
-            }
+            pod["spec"]["affinity"] = {name: {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
         return pod
 
     async def _create(self, resource: str, objects: Iterable[Obj]) -> None:
@@ -208,6 +209,8 @@ class _Run:
             if self._kind == "unstated":
                 command.append("--plugin=benchmarks.full_cluster:Unstated")
                 tail = "profiles:\n- plugins: {multiPoint: {enabled: [{name: Unstated}]}}\n"
+            if self._options.queue:
+                command.append(f"--queue={self._options.queue}")
         else:
             command = [str(find_program("kube-scheduler", self._options.assets))]
         config.write_text(

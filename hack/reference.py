@@ -191,6 +191,7 @@ SECTIONS: Final = (
             "PreFilterExtensions",
             "EnqueueExtensions",
             "Inputs",
+            "Idle",
             "DependsOn",
         ),
     ),

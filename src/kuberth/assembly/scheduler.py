@@ -109,6 +109,7 @@ class Scheduler:
         else:
             recorder.name_controllers(names)
         self.recorder = recorder
+        rng = random.Random() if rng is None else rng
         for kind in (Pod, Node, Namespace):
             self.stores.of(kind)
         if registry is None:
@@ -136,13 +137,14 @@ class Scheduler:
             spawn=self._plugins.spawn,
             metrics=self.metrics,
             extenders=self.extenders,
+            rng=_plugins_numbers(rng),
         )
         # Changed in place with the configuration: its holders look up pods' profiles in it.
         self.runners = dict(assemble(config, registry=registry, handle=self._handle, metrics=self.metrics))
         self._plugins.contain(_plugins_of(self.runners))
         made, self._queue_parts = self._make_queue(config, self.runners, queue)
         self.queue = GuardedQueue(made, self._clock)
-        self._wire(random.Random() if rng is None else rng, check_plans_every)
+        self._wire(rng, check_plans_every)
 
     def _make_queue(
         self,
@@ -605,3 +607,13 @@ def _shared_queue_sort(runners: Mapping[str, Runner]) -> Any:
             f"all profiles must use the same queue sort plugin, but there are: {', '.join(plugins)}"
         )
     return next(iter(plugins.values()))
+
+
+def _plugins_numbers(rng: random.Random) -> random.Random:
+    """Numbers for plugins, seeded as the scheduler's: how many they draw changes none of its own."""
+    twin = random.Random()
+    try:
+        twin.setstate(rng.getstate())
+    except NotImplementedError:  # the operating system's numbers have no seed
+        return twin
+    return random.Random(f"plugins {twin.getrandbits(64)}")

@@ -227,6 +227,11 @@ class PodInfo:
         return twin
 
     @property
+    def selecting_controller(self) -> tuple[str, str] | None:
+        """Kind and name of its controller, if that is of a kind with a selector of pods; None for Jobs."""
+        return selecting_controller(self.pod)
+
+    @property
     def labels(self) -> Mapping[str, str]:
         """The pod's labels."""
         return self.pod.metadata.labels
@@ -253,6 +258,17 @@ def group_of(pod: Pod) -> str:
     return f"{pod.metadata.namespace}/{named.pod_group_name}"
 
 
+def selecting_controller(pod: Pod) -> tuple[str, str] | None:
+    """Kind and name of the pod's ReplicationController, ReplicaSet or StatefulSet; None if it has no such."""
+    for owner in pod.metadata.owner_references:
+        if owner.controller:
+            return (owner.kind, owner.name) if (owner.api_version, owner.kind) in _SELECTING else None
+    return None
+
+
+_SELECTING: Final = frozenset(
+    {("v1", "ReplicationController"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")}
+)
 _NO_CLAIMS: Final = frozenset[str]()
 _MAX_SHARED: Final = 4096
 _MANY_LABELS: Final = 64

@@ -34,7 +34,7 @@ from kuberth.framework.extension_points import (
     ScorePlugin,
 )
 from kuberth.framework.handle import Handle
-from kuberth.framework.inputs import DependsOn, Inputs
+from kuberth.framework.inputs import DependsOn, Idle, Inputs
 from kuberth.framework.profile import Profile
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.registry import Registry
@@ -63,6 +63,7 @@ __all__ = [
     "GroupAttempt",
     "Handle",
     "Hint",
+    "Idle",
     "Inputs",
     "PermitPlugin",
     "PermitResult",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Union
 
 import numpy as np
@@ -117,6 +117,11 @@ class QueueSortPlugin(_TwoForms):
 
 class PreEnqueuePlugin(Plugin):
     """Decides whether a pod may enter the active queue at all (KEP-3521). Quick, and without effects."""
+
+    gates_only_with: ClassVar[Collection[str]] = ()
+    """Fields of a pod, such as "spec.scheduling_gates": the plugin need not be asked about a pod in which all
+    of them are empty, as it would not refuse it. None given: it is asked about every pod. A class that
+    overrides `pre_enqueue` states its own."""
 
     @abc.abstractmethod
     def pre_enqueue(self, pod: Pod) -> MaybeStatus:

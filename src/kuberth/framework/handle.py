@@ -5,6 +5,7 @@ In: the parts the composition root wires. Out: one `Handle`, valid for the plugi
 
 from __future__ import annotations
 
+import random
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -53,8 +54,11 @@ class PodEvent(NamedTuple):
 class EventRecorder(Protocol):
     """Writes Kubernetes events without ever blocking the caller."""
 
-    def record(self, event: PodEvent) -> None:
-        """Write the event, or add to its series if the same one was written not long ago."""
+    def record(self, event: PodEvent) -> object:
+        """Write the event, or add to its series if the same one was written not long ago.
+
+        What is returned is for the scheduler alone.
+        """
         ...
 
 
@@ -95,6 +99,8 @@ class Handle:
     """The scheduler's own metrics."""
     extenders: Extenders = NO_EXTENDERS
     """The HTTP extenders, which only what awaits can ask."""
+    rng: random.Random = field(default_factory=random.Random)
+    """Random numbers; seeded in simulations. Never use another generator."""
     shared: SharedObjects = field(default_factory=SharedObjects)
     """What plugins of all profiles share: `shared.of(Ledger, make)` is the same ledger for all of them, and
     for those that another configuration brings later."""

@@ -8,9 +8,9 @@ A plugin without a statement is asked every time.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kuberth.api.core import Pod
 from kuberth.cluster.pod_info import PodInfo
@@ -57,6 +57,17 @@ class Versioned(Protocol):
         ...
 
 
+class Idle(NamedTuple):
+    """When a plugin has nothing to do with a pod although the pod has fields of the plugin's `only_with`."""
+
+    fields: Collection[str]
+    """The fields of the pod that `is_idle` reads. It may also look whether those in `only_with` are empty."""
+    is_idle: Callable[[PodInfo], bool]
+    """Whether the plugin has nothing to do with this pod and its equals: PreFilter would skip them."""
+    versions: Collection[Versioned] = ()
+    """What the answer depends on besides: it is asked for again when one of these has grown."""
+
+
 class Inputs:
     """What a plugin's answers depend on: one statement for all its extension points and hints.
 
@@ -67,6 +78,7 @@ class Inputs:
 
     __slots__ = (
         "filter",
+        "idle",
         "labels",
         "only_with",
         "pod",
@@ -87,6 +99,7 @@ class Inputs:
         pre_score: DependsOn | None = None,
         score: DependsOn | None = None,
         only_with: Iterable[str] = (),
+        idle: Idle | None = None,
         labels: SelectedLabels | None = None,
         versions: Iterable[Versioned] = (),
     ) -> None:
@@ -94,7 +107,9 @@ class Inputs:
         self.only_with = frozenset(only_with)
         """Fields without which the plugin has nothing to do: it is not asked about a pod in which all of
         them are empty, from PreFilter to PreBind. None: it is asked about every pod."""
-        self.pod = frozenset(pod) | self.only_with
+        self.idle = idle
+        """When it has nothing to do with other pods, and is not asked about them either."""
+        self.pod = frozenset(pod) | self.only_with | frozenset(getattr(idle, "fields", ()))
         """The fields of a pod that PreFilter, Filter, PostFilter, PreScore, Score, PreEnqueue and the hints
         read: attributes of `Pod`, such as "spec.tolerations", or of `PodInfo`, such as "info.priority"."""
         self.pre_filter = pre_filter
@@ -188,7 +203,11 @@ def checked_inputs(plugin: Plugin, phases: Iterable[str]) -> Inputs | None:
             f"plugin {plugin.name!r}: the `labels` of its `inputs` are {inputs.labels!r:.100}; give "
             "handle.cluster.selected_labels or None"
         )
-    for source in inputs.versions:
+    if inputs.idle is not None and not isinstance(inputs.idle, Idle):
+        raise ConfigError(
+            f"plugin {plugin.name!r}: `idle` of its `inputs` is {inputs.idle!r:.100}; give an Idle or None"
+        )
+    for source in (*inputs.versions, *(() if inputs.idle is None else inputs.idle.versions)):
         if not isinstance(getattr(source, "version", None), int):
             raise ConfigError(
                 f"plugin {plugin.name!r}: {source!r:.100} among the `versions` of its `inputs` has no "

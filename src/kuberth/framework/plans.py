@@ -8,6 +8,7 @@ every plugin is asked about it.
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Any, Final, NamedTuple
@@ -29,6 +30,8 @@ from kuberth.framework.running.filters import Filter, Filters
 from kuberth.framework.running.scorers import Scorer, Scorers
 from kuberth.framework.signatures import signer
 from kuberth.framework.status import Status
+
+logger = logging.getLogger(__name__)
 
 MAX_BYTES: Final = 128 * 2**20
 """What all plans of a profile may hold; the one unused for longest goes first."""
@@ -56,6 +59,8 @@ class KeptRejection(NamedTuple):
     """The plugins that rejected it on some node,"""
     pending_plugins: Set[str]
     """and those of them that answered Pending."""
+    preemption_attempts: int = 0
+    """How often preemption was tried for it."""
     group: GroupAttempt | None = None
     """The attempt of a group in which it was rejected."""
 
@@ -164,11 +169,18 @@ class Plans:
             for name, inputs in self._statements.items()
             if inputs.only_with
         }
+        self._idle = {
+            name: inputs.idle for name, inputs in self._statements.items() if inputs.idle is not None
+        }
         signed = {name: inputs for name, inputs in self._statements.items() if _is_kept_somewhere(inputs)}
         self._signed = frozenset(signed)
         prepared = (inputs for inputs in signed.values() if _prepares(inputs))
-        self._versions = tuple(dict.fromkeys(each for inputs in prepared for each in inputs.versions))
+        versions = [each for inputs in prepared for each in inputs.versions]
         fields = {field for inputs in signed.values() for field in inputs.signed_fields}
+        for idle in self._idle.values():
+            versions += idle.versions
+            fields |= set(idle.fields)
+        self._versions = tuple(dict.fromkeys(versions))
         self._labels = _labels_of(signed.values())
         self._labels_version = 0 if self._labels is None else self._labels.version
         presence = {field for inputs in self._statements.values() for field in inputs.only_with}
@@ -268,7 +280,9 @@ class Plans:
             return None
         return kept
 
-    def keep_rejection(self, state: CycleState, status: Status, nomination: str | None) -> None:
+    def keep_rejection(
+        self, state: CycleState, status: Status, nomination: str | None, *, preemption_attempts: int = 0
+    ) -> None:
         """The pod fits nowhere, and PostFilter found nothing to do: so it is for equal pods, for a while."""
         equal_pods, info, cause = state.equal_pods, state.pod_info, status.cause
         if (
@@ -283,7 +297,13 @@ class Plans:
             version = sum_of_versions(equal_pods.rejection_versions)
             unschedulable, pending = cause.diagnosis.unschedulable_plugins, cause.diagnosis.pending_plugins
             equal_pods.rejection = KeptRejection(
-                status, nomination, version, frozenset(unschedulable), frozenset(pending), state.group
+                status,
+                nomination,
+                version,
+                frozenset(unschedulable),
+                frozenset(pending),
+                preemption_attempts,
+                state.group,
             )
 
     def has_nomination(self, info: PodInfo) -> bool:
@@ -317,7 +337,9 @@ class Plans:
         """Ask the plugins whose answers depend on the pod alone, and see which others are left to ask."""
         state, pod = CycleState(info), info.pod
         equal_pods.unconcerned = frozenset(
-            name for name, values in self._concern.items() if not any(values(info))
+            name
+            for name, values in self._concern.items()
+            if not any(values(info)) or self._is_idle(name, info)
         )
         skip_filter = set(equal_pods.unconcerned)
         skip_score = {each.name for each in self._profile.pre_score if each.name in equal_pods.unconcerned}
@@ -349,6 +371,17 @@ class Plans:
         equal_pods.rejection = None
         equal_pods.rejection_versions = self._rejection_versions(equal_pods) if is_plain else None
         equal_pods.prepared(skip_filter, skip_score)
+
+    def _is_idle(self, name: str, info: PodInfo) -> bool:
+        """Whether the plugin says that it has nothing to do with this pod."""
+        idle = self._idle.get(name)
+        if idle is None:
+            return False
+        try:
+            return bool(idle.is_idle(info))
+        except Exception:
+            logger.exception("plugin %r failed to say whether it is idle; it is asked", name)
+            return False
 
     def _plan_for(
         self, equal_pods: EqualPods, info: PodInfo, skip_filter: set[str], skip_score: set[str]

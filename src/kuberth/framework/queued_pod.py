@@ -22,6 +22,8 @@ class QueuedPod:
         "gating_plugin",
         "info",
         "pending_plugins",
+        "rejections_since_event",
+        "reported",
         "timestamp_ns",
         "unschedulable_count",
         "unschedulable_plugins",
@@ -37,6 +39,8 @@ class QueuedPod:
         """How often it was popped."""
         self.unschedulable_count = 0
         """How many attempts ended in a rejection; decides the backoff."""
+        self.rejections_since_event = 0
+        """How many of them since an event last brought the pod back; the end of a wait is no event."""
         self.consecutive_errors = 0
         """How many attempts in a row ended in an error; decides the error backoff."""
         self.backoff_expires_ns: int | None = None
@@ -54,6 +58,8 @@ class QueuedPod:
         self._flushed_ns = 0
         self.filing: Any = None
         """Where the queue has filed the pod among unschedulable ones, or had; for the queue alone."""
+        self.reported: Any = None
+        """What was recorded of its last rejection; for the failure handler alone."""
 
     @property
     def pod(self) -> Pod:
@@ -118,6 +124,8 @@ class QueuedPod:
         twin.gating_plugin = self.gating_plugin
         twin.info = self.info
         twin.pending_plugins = self.pending_plugins
+        twin.rejections_since_event = self.rejections_since_event
+        twin.reported = self.reported
         twin.timestamp_ns = self.timestamp_ns
         twin.unschedulable_count = self.unschedulable_count
         twin.unschedulable_plugins = self.unschedulable_plugins

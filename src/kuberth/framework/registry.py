@@ -85,7 +85,7 @@ class Registry:
     def load_entry_points(self) -> None:
         """Add every plugin that an installed package declares under `kuberth.plugins`.
 
-        One that cannot be loaded fails where it is made, so that it harms only those who enable it.
+        One that cannot be loaded fails where it is made, so that only configurations that enable it fail.
         """
         for entry in installed_plugins():
             origin = f"package {entry.dist.name}" if entry.dist else f"entry point {entry.value}"

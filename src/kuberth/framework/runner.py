@@ -8,11 +8,15 @@ nothing a plugin does can end the scheduling loop.
 from __future__ import annotations
 
 import time
-from typing import Final
+from collections.abc import Callable, Collection, Sequence
+from operator import attrgetter
+from typing import Any, Final
 
 from kuberth.api.core import Pod
 from kuberth.cluster.table import ClusterTable
+from kuberth.errors import ConfigError
 from kuberth.extenders import NO_EXTENDERS, Extenders
+from kuberth.framework.extension_points import PreEnqueuePlugin
 from kuberth.framework.nominator import Nominator
 from kuberth.framework.plans import Plans
 from kuberth.framework.profile import Profile
@@ -31,6 +35,7 @@ from kuberth.observe.metrics import SchedulerMetrics
 
 PRE_ENQUEUE_TIMED: Final = 10
 """Single plugins are timed in one of this many runs of PreEnqueue."""
+_ANY_POD: Final = Pod()
 
 
 class Runner:
@@ -75,12 +80,18 @@ class Runner:
         self.binding = BindingPoints(profile, metrics=metrics, calls=calls, extenders=extenders)
         self.placing = Placing(profile, calls=calls)
         self._pre_enqueue_runs = 0
+        self._any_gate = [plugin for plugin in profile.pre_enqueue if not _gate_fields(plugin)]
+        """PreEnqueue plugins that may refuse any pod."""
+        self._gate_values = _gate_values(profile.pre_enqueue)
+        """The fields of a pod for which the others may refuse it."""
 
     def run_pre_enqueue(self, pod: Pod, first: str = "") -> Status:
         """Success, or the first refusal. `first` is asked first: most likely it still refuses."""
         started = time.perf_counter()
         status = SUCCESS
-        plugins = self.profile.pre_enqueue
+        plugins: Sequence[PreEnqueuePlugin] = self._any_gate
+        if any(self._gate_values(pod)):
+            plugins = self.profile.pre_enqueue
         if first:
             plugins = sorted(plugins, key=lambda plugin: plugin.name != first)
         timed = self._pre_enqueue_runs % PRE_ENQUEUE_TIMED == 0
@@ -107,3 +118,29 @@ class Runner:
         if self.plans is not None:
             self.plans.clear()
         return True
+
+
+def _gate_fields(plugin: PreEnqueuePlugin) -> Collection[str]:
+    """The plugin's `gates_only_with`, if it is about its own `pre_enqueue`."""
+    for each in type(plugin).__mro__:
+        if "gates_only_with" in vars(each):
+            return plugin.gates_only_with
+        if "pre_enqueue" in vars(each):
+            break
+    return ()
+
+
+def _gate_values(plugins: Sequence[PreEnqueuePlugin]) -> Callable[[Pod], Any]:
+    """Gets all fields that plugins state in `gates_only_with`."""
+    fields = {field: plugin.name for plugin in plugins for field in _gate_fields(plugin)}
+    for field, name in fields.items():
+        try:
+            attrgetter(field)(_ANY_POD)
+        except AttributeError:
+            raise ConfigError(
+                f"plugin {name!r}: `gates_only_with` names {field!r}, which pods do not have; name an "
+                "attribute of Pod, such as 'spec.scheduling_gates'"
+            ) from None
+    if not fields:
+        return lambda _pod: ()
+    return attrgetter(*fields, *fields) if len(fields) == 1 else attrgetter(*fields)  # always a tuple

@@ -6,7 +6,7 @@ bytes, however large the pod is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Final
 
@@ -22,7 +22,14 @@ _LONG: Final = 512
 _MAX_DIGESTS: Final = 16
 """Digests that are kept with a pod: those that signed it before go in the end."""
 
-_encode: Final = msgspec.msgpack.Encoder().encode
+
+def _as_dict(mapping: object) -> dict[object, object]:
+    if isinstance(mapping, Mapping):  # such as the read-only ones of a pod's requests
+        return dict(mapping)
+    raise TypeError(f"{type(mapping).__name__} cannot be signed")
+
+
+_encode: Final = msgspec.msgpack.Encoder(enc_hook=_as_dict).encode
 
 
 def signer(

@@ -21,12 +21,13 @@ import msgspec
 from kuberth.api.core import Binding, Pod
 from kuberth.api.kinds import REGISTRY, KindInfo
 from kuberth.api.plain import PlainObject
-from kuberth.api.pods import PodCondition
+from kuberth.api.pods import PodCondition, PodStatus
 from kuberth.api.wire import convert, decode, to_builtins
 from kuberth.client.protocol import Api, ObjectList, WatchEvent, WatchType
 from kuberth.client.reading import read_change, read_items
 from kuberth.client.writes import Verb, Write, write_of_binding
 from kuberth.clock import Clock, SystemClock
+from kuberth.errors import WireError
 from kuberth.local.apiserver.objects import make_key
 from kuberth.local.apiserver.patching.patching import apply_patch
 from kuberth.local.apiserver.refusals import (
@@ -518,17 +519,54 @@ def _merged(row: ServedResource, old: dict[str, Any], write: Write) -> dict[str,
 def _patched_without_tree(
     obj: Any, part: msgspec.Struct, patch: Mapping[str, Any], name: str
 ) -> msgspec.Struct | None:
-    """A part after the usual patch, which sets only texts and numbers; None: use `_patched`, which merges."""
+    """A part after a patch that sets texts, numbers and a pod's condition; None: use `_patched`."""
     given, metadata, names = patch.get(name, {}), patch.get("metadata", {}), _field_names(type(part))
     if metadata and metadata != {"uid": obj.metadata.uid}:
         return None
     if not isinstance(given, dict):
         return None
-    for key, value in given.items():
-        if key not in names or type(value) not in (str, int, float, bool):
-            return None
+    merged: dict[str, Any] = {}
+    if isinstance(part, PodStatus):
+        given = dict(given)
+        if "conditions" in given:
+            conditions = _with_condition(part.conditions, given.pop("conditions"))
+            if conditions is None:
+                return None
+            merged["conditions"] = conditions
+        if given.get("nominatedNodeName", "") is None:
+            del given["nominatedNodeName"]
+            merged["nominated_node_name"] = ""
+    if not all(key in names and _is_plain(value) for key, value in given.items()):
+        return None
     read = convert(type(part), given)
-    return msgspec.structs.replace(part, **{names[key]: getattr(read, names[key]) for key in given})
+    return msgspec.structs.replace(part, **{names[key]: getattr(read, names[key]) for key in given}, **merged)
+
+
+def _with_condition(present: tuple[PodCondition, ...], patch: object) -> tuple[PodCondition, ...] | None:
+    """A pod's conditions with one that a patch sets; None: the patch does more than that."""
+    if not isinstance(patch, list) or len(patch) != 1 or not isinstance(patch[0], dict):
+        return None
+    given, names, types = patch[0], _field_names(PodCondition), [each.type for each in present]
+    if not all(key in names and _is_plain(value) for key, value in given.items()) or "type" not in given:
+        return None
+    try:
+        new = convert(PodCondition, given)
+    except WireError:
+        return None  # which is refused with the path from the status on
+    times = types.count(new.type)
+    if times == 0:
+        return (new, *present)  # what a patch names stands before what it does not
+    if times > 1:
+        return None
+    changed = {names[key]: getattr(new, names[key]) for key in given}
+    return tuple(
+        msgspec.structs.replace(each, **changed) if each.type == new.type else each for each in present
+    )
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a patch with this value replaces what is there: neither a null, nor a map or a list."""
+    return type(value) in (str, int, float, bool)
 
 
 @lru_cache(maxsize=256)

@@ -51,9 +51,10 @@ action. Their notes may differ."""
 class EventSeriesState:
     """One event, how often it has happened, and how much of that the API knows."""
 
-    __slots__ = ("first", "in_doubt", "last_ns", "post", "times", "writing", "written", "written_ns")
+    __slots__ = ("first", "in_doubt", "key", "last_ns", "post", "times", "writing", "written", "written_ns")
 
-    def __init__(self, first: EventFields) -> None:
+    def __init__(self, key: _SeriesKey, first: EventFields) -> None:
+        self.key = key
         self.first = first
         """The first occurrence."""
         self.last_ns = first.at_ns
@@ -97,7 +98,11 @@ class ApiEventRecorder:
         host = socket.gethostname()
         self._instances |= {controller: f"{controller}-{host}" for controller in controllers}
 
-    def record(self, event: PodEvent) -> None:
+    def record(self, event: PodEvent) -> EventSeriesState | None:
+        """`kuberth.framework.handle.EventRecorder.record`; the series is for `record_again`.
+
+        None: the event is to be recorded each time.
+        """
         regarding, reason, action, note, warning, related = event
         related_uid = related.metadata.uid if related is not None else ""
         key = (regarding.metadata.uid, related_uid, warning, reason, action)
@@ -108,11 +113,12 @@ class ApiEventRecorder:
             series.times += 1
             self._series.move_to_end(key)
             if series.times > 2:
-                return
+                return series
         else:
             metadata = regarding.metadata
             controller = self._controller_of(regarding, related)
             series = EventSeriesState(
+                key,
                 EventFields(
                     event_name(metadata.name, f"{now_ns:x}{next(self._numbers):x}"),
                     metadata.namespace,
@@ -125,12 +131,27 @@ class ApiEventRecorder:
                     "Warning" if warning else "Normal",
                     reference_to(regarding),
                     None if related is None else reference_to(related),
-                )
+                ),
             )
             if self._series.pop(key, None) is None and len(self._series) >= MAX_REMEMBERED:
                 self._series.popitem(last=False)
             self._series[key] = series
         self._enqueue(series)
+        return series
+
+    def record_again(self, series: EventSeriesState) -> bool:
+        """Count another event of a series. False, and nothing is done: it has ended, or has only begun."""
+        now_ns = self._clock.now_ns()
+        if (
+            series.times < 2
+            or now_ns - series.last_ns > SERIES_SECONDS * NANOSECONDS
+            or self._series.get(series.key) is not series
+        ):
+            return False
+        series.last_ns = now_ns
+        series.times += 1
+        self._series.move_to_end(series.key)
+        return True
 
     def _enqueue(self, series: EventSeriesState) -> None:
         """Post the event, or queue it for the writers."""

@@ -23,6 +23,7 @@ from kuberth.framework.runner import Runner
 from kuberth.framework.status import Status
 from kuberth.informers.store import Store
 from kuberth.observe.metrics import SchedulerMetrics
+from kuberth.outcomes.event_recorder import ApiEventRecorder, EventSeriesState
 from kuberth.outcomes.observing import OutcomeObserver
 from kuberth.outcomes.rejection import NO_NODES, PodGroupError, Rejection
 from kuberth.queue.interface import SchedulingQueue
@@ -36,7 +37,9 @@ NOTE_LIMIT: Final = 1024
 class StatusWriter(Protocol):
     """Writes a pod's condition and nomination to the API without waiting for it."""
 
-    def write(self, pod: Pod, *, condition: PodCondition | None, nomination: str | None) -> None: ...
+    def write(self, pod: Pod, *, condition: PodCondition | None, nomination: str | None) -> bool:
+        """True: the API has all of it already, and nothing is written."""
+        ...
 
     def is_writing(self, uid: str) -> bool:
         """Whether a change of this pod's status is on its way."""
@@ -61,6 +64,16 @@ class _Report(NamedTuple):
         message = status.message
         reason = "Unschedulable" if status.is_rejected else "SchedulerError"
         return cls(reason, message, shortened(message), nomination)
+
+
+class _Reported(NamedTuple):
+    """What was recorded of a pod's last rejection."""
+
+    report: _Report
+    info: PodInfo
+    """Of the version of the pod whose status says so."""
+    series: EventSeriesState
+    recorder: ApiEventRecorder
 
 
 class FailureHandler:
@@ -107,17 +120,33 @@ class FailureHandler:
 
     def _report(self, queued: QueuedPod, report: _Report) -> None:
         """Record why the pod was rejected, in an event and in its status."""
+        last: _Reported | None = queued.reported
+        if (
+            last is not None
+            and last.info is queued.info
+            and last.report == report
+            and last.recorder.record_again(last.series)
+        ):
+            return
         pod = queued.info.pod
         reason, message, note, nomination = report
+        series, is_known = None, False
         try:
-            self._recorder.record(PodEvent(pod, "FailedScheduling", "Scheduling", note, warning=True))
+            event = PodEvent(pod, "FailedScheduling", "Scheduling", note, warning=True)
+            series = self._recorder.record(event)
         except Exception:
             _log_failure("recording the FailedScheduling event", queued)
         try:
             condition = _condition(pod, reason, message)
-            self._writer.write(pod, condition=condition, nomination=nomination)
+            is_known = self._writer.write(pod, condition=condition, nomination=nomination)
         except Exception:
             _log_failure("writing the PodScheduled condition", queued)
+        recorder = self._recorder
+        queued.reported = (
+            _Reported(report, queued.info, series, recorder)
+            if is_known and isinstance(series, EventSeriesState) and isinstance(recorder, ApiEventRecorder)
+            else None
+        )
 
     # Rejections that repeat that of an equal pod
 
@@ -141,6 +170,8 @@ class FailureHandler:
         labels = ("unschedulable", runner.profile.scheduler_name)
         self._metrics.schedule_attempts.inc(labels, number)
         self._metrics.repeated_rejections.inc(labels[1:], number)
+        if tried := sum(kept.preemption_attempts for _queued, kept in pods):
+            self._metrics.preemption_attempts.inc((), tried)
         self._metrics.attempt_duration.of(labels).observe_many(seconds / number, number)
         self._metrics.algorithm_duration.of(()).observe_many(seconds / number, number)
         first, kept = pods[0]

@@ -94,18 +94,18 @@ class PodStatusWriter:
         """By UID: what the API has beyond the version of the pod for which it was decided. A watch may be
         late, and patches that say it again would make it later."""
 
-    def write(self, pod: Pod, *, condition: PodCondition | None, nomination: str | None) -> None:
+    def write(self, pod: Pod, *, condition: PodCondition | None, nomination: str | None) -> bool:
         metadata = pod.metadata
         pod = self._as_written(pod)
         under_way = self._under_way.get(metadata.uid)
         if under_way is None and _is_known(pod, condition, nomination):
-            return
+            return True
         change = self._change(pod, condition, nomination, before=under_way or ())
         if not change or (under_way and _is_on_its_way(pod, change, under_way)):
-            return
+            return False
         is_a_request = under_way is None or (len(under_way) == 1 and metadata.uid not in self._waiting)
         if is_a_request and _only_rewords(pod, change, before=under_way or ()) and not self._may_reword():
-            return
+            return False
         if under_way is None:
             self._under_way[metadata.uid] = [change]
             if self._waiting or not self._limit.has_room():
@@ -116,6 +116,7 @@ class PodStatusWriter:
             under_way.append(change)
         else:
             under_way[-1].add(change)
+        return False
 
     def _as_written(self, pod: Pod) -> Pod:
         """The pod as the API has it, if nothing newer is known than what was written."""

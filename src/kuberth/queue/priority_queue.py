@@ -96,7 +96,7 @@ class PriorityQueue(SchedulingQueue):
         self._attempt = 0
         self._attempt_of_last_move = -1
         self._moves: deque[Iterator[int]] = deque()
-        """Events that are being dealt with, in the order they came."""
+        """Events and ends of backoffs that are being dealt with, in the order they came."""
         self._is_moving = self._any_moved = False
         self._is_amid_event = False
         """Whether the first of them has moved some pods and not all: no pod is popped meanwhile."""
@@ -261,6 +261,7 @@ class PriorityQueue(SchedulingQueue):
 
     def _note_rejection(self, queued: QueuedPod) -> None:
         queued.unschedulable_count += 1
+        queued.rejections_since_event += 1
         queued.consecutive_errors = 0
         self._note_end(queued)
 
@@ -428,6 +429,8 @@ class PriorityQueue(SchedulingQueue):
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
         for key, pod in pods.items():
+            if (queued := self.get(key)) is not None:
+                queued.rejections_since_event = 0
             if not self._bring_forward(key):
                 if pod.metadata.uid in self._in_flight:
                     self._note_in_flight(cluster_events.FORCED_ACTIVATION, None, pod)
@@ -469,8 +472,15 @@ class PriorityQueue(SchedulingQueue):
 
     def flush_backoff_completed(self) -> None:
         """Bring pods whose backoff is over to the active queue."""
-        for queued in list(self._backing_off.pop_completed()):
+        self._moves.append(self._flushing())
+        if len(self._moves) == 1:
+            self._move_some()
+
+    def _flushing(self) -> Iterator[int]:
+        for number, queued in enumerate(self._backing_off.pop_completed(), start=1):
             self._enter_active(queued, _BACKOFF_OVER, from_backoff=True)
+            if number % MOVED_AT_ONCE == 0:
+                yield MOVED_AT_ONCE
 
     def flush_unschedulable_leftover(self) -> None:
         """Bring pods back that waited so long that the event for them may have been missed."""
@@ -528,6 +538,8 @@ class PriorityQueue(SchedulingQueue):
         if worth is Worth.NOTHING:
             self._park(queued, cause)
             return False
+        if cause.event is not None and cause.event is not cluster_events.UNSCHEDULABLE_TIMEOUT:
+            queued.rejections_since_event = 0
         if worth is Worth.AFTER_BACKOFF and self._backoff.is_waiting(queued):
             return self._enter_backoff(queued, cause)
         return self._enter_active(queued, cause)

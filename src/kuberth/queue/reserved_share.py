@@ -1,8 +1,8 @@
 """A queue that reserves a share of the attempts for pods that were rejected least often.
 
 In: the same as the default queue. Out: the same pods in the same order, except that a share of the attempts
-goes to the pod with the fewest rejections, first come first served among equals. Pods that arrive, and would
-fit, are tried soon even where thousands of urgent pods that fit nowhere take every other attempt.
+goes to the pod with the fewest rejections since an event last brought it back, first come first served among
+equals. Pods that may fit now are tried even where urgent pods that fit nowhere take every other attempt.
 
 Use it as it is (one attempt in ten), or with another share:
 
@@ -13,6 +13,7 @@ Use it as it is (one attempt in ten), or with another share:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from typing import Final
 
 from kuberth.errors import ConfigError
@@ -38,11 +39,12 @@ class ReservedShareSubQueue:
     """Pods in two orders at once. Implements `kuberth.queue.sub_queues.SubQueue`."""
 
     def __init__(self, sort_value: SortValue, *, share: float) -> None:
-        self._share = share
-        self._credit = 0.0
-        """What is reserved of the next attempt; at 1 the attempt is."""
+        self._earned, self._price = Fraction(str(float(share))).as_integer_ratio()
+        """What an attempt adds to the credit, and the credit that a reserved attempt takes: integers, so that
+        no share is lost to rounding."""
+        self._credit = 0
         self._by_order = OrderedSubQueue(sort_value)
-        self._by_rejections = OrderedSubQueue(lambda queued: queued.unschedulable_count)
+        self._by_rejections = OrderedSubQueue(lambda queued: queued.rejections_since_event)
 
     def add(self, queued: QueuedPod) -> None:
         self._by_order.add(queued)
@@ -50,15 +52,13 @@ class ReservedShareSubQueue:
             self._by_rejections.add(queued)
 
     def pop(self) -> QueuedPod | None:
-        self._credit = min(self._credit + self._share, 1.0)
-        if self._credit < 1:
-            queued = self._by_order.pop()
-            other = self._by_rejections
-        else:
-            self._credit = 0.0
-            queued = self._by_rejections.pop()
-            other = self._by_order
+        queue, other = self._by_order, self._by_rejections
+        is_reserved = self._credit + self._earned >= self._price
+        if is_reserved:
+            queue, other = other, queue
+        queued = queue.pop()
         if queued is not None:
+            self._credit += self._earned - (self._price if is_reserved else 0)
             other.remove(queued.key)
         return queued
 

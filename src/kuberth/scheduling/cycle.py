@@ -61,6 +61,7 @@ class SchedulingCycle:
         self._nominator = nominator
         self._algorithm_duration = metrics.algorithm_duration.of(())
         self._batch_attempts = metrics.batch_attempts
+        self._preemption_attempts = metrics.preemption_attempts
         self._rng = random.Random() if rng is None else rng
         self.nodes = NodeSearch(
             cluster,
@@ -102,6 +103,8 @@ class SchedulingCycle:
         self, queued: QueuedPod, runner: Runner, kept: KeptRejection, started: float
     ) -> Rejection:
         """An equal pod was rejected, and nothing has changed since."""
+        if kept.preemption_attempts:
+            self._preemption_attempts.inc((), kept.preemption_attempts)
         self._algorithm_duration.observe(time.perf_counter() - started)
         return Rejection(queued, kept.status, runner, started, kept.nomination, is_repeated=True)
 
@@ -142,9 +145,11 @@ class SchedulingCycle:
         if isinstance(found, Status):
             outcome = Rejection(queued, found, runner, started)
         elif not len(found[0]):
+            tried = self._preemption_attempts.values.get((), 0)
             result, status = self.run_post_filter(state, pod, runner, diagnosis)
             outcome = fits_nowhere(queued, runner, result, status, diagnosis, started=started)
-            self._keep(state, runner, outcome, diagnosis)
+            tried = self._preemption_attempts.values.get((), 0) - tried
+            self._keep(state, runner, outcome, diagnosis, preemption_attempts=int(tried))
         else:
             outcome = self._choose(state, queued, runner, *found, started=started)
         # As kube-scheduler counts: a hint when a node is chosen, the lack of one when PreFilter has passed.
@@ -178,11 +183,21 @@ class SchedulingCycle:
         table = self.score_table(nodes, scores, best)
         return Choice(nodes.name(best), looked_at, number, table)
 
-    def _keep(self, state: CycleState, runner: Runner, outcome: Rejection, diagnosis: Diagnosis) -> None:
+    def _keep(
+        self,
+        state: CycleState,
+        runner: Runner,
+        outcome: Rejection,
+        diagnosis: Diagnosis,
+        *,
+        preemption_attempts: int,
+    ) -> None:
         """Let equal pods be rejected in the same way. A failure is not kept: it may be temporary."""
         found = diagnosis.post_filter
         if runner.plans is not None and (found is None or found.is_rejected):
-            runner.plans.keep_rejection(state, outcome.status, outcome.nomination)
+            runner.plans.keep_rejection(
+                state, outcome.status, outcome.nomination, preemption_attempts=preemption_attempts
+            )
 
     def search(
         self,

@@ -57,12 +57,16 @@ _DERIVED_FROM: Final[Mapping[str, Sequence[str]]] = {
     "priority": ("spec.priority",),
     "problems": (*_REQUESTS, "spec.affinity"),
     "request": _REQUESTS,
+    "selecting_controller": ("metadata.owner_references",),
     "required_affinity": ("spec.affinity", "metadata.namespace"),
     "required_anti_affinity": ("spec.affinity", "metadata.namespace"),
     "uid": ("metadata.uid",),
     "volume_claims": ("spec.volumes", "metadata.namespace"),
 }
 """What is derived from a pod may be read by a plugin that states all that it is derived from."""
+
+_NARROWED: Final[Mapping[str, str]] = {"metadata.owner_references": "info.selecting_controller"}
+"""Fields that a plugin may read that states the only thing that counts of them."""
 
 _OF_OBJECTS: Final = frozenset(
     {
@@ -274,6 +278,8 @@ class _Notes:
         if self._is_hint and field in ("metadata.uid", "info.uid"):
             return  # an event about the pod itself is never taken for one about its equals
         stated = self._inputs.pod
+        if _NARROWED.get(field) in stated:
+            return
         if field in stated or any(each.startswith(f"{field}.") for each in stated):
             return
         sources = _DERIVED_FROM.get(field.removeprefix("info."), ()) if field.startswith("info.") else ()

@@ -81,7 +81,9 @@ def restated(*, only: str = "", **phases: Any) -> Callable[[Plugin, Iterable[str
         for phase, scope in phases.items():
             if given[phase] not in (None, DependsOn.CLUSTER, DependsOn.ANYTHING):
                 given[phase] = scope
-        return Inputs(inputs.pod, only_with=inputs.only_with, versions=inputs.versions, **given)
+        return Inputs(
+            inputs.pod, only_with=inputs.only_with, idle=inputs.idle, versions=inputs.versions, **given
+        )
 
     return stated
 

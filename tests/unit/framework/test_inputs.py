@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -10,6 +10,7 @@ from kuberth.errors import ConfigError
 from kuberth.framework import (
     DependsOn,
     FilterPlugin,
+    Idle,
     Inputs,
     Plugin,
     PostFilterPlugin,
@@ -75,6 +76,20 @@ def test_a_field_that_pods_do_not_have_is_named(field: str) -> None:
 def test_what_has_no_version_cannot_be_followed(source: Any) -> None:
     inputs = Inputs({"metadata.labels"}, filter=DependsOn.NODE, versions=(source,))
     assert "has no whole number `version`" in refusal(with_attributes("filter", inputs=inputs))
+
+
+@pytest.mark.parametrize(
+    "idle, message",
+    [
+        (lambda _info: True, "`idle` of its `inputs` is"),
+        (Idle({"spec.colour"}, lambda _info: True), "name 'spec.colour', which pods do not have"),
+        (Idle((), lambda _info: True, cast(Any, (object(),))), "has no whole number `version`"),
+    ],
+    ids=["function", "field", "version"],
+)
+def test_what_leaves_a_plugin_idle_is_checked(idle: Any, message: str) -> None:
+    inputs = Inputs((), filter=DependsOn.NODE, only_with={"metadata.labels"}, idle=idle)
+    assert message in refusal(with_attributes("filter", inputs=inputs))
 
 
 @pytest.mark.parametrize(

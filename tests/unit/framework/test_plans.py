@@ -16,6 +16,7 @@ from kuberth.framework import (
     SKIP,
     DependsOn,
     FilterPlugin,
+    Idle,
     Inputs,
     Plugin,
     PreFilterPlugin,
@@ -281,6 +282,44 @@ def test_a_plugin_is_not_asked_about_pods_that_have_nothing_it_needs() -> None:
     assert each.asked == asked
     prepared(made, with_claim)
     assert each.asked == asked + 1
+
+
+def test_a_plugin_is_not_asked_about_pods_with_which_it_says_it_has_nothing_to_do() -> None:
+    source, wanted = Version(), set[str]()
+
+    def is_idle(info: PodInfo) -> bool:
+        return wanted.isdisjoint(info.labels.values())
+
+    idle = Idle({"metadata.labels"}, is_idle, (source,))
+    each = counting(
+        inputs=Inputs((), pre_filter=DependsOn.ANYTHING, only_with={"metadata.labels"}, idle=idle)
+    )
+    made = framework(each, stating("Tolerations", {"spec.tolerations"}))
+
+    def asked(info: PodInfo) -> int:
+        before = each.asked
+        prepared(made, info)
+        return each.asked - before
+
+    assert [asked(app("a")) for _ in range(4)] == [1, 0, 0, 0], "only of the first it is not known"
+    assert [asked(app("b")) for _ in range(4)] == [1, 0, 0, 0], "the fields that it reads are signed"
+    wanted.add("b")
+    source.version += 1
+    assert [(asked(app("a")), asked(app("b"))) for _ in range(3)] == [(0, 1)] * 3
+
+
+def test_a_plugin_that_fails_to_say_whether_it_is_idle_is_asked() -> None:
+    def is_idle(_info: PodInfo) -> bool:
+        raise ValueError("broken")
+
+    idle = Idle((), is_idle)
+    each = counting(
+        inputs=Inputs((), pre_filter=DependsOn.ANYTHING, only_with={"metadata.labels"}, idle=idle)
+    )
+    made = framework(each, LABELS)
+    for _ in range(3):
+        prepared(made, app("a"))
+    assert each.asked == 3
 
 
 def test_equal_pods_share_what_a_plugin_keeps_for_them() -> None:

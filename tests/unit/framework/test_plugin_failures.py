@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from kuberth.api.core import Pod
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.errors import ConfigError, ExtenderError, PluginError
 from kuberth.framework import (
@@ -447,6 +448,54 @@ def test_a_gate_that_fails_is_a_closed_gate_with_a_name() -> None:
 
 
 # PreEnqueue
+
+
+def _gate(log: list[str]) -> type[Plugin]:
+    return plugin("A", PreEnqueuePlugin, pre_enqueue=Status.unresolvable("closed"), log=log)
+
+
+def _stating(log: list[str], *fields: str) -> type[Plugin]:
+    made = _gate(log)
+    made.gates_only_with = fields  # type: ignore[attr-defined]
+    return made
+
+
+def _overriding(log: list[str]) -> type[Plugin]:
+    class Own(_stating([], "spec.scheduling_gates")):  # type: ignore[misc]  # mypy wants a name
+        def pre_enqueue(self, _pod: object) -> Status:
+            log.append("A.pre_enqueue")
+            return Status.unresolvable("closed")
+
+    return Own
+
+
+GATED = make_pod("gated", schedulingGates=[{"name": "wait"}])
+
+
+@pytest.mark.parametrize(
+    "make, pod, is_asked",
+    [
+        (_gate, POD, True),
+        (lambda log: _stating(log, "spec.scheduling_gates"), POD, False),
+        (lambda log: _stating(log, "spec.scheduling_gates"), GATED, True),
+        (lambda log: _stating(log, "spec.scheduling_gates", "spec.resource_claims"), POD, False),
+        (lambda log: _stating(log, "spec.scheduling_gates", "spec.resource_claims"), GATED, True),
+        (_overriding, POD, True),
+    ],
+    ids=["no statement", "without", "with", "without either", "with one", "a subclass with its own gate"],
+)
+def test_a_gate_is_not_asked_about_pods_without_what_it_states(
+    make: Callable[[list[str]], type[Plugin]], pod: Pod, is_asked: bool
+) -> None:
+    log: list[str] = []
+    made = framework(make(log))
+    assert made.runner.run_pre_enqueue(pod).is_success is not is_asked
+    assert log == ["A.pre_enqueue"] * is_asked
+
+
+def test_a_gate_names_fields_that_pods_have() -> None:
+    with pytest.raises(ConfigError, match="`gates_only_with` names 'spec\\.gates'"):
+        framework(_stating([], "spec.gates"))
 
 
 def test_the_first_refusal_ends_pre_enqueue() -> None:

@@ -61,3 +61,12 @@ def test_digests_of_signers_that_are_gone_are_not_all_kept() -> None:
         signer(["metadata.labels"])(info)
     assert info.digests is not None
     assert len(info.digests) <= 16
+
+
+def test_read_only_mappings_are_signed_as_others() -> None:
+    """The requests of pods without extended resources share one."""
+    sign = signer(["info.request.scalars"])
+    plain, equal = PodInfo(make_pod("a")), PodInfo(make_pod("b"))
+    gpu = PodInfo(make_pod("c", requests={"example.com/gpu": "1"}))
+    assert sign(plain) == sign(equal) != sign(gpu)
+    assert sign(plain) is not None

@@ -249,16 +249,47 @@ def test_a_binding_is_the_same_with_and_without_a_tree(case: str) -> None:
         {"status": {"phase": 5}},
         {"status": {"unknown": "x"}},
         {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
+        {"status": {"conditions": [{"type": "PodScheduled", "status": "False", "message": "no room"}]}},
+        {"status": {"conditions": [{"type": "PodScheduled", "observedGeneration": 3}], "phase": "Failed"}},
+        {"status": {"conditions": [{"type": "PodScheduled", "message": None}]}},
+        {"status": {"conditions": [{"type": "PodScheduled", "message": 5}]}},
+        {"status": {"conditions": [{"type": "Twice", "status": "Unknown"}]}},
+        {"status": {"conditions": [{"type": "A", "status": "True"}, {"type": "B", "status": "True"}]}},
+        {"status": {"conditions": [{"type": "PodScheduled", "$patch": "delete"}]}},
+        {"status": {"conditions": [{"status": "True"}]}},
+        {"status": {"conditions": [{"type": "A", "colour": "red"}]}},
+        {"status": {"conditions": []}},
+        {"status": {"conditions": None}},
+        {"status": {"conditions": ["A"]}},
+        {"status": {"nominatedNodeName": None}},
+        {"status": {"nominatedNodeName": "n2", "conditions": [{"type": "A", "status": "True"}]}},
         {"status": {}},
         {},
     ],
     ids=str,
 )
-def test_a_patch_is_the_same_with_and_without_a_tree(given: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"phase": "Pending"},
+        {
+            "phase": "Pending",
+            "nominatedNodeName": "n1",
+            "conditions": [
+                {"type": "Initialized", "status": "True"},
+                {"type": "PodScheduled", "status": "True", "reason": "Fits", "message": "room"},
+                {"type": "Ready", "status": "False"},
+            ],
+        },
+        {"phase": "Pending", "conditions": [{"type": "Twice", "status": "True"}] * 2},
+    ],
+    ids=["bare", "conditions", "the same twice"],
+)
+def test_a_patch_is_the_same_with_and_without_a_tree(given: dict[str, Any], status: dict[str, Any]) -> None:
     def work(api: MemoryApi) -> None:
         now(api.patch(Pod, "p", given, namespace="default", subresource="status"))
 
-    pod = make_pod("p", uid="u", status={"phase": "Pending"})
+    pod = make_pod("p", uid="u", status=status)
     short = outcome(work, pod)
     with patch("kuberth.local.memory_api._patched_without_tree", return_value=None):
         assert outcome(work, pod) == short

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import pytest
 
-from kuberth.api.core import Pod
+from kuberth.api.core import Pod, PodCondition
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework import FilterPlugin, PostFilterPlugin, PostFilterResult, QueuedPod, Status
-from kuberth.outcomes.failure_handling import NOTE_LIMIT, shortened
+from kuberth.framework.plans import KeptRejection
+from kuberth.outcomes.event_recorder import SERIES_SECONDS, ApiEventRecorder
+from kuberth.outcomes.failure_handling import NOTE_LIMIT, FailureHandler, shortened
 from kuberth.outcomes.rejection import NO_NODES
-from kuberth.testing import make_pod
+from kuberth.testing import FakeClock, MemoryApi, make_pod
 from tests.unit.framework.harness import plugin
 from tests.unit.scheduling.harness import CycleHarness, make_harness
 
@@ -214,3 +217,91 @@ def test_the_event_is_shortened_and_the_condition_is_not() -> None:
     ((_, condition, _),) = scheduler.written.writes
     assert condition is not None
     assert len(condition.message) > 2000
+
+
+class CountingWriter:
+    """Says of every condition that the API has it, or that it does not."""
+
+    def __init__(self, *, is_known: bool) -> None:
+        self.is_known = is_known
+        self.messages: list[str] = []
+
+    def write(self, _pod: Pod, *, condition: PodCondition | None, nomination: str | None) -> bool:
+        assert nomination is None
+        self.messages.append("" if condition is None else condition.message)
+        return self.is_known
+
+    def is_writing(self, uid: str) -> bool:
+        return False
+
+    async def finish(self, uid: str) -> None: ...
+
+
+class Repeated:
+    """A pod that is rejected as an equal one was, again and again."""
+
+    def __init__(self, *, is_known: bool = True) -> None:
+        scheduler = make_harness(NO_ROOM)
+        self.runner, self.clock = scheduler.runner, FakeClock()
+        self.recorder = ApiEventRecorder(MemoryApi(), self.clock, controllers=["default-scheduler"])
+        self.writer = CountingWriter(is_known=is_known)
+        self.failures = FailureHandler(
+            queue=scheduler.queue,
+            nominator=scheduler.made.nominator,
+            pods=scheduler.pods,
+            recorder=self.recorder,
+            writer=self.writer,
+            metrics=scheduler.made.metrics,
+        )
+        self.queued = QueuedPod(PodInfo(make_pod("p", uid="u")), timestamp_ns=0)
+
+    def reject(self, message: str = "no room") -> None:
+        status = Status.unschedulable(message)
+        kept = KeptRejection(status, None, 0, frozenset({"Fit"}), frozenset())
+        self.failures.report_repeated([(self.queued, kept)], self.runner, 0.001)
+
+    @property
+    def counted(self) -> list[int]:
+        """The length of each series of events."""
+        return [series.times for series in self.recorder._series.values()]
+
+
+def test_an_unchanged_reason_that_the_api_has_is_only_counted() -> None:
+    repeated = Repeated()
+    for _ in range(5):
+        repeated.reject()
+    assert repeated.counted == [5]
+    assert repeated.writer.messages == ["no room"] * 2, "until the series is written"
+
+
+def _new_version(repeated: Repeated) -> None:
+    repeated.queued.info = PodInfo(make_pod("p", uid="u", labels={"newer": "yes"}))
+
+
+@pytest.mark.parametrize(
+    "between, message, series",
+    [
+        (lambda repeated: None, "other words", [5]),
+        (_new_version, "no room", [5]),
+        (lambda repeated: repeated.clock.advance(SERIES_SECONDS + 1), "no room", [1]),
+    ],
+    ids=["other words", "another version of the pod", "the series has ended"],
+)
+def test_everything_is_recorded_anew_once_something_differs(
+    between: Callable[[Repeated], None], message: str, series: list[int]
+) -> None:
+    repeated = Repeated()
+    for _ in range(4):
+        repeated.reject()
+    between(repeated)
+    repeated.reject(message)
+    assert repeated.writer.messages == ["no room", "no room", message]
+    assert repeated.counted == series
+
+
+def test_a_reason_that_the_api_may_not_have_is_written_each_time() -> None:
+    repeated = Repeated(is_known=False)
+    for _ in range(5):
+        repeated.reject()
+    assert repeated.counted == [5]
+    assert len(repeated.writer.messages) == 5

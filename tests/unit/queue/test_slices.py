@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -27,7 +28,9 @@ def _small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 class Waiting(QueueHarness):
     """Pods that Fit rejected, whose hint says Queue; Fit states that it reads labels, or states nothing."""
 
-    def __init__(self, number: int, *, stated: bool = True, **pod: Any) -> None:
+    def __init__(
+        self, number: int, *, stated: bool = True, settings: Mapping[str, Any] | None = None, **pod: Any
+    ) -> None:
         self.asked: Counter[str] = Counter()
 
         def hint(asked: Pod, _old: object, _new: object) -> Hint:
@@ -35,7 +38,7 @@ class Waiting(QueueHarness):
             return Hint.SKIP if asked.metadata.labels.get("wanted") == "no" else Hint.QUEUE
 
         sign = signer(["metadata.labels"], plugin="Fit") if stated else None
-        super().__init__(hints=[RegisteredHint("Fit", NODE_ADD, hint, sign=sign)])
+        super().__init__(hints=[RegisteredHint("Fit", NODE_ADD, hint, sign=sign)], **(settings or {}))
         for index in range(number):
             self.fail(f"p{index}", "Fit", **pod)
         self.notified = 0
@@ -150,6 +153,26 @@ def test_pods_are_tried_between_events() -> None:
         turns += 1
     assert turns < 10
     assert popped.key == "default/ready"
+
+
+def test_the_end_of_many_backoffs_is_followed_by_others() -> None:
+    harness = Waiting(60, settings={"pop_from_backoff": False}, priority=1)
+    harness.fail("urgent", "Fit", priority=9)
+    for _ in range(3):  # the backoff grows beyond the time that has passed
+        harness.clock.advance(60)
+        harness.queue.move(NODE_ADD, None, NODE)
+        while (queued := harness.queue.pop_nowait()) is not None:
+            harness.reject(queued, "Fit")
+    harness.queue.move(NODE_ADD, None, NODE)
+    while harness.next_slice():
+        pass
+    assert harness.sizes == {"backoff": 61}
+    harness.clock.advance(60)
+    harness.notified = 0
+    harness.queue.tick()
+    assert 0 < harness.sizes["active"] < 61
+    assert harness.notified > 0
+    assert harness.pop_names() == ["urgent", *(f"p{index}" for index in range(60))]
 
 
 def test_no_pod_is_popped_amid_an_event() -> None:

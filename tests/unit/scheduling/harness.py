@@ -38,8 +38,9 @@ class Written:
     async def finish(self, _uid: str) -> None:
         pass
 
-    def write(self, pod: Pod, *, condition: PodCondition | None, nomination: str | None) -> None:
+    def write(self, pod: Pod, *, condition: PodCondition | None, nomination: str | None) -> bool:
         self.writes.append((pod.metadata.name, condition, nomination))
+        return False
 
 
 @dataclass

@@ -66,6 +66,27 @@ def rejections(harness: CycleHarness, number: int) -> list[Rejection]:
     return [harness.reject(make_pod(f"p{each}")) for each in range(number)]
 
 
+@pytest.mark.parametrize("in_bulk", [True, False])
+def test_preemption_counts_as_tried_for_every_pod(in_bulk: bool) -> None:
+    """As kube-scheduler counts, which asks PostFilter about each of them."""
+    harnesses: list[CycleHarness] = []
+
+    def words() -> str:
+        harnesses[0].made.metrics.preemption_attempts.inc()
+        return "none"
+
+    harness = taken(full([], OF_NODE), mending([], ALONE, words))
+    harnesses.append(harness)
+    if in_bulk:
+        harness.add(*(make_pod(f"p{each}") for each in range(6)))
+        while harness.loop.schedule_one():
+            pass
+    else:
+        rejections(harness, 6)
+    assert harness.made.metrics.preemption_attempts.values == {(): 6}
+    assert harness.made.metrics.repeated_rejections.values == ({("default-scheduler",): 4} if in_bulk else {})
+
+
 OF_NODE = Inputs(LABELS, filter=DependsOn.NODE)
 OF_CLUSTER = Inputs(LABELS, filter=DependsOn.CLUSTER)
 ALONE = Inputs((), post_filter=DependsOn.POD)

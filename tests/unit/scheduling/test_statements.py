@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from kuberth.api.core import Node, Pod
+from kuberth.api.meta import ObjectMeta
+from kuberth.api.resource import DeviceClass, DeviceClassSpec
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration
@@ -51,6 +53,48 @@ def test_a_pod_of_a_group_that_is_missing_is_not_taken_for_a_plain_one() -> None
         assert answer.feasible == ()
         assert answer.pre_filter is not None
         assert "not found" in answer.pre_filter.message
+
+
+def _asked_at_pre_filter(evaluator: Evaluator, pod: Pod) -> set[str] | None:
+    """The plugins that are asked at PreFilter about pods that are equal to this one; None: there are none."""
+    plans = evaluator.runner.plans
+    assert plans is not None
+    equal_pods = plans.find(PodInfo(pod), evaluator.cluster.all_nodes())
+    return None if equal_pods is None else {plugin.name for plugin in equal_pods.pre_filter}
+
+
+def test_extended_resources_concern_no_device_plugin_until_a_class_stands_behind_them() -> None:
+    evaluator = Evaluator([make_node("n1", allocatable={"example.com/gpu": "1"})])
+    pods = [make_pod(f"p{number}", requests={"example.com/gpu": "1"}) for number in range(3)]
+    assert [_asked_at_pre_filter(evaluator, pod) for pod in pods] == [None, set(), set()]
+    evaluator.add(DeviceClass(metadata=ObjectMeta(name="other")))
+    assert _asked_at_pre_filter(evaluator, pods[0]) == set()
+    spec = DeviceClassSpec(extended_resource_name="example.com/gpu")
+    evaluator.add(DeviceClass(metadata=ObjectMeta(name="gpus"), spec=spec))
+    assert _asked_at_pre_filter(evaluator, pods[0]) == {"DynamicResources"}
+
+
+@pytest.mark.parametrize(
+    "kind, version, are_equal",
+    [
+        ("Job", "batch/v1", True),
+        ("Workflow", "example.com/v1", True),
+        ("ReplicaSet", "example.com/v1", True),
+        ("ReplicaSet", "apps/v1", False),
+        ("StatefulSet", "apps/v1", False),
+        ("ReplicationController", "v1", False),
+    ],
+)
+def test_of_owners_only_those_count_whose_selectors_are_spread_by(
+    kind: str, version: str, are_equal: bool
+) -> None:
+    def pod(number: int) -> Pod:
+        owner = {"apiVersion": version, "kind": kind, "name": f"o{number}", "uid": f"u{number}"}
+        return make_pod(f"p{number}", metadata={"ownerReferences": [{**owner, "controller": True}]})
+
+    evaluator = Evaluator([make_node("n1")])
+    found = [_asked_at_pre_filter(evaluator, pod(number)) for number in range(3)]
+    assert [each is not None for each in found] == [False, are_equal, are_equal]
 
 
 class Pinned(FilterPlugin):

@@ -259,3 +259,18 @@ def test_another_seed_breaks_ties_otherwise_and_nothing_else_differs() -> None:
 )
 def test_reasons_are_listed_without_numbers(note: str, expected: list[str]) -> None:
     assert reasons_in(note) == expected
+
+
+def _placements(seed: int) -> tuple[str, ...]:
+    """Where pods ran, among them urgent ones that may push aside the same pods on any of eight nodes."""
+    low = [pod(0, 5000, cpu="4") for _ in range(8)]
+    high = [pod(100 + number, 500, cpu="3", priority=100) for number in range(6)]
+    outcome = simulate(scene(*low, *high, nodes=8, records=True), seed=seed)
+    assert outcome.pods.preempted == 6
+    assert not isinstance(outcome.records, msgspec.UnsetType)
+    return tuple(each.node for each in outcome.records.pods)
+
+
+def test_the_same_seed_preempts_the_same_pods() -> None:
+    assert _placements(3) == _placements(3) == _placements(3)
+    assert len({_placements(seed) for seed in range(4)}) > 1, "the seed decides which"

@@ -66,10 +66,10 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
     def __init__(
         self, args: DefaultPreemptionArgs | None, handle: Handle, *, rng: random.Random | None = None
     ) -> None:
-        """`rng` decides at which node a search begins."""
+        """`rng` decides at which node a search begins; None: that of the handle."""
         self._args = DefaultPreemptionArgs() if args is None else args
         self._handle = handle
-        self._rng = random.Random() if rng is None else rng
+        self._rng = handle.rng if rng is None else rng
         budgets = handle.stores.of(PodDisruptionBudget)
         self._budgets = Budgets(budgets)
         self._plan = StateKey[dict[frozenset[str], VictimPlan]]("DefaultPreemption/plans")

@@ -23,6 +23,7 @@ from kuberth.api.scheduling import PodGroup
 from kuberth.api.selectors import CompiledNodeSelector, compile_node_selector
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_groups import pod_group_not_found
+from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.selection import meets_node_selector
 from kuberth.config.plugin_args import DynamicResourcesArgs
 from kuberth.errors import KuberthError, PluginError, SelectorError
@@ -42,7 +43,7 @@ from kuberth.framework.extension_points import (
     Scores,
 )
 from kuberth.framework.handle import Handle, PodEvent
-from kuberth.framework.inputs import DependsOn, Inputs
+from kuberth.framework.inputs import DependsOn, Idle, Inputs, Versioned
 from kuberth.framework.scores import normalized
 from kuberth.framework.status import SKIP, Code, Status
 from kuberth.framework.verdict import Codes, Verdict
@@ -122,22 +123,7 @@ class DynamicResources(
     EnqueueExtensions,
 ):
     name = "DynamicResources"
-    inputs = Inputs(
-        REQUEST_FIELDS
-        | {
-            "metadata.uid",
-            "metadata.namespace",
-            "metadata.name",
-            "spec.scheduling_group",
-            "status.resource_claim_statuses",
-            "status.node_allocatable_resource_claim_statuses",
-        },
-        only_with={"spec.resource_claims", "info.request.scalars", "info.group"},
-        pre_filter=DependsOn.ANYTHING,
-        filter=DependsOn.ANYTHING,
-        post_filter=DependsOn.POD,  # there is nothing to deallocate for a pod without claims
-        score=DependsOn.ANYTHING,
-    )
+    gates_only_with = ("spec.resource_claims",)
 
     def __init__(self, args: DynamicResourcesArgs | None, handle: Handle) -> None:
         args = DynamicResourcesArgs() if args is None else args
@@ -160,10 +146,12 @@ class DynamicResources(
         if args.filter_timeout is not None and gates.enabled("DRASchedulerFilterTimeout"):
             self._search_work = int(args.filter_timeout.total_seconds() * WORK_PER_SECOND) or None
         self._binding_seconds = _BINDING_SECONDS
+        classes: tuple[Versioned, ...] = ()
         if args.binding_timeout is not None:
             self._binding_seconds = args.binding_timeout.total_seconds()
         if self._enabled:
             inventory = self._inventory = Inventory.shared(handle)
+            classes = (inventory.classes.store.changes,)
             self._background = BackgroundSearches(inventory.refresh, limit=self._search_work)
             judgements = self._judgements = handle.shared.of(Judgements, lambda: Judgements(inventory))
             self._weighing: Weighing | None = None
@@ -186,7 +174,34 @@ class DynamicResources(
                 handle.cluster,
                 groups=self._groups if self._with_groups else None,
                 spawn=handle.spawn,
+                rng=handle.rng,
             )
+
+        self.inputs = Inputs(
+            REQUEST_FIELDS
+            | {
+                "metadata.uid",
+                "metadata.namespace",
+                "metadata.name",
+                "spec.scheduling_group",
+                "status.resource_claim_statuses",
+                "status.node_allocatable_resource_claim_statuses",
+            },
+            only_with={"spec.resource_claims", "info.request.scalars", "info.group"},
+            idle=Idle(REQUEST_FIELDS, self._is_idle, classes),
+            pre_filter=DependsOn.ANYTHING,
+            filter=DependsOn.ANYTHING,
+            post_filter=DependsOn.POD,  # there is nothing to deallocate for a pod without claims
+            score=DependsOn.ANYTHING,
+        )
+
+    def _is_idle(self, info: PodInfo) -> bool:
+        """Whether all that the pod asks for is counted: it has no claims, and no class stands behind any."""
+        if not self._enabled:
+            return True
+        if info.pod.spec.resource_claims or info.group:
+            return False
+        return not (self._extended and backed_resources(info.request.scalars, self._inventory.classes))
 
     def close(self) -> None:
         if self._enabled:

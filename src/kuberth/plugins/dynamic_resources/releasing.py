@@ -46,6 +46,7 @@ class Releasing:
         *,
         groups: Store[PodGroup] | None,
         spawn: Spawner,
+        rng: random.Random,
     ) -> None:
         """`groups`: None if groups have no claims."""
         self._writer = writer
@@ -53,6 +54,7 @@ class Releasing:
         self._cluster = cluster
         self._groups = groups
         self._spawn = spawn
+        self._rng = rng
 
     def release(
         self, cycle: Cycle, pod: Pod, unavailable: Sequence[int], again: Callable[[], None]
@@ -60,7 +62,7 @@ class Releasing:
         """Any one of the unavailable claims will do. If a write does not work, `again` is called."""
         special = None if cycle.special is None else cycle.claims[cycle.special]
         is_stored = special is not None and special.metadata.name != IN_MEMORY_NAME
-        for index in random.sample(unavailable, len(unavailable)):
+        for index in self._rng.sample(unavailable, len(unavailable)):
             claim = cycle.claims[index]
             if index == cycle.special:
                 if is_stored:

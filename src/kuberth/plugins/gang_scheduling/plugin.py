@@ -33,6 +33,7 @@ class _Gang(NamedTuple):
 
 class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
     name = "GangScheduling"
+    gates_only_with = ("spec.scheduling_group",)
     inputs = Inputs({"info.group"})
 
     def __init__(self, _args: object, handle: Handle) -> None:

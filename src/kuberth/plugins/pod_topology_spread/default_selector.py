@@ -11,9 +11,9 @@ from typing import TypeVar
 
 from kuberth.api.apps import ReplicaSet, StatefulSet
 from kuberth.api.core import Pod, ReplicationController, Service
-from kuberth.api.meta import OwnerReference
 from kuberth.api.selectors import NOTHING, Requirement, Selector, compile_label_selector, selector_from_set
 from kuberth.changes import Changes
+from kuberth.cluster.pod_info import selecting_controller
 from kuberth.cluster.selected_labels import SelectedLabels
 from kuberth.errors import SelectorError
 from kuberth.informers.store import Store, Stores
@@ -29,9 +29,9 @@ class DefaultSelector:
         self._replication_controllers = stores.of(ReplicationController)
         self._replica_sets = stores.of(ReplicaSet)
         self._stateful_sets = stores.of(StatefulSet)
-        self._sets: dict[tuple[str, str], Store[ReplicaSet] | Store[StatefulSet]] = {
-            ("apps/v1", "ReplicaSet"): self._replica_sets,
-            ("apps/v1", "StatefulSet"): self._stateful_sets,
+        self._sets: dict[str, Store[ReplicaSet] | Store[StatefulSet]] = {
+            "ReplicaSet": self._replica_sets,
+            "StatefulSet": self._stateful_sets,
         }
 
     @property
@@ -56,18 +56,18 @@ class DefaultSelector:
         for service in self._services.in_namespace(namespace):
             if _selects(service.spec.selector, labels):
                 demanded.update(service.spec.selector)
-        owner = _controller(pod)
+        owner = selecting_controller(pod)
         if owner is None:
             return selector_from_set(demanded)
-        kind = (owner.api_version, owner.kind)
-        if kind == ("v1", "ReplicationController"):
-            found = self._replication_controllers.get(owner.name, namespace=namespace)
+        kind, name = owner
+        if kind == "ReplicationController":
+            found = self._replication_controllers.get(name, namespace=namespace)
             if found is not None:
                 demanded.update(found.spec.selector)
         selector = selector_from_set(demanded)
-        return selector.with_requirements(self._set_requirements(kind, owner.name, namespace))
+        return selector.with_requirements(self._set_requirements(kind, name, namespace))
 
-    def _set_requirements(self, kind: tuple[str, str], name: str, namespace: str) -> tuple[Requirement, ...]:
+    def _set_requirements(self, kind: str, name: str, namespace: str) -> tuple[Requirement, ...]:
         store = self._sets.get(kind)
         found = store.get(name, namespace=namespace) if store is not None else None
         return () if found is None else _selector_of_set(found).requirements
@@ -93,7 +93,3 @@ def _follow(store: Store[T], labels: SelectedLabels, selector_of: Callable[[T], 
 def _selects(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
     """Whether a service's selector accepts the labels; without one it accepts no pod."""
     return bool(selector) and all(labels.get(key) == value for key, value in selector.items())
-
-
-def _controller(pod: Pod) -> OwnerReference | None:
-    return next((owner for owner in pod.metadata.owner_references if owner.controller), None)

@@ -56,7 +56,7 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
             {
                 "metadata.namespace",
                 "metadata.labels",
-                "metadata.owner_references",
+                "info.selecting_controller",
                 "spec.topology_spread_constraints",
                 "spec.affinity",
                 "spec.node_selector",

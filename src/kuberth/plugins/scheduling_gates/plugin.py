@@ -13,6 +13,7 @@ from kuberth.framework.status import Status
 
 class SchedulingGates(PreEnqueuePlugin, EnqueueExtensions):
     name = "SchedulingGates"
+    gates_only_with = ("spec.scheduling_gates",)
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
         if not pod.spec.scheduling_gates:
