@@ -29,6 +29,7 @@ _IN_FLIGHT: Final = "queue/in_flight.py"
 _SUB_QUEUES: Final = "queue/sub_queues.py"
 _BACKOFF: Final = "queue/backoff.py"
 _HINTS: Final = "queue/hints.py"
+_PLANS: Final = "framework/plans.py"
 _GUARD: Final = "queue/guard.py"
 _INTAKE: Final = "intake/intake.py"
 _BINDING: Final = "binding/cycle.py"
@@ -49,6 +50,37 @@ _WATCHING: Final = "local/apiserver/verbs/watching.py"
 _WRITING: Final = "local/apiserver/verbs/writing.py"
 
 PLANTED: Final = (
+    # Kept rejections
+    Planted(
+        "queue",
+        _PLANS,
+        "        if kept.version != sum_of_versions(equal_pods.rejection_versions):\n"
+        "            equal_pods.rejection = None\n            return None\n",
+        "",
+        "a kept rejection outlives what it depends on",
+    ),
+    Planted(
+        "queue",
+        _FAILURES,
+        "                report = reports[id(kept)] = _Report.of(kept.status, kept.nomination)\n"
+        "            self._report(queued, report)\n",
+        "                report = reports[id(kept)] = _Report.of(kept.status, kept.nomination)\n",
+        "repeated rejections are not reported",
+    ),
+    Planted(
+        "queue",
+        _QUEUE,
+        "            self._note_rejection(queued)\n            self._park(queued, _ATTEMPT_FAILED)\n",
+        "            self._park(queued, _ATTEMPT_FAILED)\n",
+        "a repeated rejection starts no backoff",
+    ),
+    Planted(
+        "queue",
+        _QUEUE,
+        "            self._note_rejection(queued)\n            self._park(queued, _ATTEMPT_FAILED)\n",
+        "            self._note_rejection(queued)\n            self._enter_active(queued, _ATTEMPT_FAILED)\n",
+        "a pod that is rejected again stays in activeQ",
+    ),
     # The queue
     Planted(
         "queue",
