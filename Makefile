@@ -144,7 +144,7 @@ bench: $(STAMP)  ## micro-benchmarks: a scheduling cycle, plugins, preemption, e
 	$(BIN)/python -m benchmarks.apiserver_verbs
 
 mutants: $(STAMP)  ## which changes of the scheduler no test notices (hours)
-	$(BIN)/python hack/mutants.py queue intake framework scheduling binding outcomes
+	$(BIN)/python hack/mutants.py queue intake framework scheduling binding outcomes explaining plugins/dynamic_resources cel
 
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) htmlcov .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis

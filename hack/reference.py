@@ -65,7 +65,7 @@ _MEMBERSHIP: Final = words("arrive assume forget assign leave take_in_hand let_g
 
 SIMULATION_NAMES: Final = (
     *("Experiment", "Policy", "nodes_of", "read_cluster", "ClusterState", "FixedWorkload"),
-    *("GeneratedWorkload", "Workload", "read_workload", "Coming", "Arrival", "Mix", "DrawnClass"),
+    *("GeneratedWorkload", "Workload", "read_workload", "PlannedWorkload", "Arrival", "Mix", "DrawnClass"),
     *("Outcome", "Table", "StoryLine", "Records", "PodRecord", "NodeRecord", "Waits", "PodCounts"),
     *("Attempts", "Reason", "Sample", "Comparison", "Figure", "compare", "interval"),
     *("as_json", "as_csv", "as_html", "write_plots", "Scenario", "simulate"),
@@ -88,7 +88,7 @@ SIMULATION_NOTES: Final[Mapping[str, Mapping[str, str]]] = {
     "Experiment": {"cluster": "The cluster before the first arrival.", "workload": "What arrives, by seed."},
     "Policy": {"name": "The name in reports."},
     "ClusterState": _RUN_NOTES,
-    "Coming": {**_RUN_NOTES, "objects": "Objects that exist before the first arrival."},
+    "PlannedWorkload": {**_RUN_NOTES, "objects": "Objects that exist before the first arrival."},
     "Scenario": _RUN_NOTES,
     "Arrival": {
         "name": "Its name; empty: a number is made into one.",

@@ -14,22 +14,22 @@ import numpy as np
 
 from kuberth.simulation import (
     Arrival,
-    Coming,
     Comparison,
     Environment,
     Experiment,
     Observation,
+    PlannedWorkload,
     Policy,
     choosing_policy,
     nodes_of,
 )
 
 
-def workload(seed: int) -> Coming:
+def workload(seed: int) -> PlannedWorkload:
     """Small pods, and now and then one that needs an empty node."""
     rng = np.random.default_rng(seed)
     times = np.sort(rng.uniform(0, 3600, 60))
-    return Coming(
+    return PlannedWorkload(
         [
             Arrival(float(at), float(rng.uniform(300, 900)), requests={"cpu": "8" if n % 6 == 5 else "1"})
             for n, at in enumerate(times)

@@ -159,12 +159,12 @@ PLANTED: Final = (
     Planted(
         "queue",
         _QUEUE,
-        "            if worth is Worth.NOTHING:\n"
+        "            if strategy is QueueingStrategy.SKIP:\n"
         "                continue\n"
-        "            if worth is Worth.AT_ONCE or best",
-        "            if worth is Worth.NOTHING:\n"
+        "            if strategy is QueueingStrategy.IMMEDIATELY or best",
+        "            if strategy is QueueingStrategy.SKIP:\n"
         "                break\n"
-        "            if worth is Worth.AT_ONCE or best",
+        "            if strategy is QueueingStrategy.IMMEDIATELY or best",
         "only the first missed event is looked at",
     ),
     Planted(
@@ -293,7 +293,7 @@ PLANTED: Final = (
     Planted(
         "queue",
         _QUEUE,
-        "            self._send(queued, Worth.AFTER_BACKOFF, _OTHER_RULES)\n",
+        "            self._send(queued, QueueingStrategy.AFTER_BACKOFF, _OTHER_RULES)\n",
         "            self._unschedulable.add(queued)\n",
         "pods are not tried again after a reload",
     ),
@@ -459,8 +459,8 @@ PLANTED: Final = (
     Planted(
         "queue",
         _HINTS,
-        "        if not rejectors:\n            return Worth.AFTER_BACKOFF\n",
-        "        if not rejectors:\n            return Worth.NOTHING\n",
+        "        if not rejectors:\n            return QueueingStrategy.AFTER_BACKOFF\n",
+        "        if not rejectors:\n            return QueueingStrategy.SKIP\n",
         "a pod that no plugin rejected is not brought back",
     ),
     Planted(

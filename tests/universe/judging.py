@@ -42,6 +42,7 @@ EXPECTED_LOGS: Final = (
     "scheduling pod group %s failed, it will be retried: %s",
     "the status of pod %s/%s could not be written",
     "Evaluation failed on nominated node: %s",
+    "plugin %r at %s: answered %s where %s is expected",
 )
 EXPECTED_CAUSES: Final = (
     "AnswerLostError",

@@ -37,7 +37,7 @@ _PODS: Final = ("pods", "")
 _ADDITION: Final = "addition"
 
 
-class _Debt(NamedTuple):
+class _Unsettled(NamedTuple):
     settle: Callable[[], None]
     failures: int
     due_ns: int
@@ -56,7 +56,7 @@ class GuardedQueue(SchedulingQueue):
         self._notifies_when_ready = True
         self._pop_failed = False
         self._in_flight: set[str] = set()
-        self._debts: dict[tuple[str, str], _Debt] = {}
+        self._unsettled: dict[tuple[str, str], _Unsettled] = {}
         self._observer: QueueObserver | None = None
         self.reports_moves = False
         """Whether the queue reports moves to its observer; if not, only its pending pods can be looked at."""
@@ -64,7 +64,7 @@ class GuardedQueue(SchedulingQueue):
     # Pods come and go
 
     def add(self, info: PodInfo) -> None:
-        self._forget_debts(info.key)
+        self._forget_unsettled(info.key)
         try:
             self._queue.add(info)
         except BaseException as exc:
@@ -72,9 +72,9 @@ class GuardedQueue(SchedulingQueue):
             self._owe(_addition(info.key), partial(self._add_again, info))
 
     def update(self, old: Pod, new: PodInfo) -> None:
-        owed = self._debts.get(_addition(new.key))
+        owed = self._unsettled.get(_addition(new.key))
         if owed is not None:
-            self._debts[_addition(new.key)] = owed._replace(settle=partial(self._add_again, new))
+            self._unsettled[_addition(new.key)] = owed._replace(settle=partial(self._add_again, new))
             return
         try:
             self._queue.update(old, new)
@@ -87,7 +87,7 @@ class GuardedQueue(SchedulingQueue):
 
     def delete(self, pod: Pod) -> None:
         key = object_key(pod)
-        self._forget_debts(key)
+        self._forget_unsettled(key)
         try:
             self._queue.delete(pod)
         except BaseException as exc:
@@ -114,7 +114,7 @@ class GuardedQueue(SchedulingQueue):
         *,
         limit: int,
     ) -> tuple[bool, QueuedPod | None]:
-        if self._debts or not self._queue.rejects_while_popping:
+        if self._unsettled or not self._queue.rejects_while_popping:
             return False, self.pop_nowait()
         observer = self._observer
 
@@ -144,8 +144,8 @@ class GuardedQueue(SchedulingQueue):
             else:
                 self._owe(_PODS, self._notify)  # the next tick may be far
             return False, None
-        deleted = _deletion(queued.key) in self._debts
-        self._forget_debts(queued.key)
+        deleted = _deletion(queued.key) in self._unsettled
+        self._forget_unsettled(queued.key)
         if deleted:
             self.done(queued.uid)
             return any_rejected, self.pop_nowait()
@@ -159,7 +159,7 @@ class GuardedQueue(SchedulingQueue):
 
     def take_nowait(self, pod: Pod) -> QueuedPod | None:
         key = object_key(pod)
-        if _deletion(key) in self._debts:
+        if _deletion(key) in self._unsettled:
             return None
         try:
             queued = self._queue.take_nowait(pod)
@@ -170,7 +170,7 @@ class GuardedQueue(SchedulingQueue):
         except BaseException as exc:
             self._log_failure(exc, "take_nowait", key, then="its group is tried without it")
             return None
-        self._forget_debts(key)
+        self._forget_unsettled(key)
         return self._given_out(queued)
 
     def requeue(self, queued: QueuedPod) -> None:
@@ -203,7 +203,7 @@ class GuardedQueue(SchedulingQueue):
         self._queue, self._name = queue, name_of(queue)
         self.gives_out_of_order = queue.gives_out_of_order
         # The new queue has to take the pods that the old one had yet to take; its other debts are void.
-        self._debts = {key: debt for key, debt in self._debts.items() if key[0] == _ADDITION}
+        self._unsettled = {key: debt for key, debt in self._unsettled.items() if key[0] == _ADDITION}
         self._notifies_when_ready, self._pop_failed = True, False
         self.when_ready(self._notify)
         if self._notify_due is not None:
@@ -248,18 +248,18 @@ class GuardedQueue(SchedulingQueue):
         except BaseException as exc:
             self._log_failure(exc, "tick", then=f"ticking again in {TICK_SECONDS:g} s")
             seconds = TICK_SECONDS
-        self._settle_debts()
+        self._settle_unsettled()
         if self._pop_failed or not self._notifies_when_ready:
             self._pop_failed = False
             self._notify()
             seconds = min(seconds, TICK_SECONDS)
-        return min((seconds, *(self._seconds_until(debt.due_ns) for debt in self._debts.values())))
+        return min((seconds, *(self._seconds_until(debt.due_ns) for debt in self._unsettled.values())))
 
-    def _settle_debts(self) -> None:
-        for key, debt in list(self._debts.items()):
+    def _settle_unsettled(self) -> None:
+        for key, debt in list(self._unsettled.items()):
             if debt.due_ns > self._clock.now_ns():
                 continue
-            del self._debts[key]
+            del self._unsettled[key]
             try:
                 debt.settle()
             except BaseException as exc:
@@ -342,19 +342,19 @@ class GuardedQueue(SchedulingQueue):
     def _owe(self, key: tuple[str, str], settle: Callable[[], None], *, failures: int = 0) -> None:
         seconds = min(FIRST_RETRY_SECONDS << min(failures, 16), LAST_RETRY_SECONDS)
         due_ns = self._clock.now_ns() + seconds * NANOSECONDS
-        self._debts[key] = _Debt(settle, failures, due_ns)
+        self._unsettled[key] = _Unsettled(settle, failures, due_ns)
         if self._notify_due is not None:
             self._notify_due()
 
     def _owe_an_event(self) -> None:
         # One for many: a queue that fails at every event is not to try all pods again for each.
-        if _EVENTS not in self._debts:
+        if _EVENTS not in self._unsettled:
             self._owe(_EVENTS, partial(self._queue.move, LOST_EVENT, None, None))
 
-    def _forget_debts(self, key: str) -> None:
+    def _forget_unsettled(self, key: str) -> None:
         """What comes now makes what the queue did not do with this pod pointless."""
-        self._debts.pop(_addition(key), None)
-        self._debts.pop(_deletion(key), None)
+        self._unsettled.pop(_addition(key), None)
+        self._unsettled.pop(_deletion(key), None)
 
     def _seconds_until(self, due_ns: int) -> float:
         return max(0, due_ns - self._clock.now_ns()) / NANOSECONDS

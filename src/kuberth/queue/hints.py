@@ -28,12 +28,12 @@ ANYTHING: Final = object()
 """What a pod is known by if the plugin cannot say it: every event may be about it."""
 
 
-class Worth(enum.Enum):
-    """What an event is worth for a waiting pod."""
+class QueueingStrategy(enum.Enum):
+    """What an event means for a waiting pod, as kube-scheduler names it."""
 
-    NOTHING = enum.auto()
+    SKIP = enum.auto()
     AFTER_BACKOFF = enum.auto()
-    AT_ONCE = enum.auto()
+    IMMEDIATELY = enum.auto()
 
 
 class Hints:
@@ -167,22 +167,22 @@ class Hints:
     def interests_anyone(self, event: ClusterEvent) -> bool:
         return event.is_wildcard or bool(self.plugins_concerned(event))
 
-    def judge(self, queued: QueuedPod, event: ClusterEvent, old: object, new: object) -> Worth:
+    def judge(self, queued: QueuedPod, event: ClusterEvent, old: object, new: object) -> QueueingStrategy:
         """Ask the hints of the rejecting plugins; a pod that a plugin left Pending skips its backoff."""
         self.decided_by = ""
         rejectors = queued.rejectors
         if not rejectors:
-            return Worth.AFTER_BACKOFF
+            return QueueingStrategy.AFTER_BACKOFF
         if event.is_wildcard:
             # A wildcard that names a pod is meant for that pod only.
             metadata = getattr(new, "metadata", None)
             meant = new is None or (metadata is not None and metadata.uid == queued.uid)
-            return Worth.AFTER_BACKOFF if meant else Worth.NOTHING
+            return QueueingStrategy.AFTER_BACKOFF if meant else QueueingStrategy.SKIP
         profile = queued.pod.spec.scheduler_name
         if not self.knows(profile):
             logger.error("pod %s waits for scheduler %r, which has no profile here", queued.key, profile)
-            return Worth.AFTER_BACKOFF
-        worth = Worth.NOTHING
+            return QueueingStrategy.AFTER_BACKOFF
+        strategy = QueueingStrategy.SKIP
         for registered in self._registered(profile, event):
             if registered.plugin not in rejectors:
                 continue
@@ -190,13 +190,13 @@ class Hints:
                 continue
             self.decided_by = registered.plugin
             if registered.plugin in queued.pending_plugins:
-                return Worth.AT_ONCE
-            worth = Worth.AFTER_BACKOFF
+                return QueueingStrategy.IMMEDIATELY
+            strategy = QueueingStrategy.AFTER_BACKOFF
             if not queued.pending_plugins:
-                return worth
-        if worth is Worth.NOTHING and verbosity.level >= 5:
+                return strategy
+        if strategy is QueueingStrategy.SKIP and verbosity.level >= 5:
             verbosity.log(5, "Event is not making pod schedulable", pod=queued.pod, event=event.label)
-        return worth
+        return strategy
 
     def _registered(self, profile: str, event: ClusterEvent) -> tuple[RegisteredHint, ...]:
         key = (profile, event)

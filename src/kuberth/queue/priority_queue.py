@@ -24,12 +24,12 @@ from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.status import Status
 from kuberth.informers.store import object_key
 from kuberth.queue.backoff import Backoff, BackoffQueue
-from kuberth.queue.hints import Hints, Worth
+from kuberth.queue.hints import Hints, QueueingStrategy
 from kuberth.queue.in_flight import InFlight
 from kuberth.queue.interface import PreCheck, QueueContext, R, SchedulingQueue
 from kuberth.queue.observing import MoveCause, QueueObserver
 from kuberth.queue.sub_queues import OrderedSubQueue, SubQueueFactory, sort_value_of
-from kuberth.queue.unschedulable import Alike, ConcernedPods, UnschedulablePods
+from kuberth.queue.unschedulable import ConcernedPods, EquallyRejected, UnschedulablePods
 
 logger = logging.getLogger(__name__)
 
@@ -141,11 +141,11 @@ class PriorityQueue(SchedulingQueue):
         """A pod that waits has changed; that may be what it was waiting for."""
         if self._context.queueing_hints:
             for change in changes:
-                worth = self._hints.judge(queued, change, old, queued.pod)
-                if self._send(queued, worth, self._cause(change, queued.pod)):
+                strategy = self._hints.judge(queued, change, old, queued.pod)
+                if self._send(queued, strategy, self._cause(change, queued.pod)):
                     return
         elif _differs_for_scheduling(old, queued.pod):
-            self._send(queued, Worth.AFTER_BACKOFF, _UPDATED)
+            self._send(queued, QueueingStrategy.AFTER_BACKOFF, _UPDATED)
 
     def delete(self, pod: Pod) -> None:
         self._take_out(object_key(pod))
@@ -252,12 +252,12 @@ class PriorityQueue(SchedulingQueue):
         else:
             self._note_rejection(queued)
         self._count_rejectors(queued.rejectors, queued, 1)
-        worth, cause = self._worth_of_missed_events(queued)
-        if worth is Worth.AFTER_BACKOFF and not self._context.queueing_hints:
+        strategy, cause = self._strategy_for_missed_events(queued)
+        if strategy is QueueingStrategy.AFTER_BACKOFF and not self._context.queueing_hints:
             # Without hints it waits for the next flush even where the configuration grants no backoff.
             self._enter_backoff(queued, cause)
         else:
-            self._send(queued, worth, cause)
+            self._send(queued, strategy, cause)
 
     def _note_rejection(self, queued: QueuedPod) -> None:
         queued.unschedulable_count += 1
@@ -271,28 +271,31 @@ class PriorityQueue(SchedulingQueue):
         queued.backoff_expires_ns = None
         queued.clear_flush()
 
-    def _worth_of_missed_events(self, queued: QueuedPod) -> tuple[Worth, MoveCause]:
+    def _strategy_for_missed_events(self, queued: QueuedPod) -> tuple[QueueingStrategy, MoveCause]:
         if queued.waits_after_error:
-            return Worth.AFTER_BACKOFF, _ATTEMPT_FAILED
+            return QueueingStrategy.AFTER_BACKOFF, _ATTEMPT_FAILED
         if not self._context.queueing_hints:
             moved_meanwhile = self._attempt_of_last_move >= self._attempt
-            return Worth.AFTER_BACKOFF if moved_meanwhile else Worth.NOTHING, _ATTEMPT_FAILED
+            return (
+                QueueingStrategy.AFTER_BACKOFF if moved_meanwhile else QueueingStrategy.SKIP,
+                _ATTEMPT_FAILED,
+            )
         if self._context.pod_groups and queued.info.group:
             # What would help one pod may not help its group: groups come back by their backoff alone.
-            return Worth.AFTER_BACKOFF, _ATTEMPT_FAILED
+            return QueueingStrategy.AFTER_BACKOFF, _ATTEMPT_FAILED
         missed = self._in_flight.missed_by(queued.uid)
         if missed is None:
             logger.error("pod %s came back without having been in flight", queued.key)
-            return Worth.AFTER_BACKOFF, _ATTEMPT_FAILED
-        best, cause = Worth.NOTHING, _ATTEMPT_FAILED
+            return QueueingStrategy.AFTER_BACKOFF, _ATTEMPT_FAILED
+        best, cause = QueueingStrategy.SKIP, _ATTEMPT_FAILED
         for event, old, new in missed:
-            worth = self._hints.judge(queued, event, old, new)
-            if worth is Worth.NOTHING:
+            strategy = self._hints.judge(queued, event, old, new)
+            if strategy is QueueingStrategy.SKIP:
                 continue
-            if worth is Worth.AT_ONCE or best is Worth.NOTHING:
+            if strategy is QueueingStrategy.IMMEDIATELY or best is QueueingStrategy.SKIP:
                 about = old if new is None else new
-                best, cause = worth, MoveCause(_ATTEMPT_FAILED.label, event, about, self._hints.decided_by)
-            if worth is Worth.AT_ONCE or not queued.pending_plugins:
+                best, cause = strategy, MoveCause(_ATTEMPT_FAILED.label, event, about, self._hints.decided_by)
+            if strategy is QueueingStrategy.IMMEDIATELY or not queued.pending_plugins:
                 break
         return best, cause
 
@@ -313,7 +316,7 @@ class PriorityQueue(SchedulingQueue):
         for queued in [queued for queue in other.pending_pods().values() for queued in queue]:
             queued.gating_plugin = ""  # the plugin may be another one, or none
             queued.backoff_expires_ns = None
-            self._send(queued, Worth.AFTER_BACKOFF, _OTHER_RULES)
+            self._send(queued, QueueingStrategy.AFTER_BACKOFF, _OTHER_RULES)
         self._attempt_of_last_move = self._attempt
 
     # Events
@@ -382,7 +385,7 @@ class PriorityQueue(SchedulingQueue):
         about = old if new is None else new
         # What the event means for equal pods says nothing of the pod that it is about.
         itself = object_key(about) if isinstance(about, Pod) else ""
-        judged: dict[Alike, tuple[Worth, MoveCause]] = {}
+        judged: dict[EquallyRejected, tuple[QueueingStrategy, MoveCause]] = {}
         asks_each = event.is_wildcard
         moved = 0
         for queued in found.pods:
@@ -394,14 +397,14 @@ class PriorityQueue(SchedulingQueue):
                 yield WORK_OF_A_HINT
                 if not self._unschedulable.still_waits(queued, found.end):
                     continue  # it left while others had their turn
-                worth = self._hints.judge(queued, event, old, new)
-                answer = worth, self._cause(event, about)
+                strategy = self._hints.judge(queued, event, old, new)
+                answer = strategy, self._cause(event, about)
                 alike = None if asks else queued.filing.alike
                 if alike is not None and self._hints.speak_for_equals(alike.drawers, queued):
                     judged[alike] = answer
-            worth, cause = answer
-            if worth is not Worth.NOTHING:
-                self._send(queued, worth, cause)
+            strategy, cause = answer
+            if strategy is not QueueingStrategy.SKIP:
+                self._send(queued, strategy, cause)
                 moved += 1
                 if moved == MOVED_AT_ONCE:
                     yield moved
@@ -533,14 +536,14 @@ class PriorityQueue(SchedulingQueue):
         queued = self._unschedulable.get(key)
         return "" if queued is None else "gated" if queued.gated else "unschedulable"
 
-    def _send(self, queued: QueuedPod, worth: Worth, cause: MoveCause) -> bool:
-        """Put a pod where its worth leads. True: it left the unschedulable pool for another queue."""
-        if worth is Worth.NOTHING:
+    def _send(self, queued: QueuedPod, strategy: QueueingStrategy, cause: MoveCause) -> bool:
+        """Put a pod where the strategy leads. True: it left the unschedulable pool for another queue."""
+        if strategy is QueueingStrategy.SKIP:
             self._park(queued, cause)
             return False
         if cause.event is not None and cause.event is not cluster_events.UNSCHEDULABLE_TIMEOUT:
             queued.rejections_since_event = 0
-        if worth is Worth.AFTER_BACKOFF and self._backoff.is_waiting(queued):
+        if strategy is QueueingStrategy.AFTER_BACKOFF and self._backoff.is_waiting(queued):
             return self._enter_backoff(queued, cause)
         return self._enter_active(queued, cause)
 

@@ -27,7 +27,7 @@ FILED_AT_ONCE: Final = 200
 """Pods that are filed again with an event: about two milliseconds."""
 
 
-class Alike(NamedTuple):
+class EquallyRejected(NamedTuple):
     """Pods that are rejected by the same plugins and are equal for each of them."""
 
     drawers: tuple[tuple[str, Hashable], ...]
@@ -62,7 +62,7 @@ class Filing:
         """Of a rejected pod: by plugin and, within, by what the plugin reads of the pod."""
         self.known_by: Sequence[tuple[str, Hashable]] = ()
         """By plugin, what its concerns know the pod by."""
-        self.alike: Alike | None = None
+        self.alike: EquallyRejected | None = None
         """What pods have in common to which every event is worth the same; None: nothing that is known."""
         # What this was worked out from.
         self.hints = hints
@@ -230,10 +230,12 @@ class UnschedulablePods:
         filing.known_by = self._known_by(queued)
         if filing.gate:
             filing.equals = self._equals(queued)
-            filing.alike = None if filing.equals == queued.uid else Alike(((filing.gate, filing.equals),))
+            filing.alike = (
+                None if filing.equals == queued.uid else EquallyRejected(((filing.gate, filing.equals),))
+            )
         else:
             filing.drawers = self._drawers_of(queued, filing.rejectors)
-            filing.alike = Alike(filing.drawers, frozenset(queued.pending_plugins))
+            filing.alike = EquallyRejected(filing.drawers, frozenset(queued.pending_plugins))
         return filing
 
     def _drawers_of(self, queued: QueuedPod, rejectors: Set[str]) -> tuple[tuple[str, Hashable], ...]:

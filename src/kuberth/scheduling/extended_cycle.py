@@ -50,7 +50,7 @@ MAX_TOTAL: Final = 2**62
 _PRIORITIZING: Final = ("prioritizing_extender",)
 
 
-class Again(enum.Enum):
+class Undecided(enum.Enum):
     """Outcomes of a round that decide nothing."""
 
     OVERTAKEN = enum.auto()
@@ -84,29 +84,29 @@ class ExtendedCycle:
         """Find a node for the pod and take it; None: there is no such pod to be scheduled any more."""
         started = time.perf_counter()
         for _round in range(MAX_ROUNDS):
-            if self.follow(queued) is Again.GONE:
+            if self.follow(queued) is Undecided.GONE:
                 return None
             outcome = await _Attempt(self, queued, runner, started).run()
-            if outcome is Again.GONE:
+            if outcome is Undecided.GONE:
                 return None
-            if outcome is not Again.OVERTAKEN:
+            if outcome is not Undecided.OVERTAKEN:
                 return outcome
         self.metrics.algorithm_duration.observe((), time.perf_counter() - started)
         problem = f"other pods took the nodes that extenders left to this one, {MAX_ROUNDS} times in a row"
         return Rejection(queued, Status.error(problem), runner, started)
 
-    def follow(self, queued: QueuedPod) -> Again | None:
+    def follow(self, queued: QueuedPod) -> Undecided | None:
         """Take over the pod's present version, if it is another as far as scheduling goes."""
         old = queued.pod
         new = self._pods.get(old.metadata.name, namespace=old.metadata.namespace)
         if new is None or new.metadata.uid != old.metadata.uid or new.spec.node_name:
-            return Again.GONE
+            return Undecided.GONE
         if new.metadata.deletion_timestamp is not None:
-            return Again.GONE
+            return Undecided.GONE
         if new.spec == old.spec and new.metadata.labels == old.metadata.labels:
             return None
         queued.info = self._derive(new)
-        return Again.OVERTAKEN
+        return Undecided.OVERTAKEN
 
     def moment(self) -> Moment:
         """Is another whenever what was found before may be so no longer."""
@@ -134,7 +134,7 @@ class _Attempt:
         self._diagnosis = Diagnosis()
         self._seen = self._extended.moment()
 
-    async def run(self) -> Placement | Rejection | Again:
+    async def run(self) -> Placement | Rejection | Undecided:
         if self._cluster.node_count == 0:
             return self._rejected(Status.unresolvable(NO_NODES))
         left: Sequence[str] = ()
@@ -255,7 +255,7 @@ class _Attempt:
 
     def _choose(
         self, names: Sequence[str], added: Mapping[HttpExtender, Scores], looked_at: int
-    ) -> Choice | Rejection | Again:
+    ) -> Choice | Rejection | Undecided:
         kept = names
         if self._extended.moment() != self._seen:
             self._restart()
@@ -263,7 +263,7 @@ class _Attempt:
             if isinstance(passing, Status):
                 return self._rejected(passing)
             if not passing:
-                return Again.OVERTAKEN
+                return Undecided.OVERTAKEN
             kept = passing
         if len(kept) == 1:
             return Choice(kept[0], looked_at, len(names))
@@ -296,13 +296,13 @@ class _Attempt:
 
     # No node is left
 
-    async def _post_filter(self) -> Rejection | Again:
+    async def _post_filter(self) -> Rejection | Undecided:
         if self._extended.moment() != self._seen:
             # What plugins prepared at PreFilter may have changed; the verdicts show where to try.
             self._state = self._cycle.begin(self._queued)
             prepared = self._runner.pre_filtering.run(self._state, self._pod, self._cluster.all_nodes())
             if not prepared.status.is_success:
-                return Again.OVERTAKEN
+                return Undecided.OVERTAKEN
         result: PostFilterResult | None = None
         if self._runner.profile.post_filter:
             result, self._diagnosis.post_filter = await self._runner.post_filtering.run_waiting(

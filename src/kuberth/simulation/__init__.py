@@ -49,7 +49,7 @@ from kuberth.simulation.stepping import (
 )
 from kuberth.simulation.tables import Table
 from kuberth.simulation.tuning import Objective, Tuned, TunedConfiguration, Tuning, TuningProgress
-from kuberth.simulation.workloads import Coming, read_workload
+from kuberth.simulation.workloads import PlannedWorkload, read_workload
 
 __all__ = [
     "AddNode",
@@ -60,7 +60,6 @@ __all__ = [
     "Choose",
     "ClusterNow",
     "ClusterState",
-    "Coming",
     "Comparison",
     "DrawnClass",
     "Environment",
@@ -75,6 +74,7 @@ __all__ = [
     "Objective",
     "Observation",
     "Outcome",
+    "PlannedWorkload",
     "PodCounts",
     "PodRecord",
     "Policy",

@@ -26,7 +26,7 @@ from kuberth.simulation.node_policies import NodePolicy
 from kuberth.simulation.outcomes import Outcome
 from kuberth.simulation.running import Report, Scenario, no_report, simulate
 from kuberth.simulation.sweeping import ScenarioMaker, run_all
-from kuberth.simulation.workloads import Coming
+from kuberth.simulation.workloads import PlannedWorkload
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +61,17 @@ class Policy:
         return load_configuration(source, registry, feature_gates=self.gates)
 
 
-Workload = Callable[[int], Coming]
+Workload = Callable[[int], PlannedWorkload]
 """What arrives in the run of a seed."""
 
 
 class FixedWorkload:
     """The same arrivals whatever the seed: a trace, a recording, or your own list."""
 
-    def __init__(self, arrivals: Sequence[Arrival] | Coming) -> None:
-        self._coming = arrivals if isinstance(arrivals, Coming) else Coming(arrivals)
+    def __init__(self, arrivals: Sequence[Arrival] | PlannedWorkload) -> None:
+        self._coming = arrivals if isinstance(arrivals, PlannedWorkload) else PlannedWorkload(arrivals)
 
-    def __call__(self, seed: int) -> Coming:
+    def __call__(self, seed: int) -> PlannedWorkload:
         return self._coming
 
 
@@ -83,12 +83,12 @@ class GeneratedWorkload:
         self._mix = mix_named(mix) if isinstance(mix, str) else mix
         self._pods = pods
         self._days = days
-        self._last: tuple[int, Coming] | None = None
+        self._last: tuple[int, PlannedWorkload] | None = None
 
-    def __call__(self, seed: int) -> Coming:
+    def __call__(self, seed: int) -> PlannedWorkload:
         if self._last is None or self._last[0] != seed:
             arrivals = generate(self._mix, pods=self._pods, seconds=self._days * 86_400, seed=seed)
-            self._last = seed, Coming(arrivals)
+            self._last = seed, PlannedWorkload(arrivals)
         return self._last[1]
 
     def __getstate__(self) -> dict[str, Any]:

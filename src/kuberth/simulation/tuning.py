@@ -34,7 +34,7 @@ from kuberth.simulation.experiments import Experiment, Policy
 from kuberth.simulation.node_policies import NodePolicy
 from kuberth.simulation.outcomes import Outcome, Waits, rounded
 from kuberth.simulation.sweeping import run_all
-from kuberth.simulation.workloads import Coming
+from kuberth.simulation.workloads import PlannedWorkload
 from kuberth.text.field_errors import InvalidConfiguration
 from kuberth.text.figures import duration
 
@@ -560,7 +560,7 @@ def _strategy(parameters: Parameters) -> dict[str, Any]:
     return strategy
 
 
-def weighed(cluster: ClusterState, coming: Coming) -> list[str]:
+def weighed(cluster: ClusterState, coming: PlannedWorkload) -> list[str]:
     """Plugins of `WEIGHED` that score nodes of this cluster for these pods: others keep their weights."""
     if coming.managed or cluster.managed:
         return list(WEIGHED)
@@ -578,13 +578,13 @@ def weighed(cluster: ClusterState, coming: Coming) -> list[str]:
     return [name for name in WEIGHED if scores.get(name, True)]
 
 
-def _requested(coming: Coming) -> list[str]:
+def _requested(coming: PlannedWorkload) -> list[str]:
     """Resources that arrivals request, besides CPU and memory."""
     asked = {name for each in coming.arrivals for name in each.requests}
     return sorted({"cpu", "memory"} | (asked - {"pods", "ephemeral-storage"}))
 
 
-def halves(coming: Coming) -> tuple[Coming, Coming] | None:
+def halves(coming: PlannedWorkload) -> tuple[PlannedWorkload, PlannedWorkload] | None:
     """What arrives in the first and in the second half of the time; None if either would be empty.
 
     A gang belongs where its first member arrives. The second half begins at its first arrival.

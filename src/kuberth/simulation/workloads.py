@@ -34,7 +34,7 @@ FORMATS: Final[Mapping[str, Callable[[Path], list[Arrival]]]] = {
 """How traces are written."""
 
 
-class Coming(NamedTuple):
+class PlannedWorkload(NamedTuple):
     """What will come, and what has to be there for it."""
 
     arrivals: Sequence[Arrival]
@@ -43,15 +43,15 @@ class Coming(NamedTuple):
     """What controllers make pods of, or watch over."""
 
 
-def read_workload(path: Path | str, *, format_: str = "kuberth") -> Coming:
+def read_workload(path: Path | str, *, format_: str = "kuberth") -> PlannedWorkload:
     """What arrives, from a trace or manifests; `format_` is that of `kuberth simulate --trace-format`."""
     path = Path(path)
     if format_ == "kuberth" and (path.is_dir() or path.suffix in (".yaml", ".yml", ".json")):
         return _read_pods(path)
-    return Coming(FORMATS[format_](path))
+    return PlannedWorkload(FORMATS[format_](path))
 
 
-def _read_pods(path: Path) -> Coming:
+def _read_pods(path: Path) -> PlannedWorkload:
     pods: list[tuple[str, Pod]] = []
     objects: list[Any] = []
     managed: list[Manifest] = []
@@ -68,7 +68,7 @@ def _read_pods(path: Path) -> Coming:
     if not pods and not managed:
         raise ConfigError(f"{path}: there is no pod in these manifests, nor anything that makes pods")
     priorities = {each.metadata.name: each.value for each in objects if isinstance(each, PriorityClass)}
-    return Coming([_as_arrival(pod, where, priorities) for where, pod in pods], objects, managed)
+    return PlannedWorkload([_as_arrival(pod, where, priorities) for where, pod in pods], objects, managed)
 
 
 def arrival_of(manifest: Manifest) -> float:

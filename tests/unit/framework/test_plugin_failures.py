@@ -45,7 +45,7 @@ from kuberth.framework import (
     Status,
     Verdict,
 )
-from kuberth.queue.hints import Hints, Worth
+from kuberth.queue.hints import Hints, QueueingStrategy
 from kuberth.queue.sub_queues import OrderedSubQueue, sort_value_of
 from kuberth.testing import make_pod, run_in_virtual_time
 from tests.unit.framework.harness import Framework, build, framework, plugin, state_of
@@ -410,7 +410,7 @@ def test_a_hint_that_fails_counts_as_queue(answer: Any, caplog: pytest.LogCaptur
     queued = QueuedPod(PodInfo(POD), timestamp_ns=0)
     queued.unschedulable_plugins = {"Bad"}
     hints = Hints({"default-scheduler": made.profile.hints}, made.metrics)
-    assert hints.judge(queued, event, None, None) is Worth.AFTER_BACKOFF
+    assert hints.judge(queued, event, None, None) is QueueingStrategy.AFTER_BACKOFF
     assert "plugin 'Bad' failed in its hint for event NodeAdd and pod default/p" in caplog.text
 
 

@@ -18,7 +18,7 @@ from kuberth.framework.cluster_events import Action, ClusterEvent, Resource
 from tests.unit.queue.harness import GATES, NODE_ADD, NODE_LABEL, NODE_TAINT, with_status
 
 Queue = Literal["active", "backoff", "error", "unschedulable", "gated"]
-Worth = Literal["nothing", "after backoff", "at once"]
+QueueingStrategy = Literal["nothing", "after backoff", "at once"]
 Answers = Mapping[str, str]
 """What the hint of each plugin answers to an event that is not about a pod: queue, skip or raise."""
 
@@ -137,7 +137,7 @@ class Model:
         # The plugin that holds a pod back is asked first.
         return known.gate if known.gate in closed else next(iter(closed), "")
 
-    def judge(self, known: Known, event: ClusterEvent, new: object) -> Worth:
+    def judge(self, known: Known, event: ClusterEvent, new: object) -> QueueingStrategy:
         rejectors = known.rejectors | known.pending
         if not rejectors:
             return "after backoff"
@@ -150,7 +150,7 @@ class Model:
             return "at once"
         return "after backoff" if willing else "nothing"
 
-    def send(self, known: Known, worth: Worth, *, from_backoff: bool = False) -> bool:
+    def send(self, known: Known, worth: QueueingStrategy, *, from_backoff: bool = False) -> bool:
         """Put a pod where its worth leads; whether that is a queue it can be popped from."""
         self.queues[key_of(known.pod)] = known
         if worth == "nothing":
@@ -212,7 +212,7 @@ class Model:
         known.entered_ns, known.flushed_ns = self.now_ns, 0
         if plugins or pending:
             known.rejections, known.errors = known.rejections + 1, 0
-            worths: set[Worth] = {self.judge(known, event, new) for event, new in missed}
+            worths: set[QueueingStrategy] = {self.judge(known, event, new) for event, new in missed}
             if not self.hints:
                 worths = {"after backoff" if self.pops_at_last_move >= self.pops else "nothing"}
         else:
@@ -260,7 +260,7 @@ class Model:
             self._move(overdue, cluster_events.UNSCHEDULABLE_TIMEOUT, None)
 
 
-_BEST_FIRST: Final[Sequence[Worth]] = ("at once", "after backoff", "nothing")
+_BEST_FIRST: Final[Sequence[QueueingStrategy]] = ("at once", "after backoff", "nothing")
 
 
 def answer(plugin: str, pod: Pod, new: object) -> str:

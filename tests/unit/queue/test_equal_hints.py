@@ -14,8 +14,8 @@ from kuberth.evaluation import Evaluator
 from kuberth.framework.cluster_events import Action, ClusterEvent, Resource
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.observe.metrics import SchedulerMetrics
-from kuberth.queue.hints import Hints, Worth
-from kuberth.queue.unschedulable import Alike, UnschedulablePods
+from kuberth.queue.hints import Hints, QueueingStrategy
+from kuberth.queue.unschedulable import EquallyRejected, UnschedulablePods
 from kuberth.testing import make_node, make_pod
 from tests.unit.scheduling.test_plans import HOST, ZONE, selecting
 
@@ -65,9 +65,9 @@ def test_an_event_moves_the_pods_that_it_would_move_one_by_one(data: st.DataObje
         found = waiting.concerned_by(event, old, new).pods
         worth = {each.key: hints.judge(each, event, old, new) for each in pods}
         assert {each.key for each in found} >= {
-            key for key, value in worth.items() if value is not Worth.NOTHING
+            key for key, value in worth.items() if value is not QueueingStrategy.SKIP
         }
-        judged: dict[Alike, Worth] = {}
+        judged: dict[EquallyRejected, QueueingStrategy] = {}
         for each in found:
             assert each.filing.alike is not None
             assert judged.get(each.filing.alike, worth[each.key]) is worth[each.key]

@@ -12,7 +12,7 @@ from kuberth.framework.cluster_events import Action, ClusterEvent, Hint, HintFun
 from kuberth.framework.profile import RegisteredHint
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.observe.metrics import SchedulerMetrics
-from kuberth.queue.hints import Hints, Worth
+from kuberth.queue.hints import Hints, QueueingStrategy
 from kuberth.testing import make_node, make_pod
 from tests.unit.queue.harness import NODE_ADD, NODE_LABEL, NODE_TAINT, SCHEDULER, always, failing, on
 
@@ -37,24 +37,26 @@ def hints(*registered: RegisteredHint) -> Hints:
 @pytest.mark.parametrize(
     ("a", "b", "plugins", "pending", "worth"),
     [
-        pytest.param(QUEUE, SKIP, "A", "", Worth.AFTER_BACKOFF, id="rejector-queues"),
-        pytest.param(SKIP, QUEUE, "A", "", Worth.NOTHING, id="only-rejectors-are-asked"),
-        pytest.param(None, SKIP, "A", "", Worth.AFTER_BACKOFF, id="no-hint-queues"),
-        pytest.param(failing, SKIP, "A", "", Worth.AFTER_BACKOFF, id="failing-hint-queues"),
-        pytest.param(nonsense, SKIP, "A", "", Worth.AFTER_BACKOFF, id="nonsense-queues"),
-        pytest.param(SKIP, QUEUE, "AB", "", Worth.AFTER_BACKOFF, id="one-of-two-is-enough"),
-        pytest.param(SKIP, SKIP, "AB", "", Worth.NOTHING, id="all-skip"),
-        pytest.param(QUEUE, SKIP, "", "A", Worth.AT_ONCE, id="pending-skips-backoff"),
-        pytest.param(QUEUE, QUEUE, "A", "B", Worth.AT_ONCE, id="pending-wins-though-asked-later"),
-        pytest.param(QUEUE, SKIP, "A", "B", Worth.AFTER_BACKOFF, id="pending-skips-itself"),
-        pytest.param(QUEUE, SKIP, "A", "A", Worth.AT_ONCE, id="both-rejecting-and-pending"),
-        pytest.param(failing, SKIP, "", "A", Worth.AT_ONCE, id="failing-hint-of-pending"),
-        pytest.param(SKIP, SKIP, "", "", Worth.AFTER_BACKOFF, id="after-an-error"),
-        pytest.param(QUEUE, QUEUE, "C", "", Worth.NOTHING, id="rejector-without-registration"),
+        pytest.param(QUEUE, SKIP, "A", "", QueueingStrategy.AFTER_BACKOFF, id="rejector-queues"),
+        pytest.param(SKIP, QUEUE, "A", "", QueueingStrategy.SKIP, id="only-rejectors-are-asked"),
+        pytest.param(None, SKIP, "A", "", QueueingStrategy.AFTER_BACKOFF, id="no-hint-queues"),
+        pytest.param(failing, SKIP, "A", "", QueueingStrategy.AFTER_BACKOFF, id="failing-hint-queues"),
+        pytest.param(nonsense, SKIP, "A", "", QueueingStrategy.AFTER_BACKOFF, id="nonsense-queues"),
+        pytest.param(SKIP, QUEUE, "AB", "", QueueingStrategy.AFTER_BACKOFF, id="one-of-two-is-enough"),
+        pytest.param(SKIP, SKIP, "AB", "", QueueingStrategy.SKIP, id="all-skip"),
+        pytest.param(QUEUE, SKIP, "", "A", QueueingStrategy.IMMEDIATELY, id="pending-skips-backoff"),
+        pytest.param(
+            QUEUE, QUEUE, "A", "B", QueueingStrategy.IMMEDIATELY, id="pending-wins-though-asked-later"
+        ),
+        pytest.param(QUEUE, SKIP, "A", "B", QueueingStrategy.AFTER_BACKOFF, id="pending-skips-itself"),
+        pytest.param(QUEUE, SKIP, "A", "A", QueueingStrategy.IMMEDIATELY, id="both-rejecting-and-pending"),
+        pytest.param(failing, SKIP, "", "A", QueueingStrategy.IMMEDIATELY, id="failing-hint-of-pending"),
+        pytest.param(SKIP, SKIP, "", "", QueueingStrategy.AFTER_BACKOFF, id="after-an-error"),
+        pytest.param(QUEUE, QUEUE, "C", "", QueueingStrategy.SKIP, id="rejector-without-registration"),
     ],
 )
 def test_judge(
-    a: HintFunction | None, b: HintFunction | None, plugins: str, pending: str, worth: Worth
+    a: HintFunction | None, b: HintFunction | None, plugins: str, pending: str, worth: QueueingStrategy
 ) -> None:
     judge = hints(*on("A", NODE_ADD, hint=a), *on("B", NODE_ADD, hint=b))
     assert judge.judge(rejected(*plugins, pending=pending), NODE_ADD, None, make_node("n")) is worth
@@ -104,8 +106,8 @@ def test_hints_are_those_of_the_pods_own_profile() -> None:
     both = Hints(
         {"one": on("A", NODE_ADD, hint=SKIP), "two": on("A", NODE_ADD, hint=QUEUE)}, SchedulerMetrics()
     )
-    assert both.judge(rejected("A", scheduler="one"), NODE_ADD, None, None) is Worth.NOTHING
-    assert both.judge(rejected("A", scheduler="two"), NODE_ADD, None, None) is Worth.AFTER_BACKOFF
+    assert both.judge(rejected("A", scheduler="one"), NODE_ADD, None, None) is QueueingStrategy.SKIP
+    assert both.judge(rejected("A", scheduler="two"), NODE_ADD, None, None) is QueueingStrategy.AFTER_BACKOFF
 
 
 def test_a_pod_of_an_unknown_profile_is_not_left_behind(caplog: pytest.LogCaptureFixture) -> None:
@@ -113,20 +115,20 @@ def test_a_pod_of_an_unknown_profile_is_not_left_behind(caplog: pytest.LogCaptur
         worth = hints(*on("A", NODE_ADD, hint=SKIP)).judge(
             rejected("A", scheduler="stranger"), NODE_ADD, None, None
         )
-    assert worth is Worth.AFTER_BACKOFF
+    assert worth is QueueingStrategy.AFTER_BACKOFF
     assert "'stranger'" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("new", "worth"),
     [
-        pytest.param(None, Worth.AFTER_BACKOFF, id="for-all"),
-        pytest.param(make_pod("p", uid="p"), Worth.AFTER_BACKOFF, id="for-this-pod"),
-        pytest.param(make_pod("q", uid="q"), Worth.NOTHING, id="for-another-pod"),
-        pytest.param("something else", Worth.NOTHING, id="for-no-pod"),
+        pytest.param(None, QueueingStrategy.AFTER_BACKOFF, id="for-all"),
+        pytest.param(make_pod("p", uid="p"), QueueingStrategy.AFTER_BACKOFF, id="for-this-pod"),
+        pytest.param(make_pod("q", uid="q"), QueueingStrategy.SKIP, id="for-another-pod"),
+        pytest.param("something else", QueueingStrategy.SKIP, id="for-no-pod"),
     ],
 )
-def test_a_wildcard_asks_no_hint(new: object, worth: Worth) -> None:
+def test_a_wildcard_asks_no_hint(new: object, worth: QueueingStrategy) -> None:
     judge = hints(*on("A", NODE_ADD, hint=failing))
     assert judge.judge(rejected("A"), cluster_events.UNSCHEDULABLE_TIMEOUT, None, new) is worth
 

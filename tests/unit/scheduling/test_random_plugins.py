@@ -54,8 +54,8 @@ from kuberth.outcomes.placement import Placement
 from kuberth.plugins import in_tree_registry
 from kuberth.plugins.default_preemption.candidates import Candidate, Search
 from kuberth.plugins.default_preemption.plugin import DefaultPreemption
-from kuberth.queue.hints import Hints, Worth
-from kuberth.queue.unschedulable import Alike, UnschedulablePods
+from kuberth.queue.hints import Hints, QueueingStrategy
+from kuberth.queue.unschedulable import EquallyRejected, UnschedulablePods
 from kuberth.scheduling.cycle import SchedulingCycle
 from kuberth.testing import make_node, make_pod
 from tests.unit.framework.harness import profile_config
@@ -313,7 +313,7 @@ class World:
 
     def woken(self, node: Node) -> list[str]:
         """The pods that a new node would bring back, as the queue finds them."""
-        woken, judged = list[str](), dict[Alike, Worth]()
+        woken, judged = list[str](), dict[EquallyRejected, QueueingStrategy]()
         for queued in self.queue.concerned_by(NODE_ADD, None, node).pods:
             alike = queued.filing.alike
             worth = self.hints.judge(queued, NODE_ADD, None, node) if alike is None else judged.get(alike)
@@ -321,7 +321,7 @@ class World:
                 worth = self.hints.judge(queued, NODE_ADD, None, node)
             if alike is not None:
                 judged[alike] = worth
-            if worth is not Worth.NOTHING:
+            if worth is not QueueingStrategy.SKIP:
                 woken.append(queued.pod.metadata.name)
         return woken
 

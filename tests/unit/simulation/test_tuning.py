@@ -23,8 +23,8 @@ from kuberth.queue import PriorityQueue
 from kuberth.simulation import (
     Arrival,
     Autoscaler,
-    Coming,
     Experiment,
+    PlannedWorkload,
     Policy,
     SpotInterruptions,
     nodes_of,
@@ -37,17 +37,17 @@ WAITS = Objective({"wait-mean": 1.0})
 REQUEST_SEEDS = [pytest.param(seed, marks=pytest.mark.scale) for seed in range(2, 21)]
 
 
-def alike(seed: int) -> Coming:
+def alike(seed: int) -> PlannedWorkload:
     """Pods of one size: whatever node they get, as many fit."""
     rng = random.Random(seed)
-    return Coming([pod(rng.uniform(0, 1000), rng.uniform(100, 900), cpu="4") for _ in range(30)])
+    return PlannedWorkload([pod(rng.uniform(0, 1000), rng.uniform(100, 900), cpu="4") for _ in range(30)])
 
 
-def mixed(seed: int) -> Coming:
+def mixed(seed: int) -> PlannedWorkload:
     """Small pods, of which four run at any time, and pods that need an empty node."""
     rng = random.Random(seed)
     small = [pod(80 * n + rng.uniform(0, 50), rng.uniform(300, 400)) for n in range(25)]
-    return Coming([*small, *(pod(300 * n + rng.uniform(0, 50), 100, cpu="8") for n in range(1, 7))])
+    return PlannedWorkload([*small, *(pod(300 * n + rng.uniform(0, 50), 100, cpu="8") for n in range(1, 7))])
 
 
 PLANTED = Experiment(nodes_of(4), mixed)
@@ -55,10 +55,10 @@ PLANTED = Experiment(nodes_of(4), mixed)
 NONE = Experiment(nodes_of(2), alike)
 
 
-def halves_of_hours(seed: int) -> Coming:
+def halves_of_hours(seed: int) -> PlannedWorkload:
     """Pods of one size, more than fit."""
     rng = random.Random(seed)
-    return Coming([pod(rng.uniform(0, 3000), rng.uniform(200, 1500), cpu="2") for _ in range(60)])
+    return PlannedWorkload([pod(rng.uniform(0, 3000), rng.uniform(200, 1500), cpu="2") for _ in range(60)])
 
 
 NOISY = Experiment(nodes_of(5), halves_of_hours, interruptions=SpotInterruptions(per_day=40, back_after=300))
@@ -278,12 +278,12 @@ def test_arguments_that_cannot_be_searched(search: dict[str, tuple[float, float]
 
 
 def test_an_objective_of_a_priority_that_no_pod_has_is_refused(tmp_path: Path) -> None:
-    both = Experiment(nodes_of(1), lambda _seed: Coming([pod(0, 10), pod(0, 10, priority=5)]))
+    both = Experiment(nodes_of(1), lambda _seed: PlannedWorkload([pod(0, 10), pod(0, 10, priority=5)]))
     search = Tuning(both, Objective.parse(["wait-p99@77777"]))
     with pytest.raises(ConfigError, match="no pod has priority 77777; there are 0, 5"):
         search.run(file=tmp_path / "state")
     assert not (tmp_path / "state").exists()
-    late = replace(both, workload=lambda _seed: Coming([pod(0, 10)]))
+    late = replace(both, workload=lambda _seed: PlannedWorkload([pod(0, 10)]))
     with pytest.raises(ConfigError, match="no pod has priority 5; there are 0"):
         Tuning(both, Objective.parse(["wait-p99@5"]), unseen=late).run()
 
@@ -321,7 +321,7 @@ ALWAYS = {"NodeResourcesFit", "NodeResourcesBalancedAllocation"}
 def test_only_plugins_that_have_something_to_score_are_searched(
     arrival: Arrival, shape: dict[str, Any], more: set[str]
 ) -> None:
-    assert set(weighed(nodes_of(1, shape), Coming([arrival]))) == ALWAYS | more
+    assert set(weighed(nodes_of(1, shape), PlannedWorkload([arrival]))) == ALWAYS | more
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ def test_objectives_that_cannot_be(texts: list[str], expected: str) -> None:
 
 def test_an_objective_is_a_weighted_sum() -> None:
     crowded = Experiment(
-        nodes_of(1), lambda _seed: Coming([pod(0, 10, cpu="8"), pod(0, 10, cpu="8", priority=5)])
+        nodes_of(1), lambda _seed: PlannedWorkload([pod(0, 10, cpu="8"), pod(0, 10, cpu="8", priority=5)])
     )
     outcome = crowded.run()
     both = Objective.parse(["wait-longest=2", "nodes-used=3"])
@@ -352,11 +352,11 @@ def test_an_objective_is_a_weighted_sum() -> None:
 
 def test_a_trace_is_halved_by_time_and_gangs_stay_whole() -> None:
     arrivals = [Arrival(0), Arrival(4, gang="g"), Arrival(6, gang="g"), Arrival(8), Arrival(10)]
-    found = halves(Coming(arrivals))
+    found = halves(PlannedWorkload(arrivals))
     assert found is not None
     assert [each.arrival for each in found[0].arrivals] == [0, 4, 6]
     assert [each.arrival for each in found[1].arrivals] == [0, 2]
-    assert halves(Coming([Arrival(3)])) is None
+    assert halves(PlannedWorkload([Arrival(3)])) is None
 
 
 def test_optuna_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

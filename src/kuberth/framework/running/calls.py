@@ -212,6 +212,6 @@ def nonsense(plugin: Plugin, point: str, answer: object, expected: str) -> Statu
     """The Error status for an answer that the point does not allow; it is logged as what a plugin raises."""
     if inspect.iscoroutine(answer):  # an `async def` where none is awaited
         answer.close()
-    status = failure(plugin, point, f"answered {answer!r:.200} where {expected} is expected")
-    logger.error("%s", status.message)
-    return status
+    given = f"{answer!r:.200}"
+    logger.error("plugin %r at %s: answered %s where %s is expected", plugin.name, point, given, expected)
+    return failure(plugin, point, f"answered {given} where {expected} is expected")

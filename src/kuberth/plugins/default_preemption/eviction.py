@@ -32,7 +32,7 @@ FEW_CONDEMNED: Final = 64
 """Up to this many victims, checking which of them are gone does not pay."""
 
 
-class Beneficiary(NamedTuple):
+class PreemptorIdentity(NamedTuple):
     """The preemptor of the victims: a pod, or a whole pod group."""
 
     uid: str
@@ -47,12 +47,12 @@ class Beneficiary(NamedTuple):
     scheduler_name: str
 
     @classmethod
-    def pod(cls, info: PodInfo) -> Beneficiary:
+    def pod(cls, info: PodInfo) -> PreemptorIdentity:
         pod = info.pod
         return cls(info.uid, info.key, info.priority, "pod", pod, {info.key: pod}, pod.spec.scheduler_name)
 
     @classmethod
-    def group(cls, group: PodGroup, pods: Sequence[PodInfo]) -> Beneficiary:
+    def group(cls, group: PodGroup, pods: Sequence[PodInfo]) -> PreemptorIdentity:
         """The pods are those of the group that are being scheduled; at least one."""
         return cls(
             group.metadata.uid,
@@ -131,10 +131,12 @@ class Evictions:
 
     def start(self, preemptor: PodInfo, candidate: Candidate) -> None:
         """Make room for a pod on the candidate's node."""
-        beneficiary = Beneficiary.pod(preemptor)
-        self.start_for(beneficiary, candidate.victims.pods, node_name=candidate.node_name)
+        identity = PreemptorIdentity.pod(preemptor)
+        self.start_for(identity, candidate.victims.pods, node_name=candidate.node_name)
 
-    def start_for(self, preemptor: Beneficiary, condemned: Sequence[PodInfo], *, node_name: str) -> None:
+    def start_for(
+        self, preemptor: PreemptorIdentity, condemned: Sequence[PodInfo], *, node_name: str
+    ) -> None:
         """Begin to evict the victims that are not on their way out already."""
         victims = [info for info in condemned if not _is_terminating(info.pod)]
         if self._asynchronous and not victims:
@@ -155,7 +157,7 @@ class Evictions:
             self._next_look = 2 * len(self._condemned) + FEW_CONDEMNED
 
     async def _carry_out(
-        self, preemptor: Beneficiary, victims: Sequence[PodInfo], *, node_name: str, running: _Running
+        self, preemptor: PreemptorIdentity, victims: Sequence[PodInfo], *, node_name: str, running: _Running
     ) -> None:
         way = self._evict_concurrently if self._asynchronous else self._evict_in_order
         started, succeeded = time.perf_counter(), False
@@ -181,7 +183,7 @@ class Evictions:
             self._handle.activator.activate(preemptor.pods)
 
     async def _evict_concurrently(
-        self, preemptor: Beneficiary, victims: Sequence[PodInfo], *, node_name: str, running: _Running
+        self, preemptor: PreemptorIdentity, victims: Sequence[PodInfo], *, node_name: str, running: _Running
     ) -> bool:
         """All victims but one at once, then that one; the first failure ends it."""
         cleared = await self._clear_lower_nominations(preemptor, node_name)
@@ -193,7 +195,7 @@ class Evictions:
         return cleared
 
     async def _evict_in_order(
-        self, preemptor: Beneficiary, victims: Sequence[PodInfo], *, node_name: str, running: _Running
+        self, preemptor: PreemptorIdentity, victims: Sequence[PodInfo], *, node_name: str, running: _Running
     ) -> bool:
         """The way of SchedulerAsyncPreemption turned off. No cycle can wait for it, but the pod does."""
         for index, info in enumerate(victims, start=1):
@@ -202,11 +204,11 @@ class Evictions:
         await self._clear_lower_nominations(preemptor, node_name)
         return True
 
-    async def _evict(self, victim: PodInfo, preemptor: Beneficiary, *, node_name: str) -> None:
+    async def _evict(self, victim: PodInfo, preemptor: PreemptorIdentity, *, node_name: str) -> None:
         async with self._places:
             await self._evict_now(victim, preemptor, node_name=node_name)
 
-    async def _evict_now(self, victim: PodInfo, preemptor: Beneficiary, *, node_name: str) -> None:
+    async def _evict_now(self, victim: PodInfo, preemptor: PreemptorIdentity, *, node_name: str) -> None:
         note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {node_name}"
         waiting = self._handle.waiting_pods.get(victim.uid)
         if waiting is not None and waiting.preempt(self._plugin, "preempted"):
@@ -219,7 +221,7 @@ class Evictions:
         event = PodEvent(victim.pod, "Preempted", "Preempting", note, related=preemptor.obj)
         self._handle.recorder.record(event)
 
-    async def _delete(self, victim: Pod, preemptor: Beneficiary) -> bool:
+    async def _delete(self, victim: Pod, preemptor: PreemptorIdentity) -> bool:
         """Say in the victim's status why, then delete it. False: it is no longer there."""
         metadata = victim.metadata
         condition = self._condition(victim, preemptor)
@@ -244,7 +246,7 @@ class Evictions:
             return True
         return current.metadata.uid != metadata.uid
 
-    def _condition(self, victim: Pod, preemptor: Beneficiary) -> PodCondition | None:
+    def _condition(self, victim: Pod, preemptor: PreemptorIdentity) -> PodCondition | None:
         """Why the victim is deleted; None if its status says so already."""
         message = f"{preemptor.scheduler_name}: preempting to accommodate a higher priority {preemptor.kind}"
         since = moment(self._handle.clock.now_ns())
@@ -262,7 +264,7 @@ class Evictions:
             last_transition_time=since,
         )
 
-    async def _clear_lower_nominations(self, preemptor: Beneficiary, node_name: str) -> bool:
+    async def _clear_lower_nominations(self, preemptor: PreemptorIdentity, node_name: str) -> bool:
         """Clear the nominations of lower-priority pods for the node. False: it failed."""
         cleared = True
         for info in self._handle.nominator.nominated_on(node_name):

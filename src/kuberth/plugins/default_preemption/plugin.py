@@ -39,7 +39,7 @@ from kuberth.plugins.default_preemption.candidates import (
     resolvable_rows,
     search,
 )
-from kuberth.plugins.default_preemption.eviction import Beneficiary, Evictions
+from kuberth.plugins.default_preemption.eviction import Evictions, PreemptorIdentity
 from kuberth.plugins.default_preemption.extender_review import ExtenderReview
 from kuberth.plugins.default_preemption.group_victims import GroupVictims
 from kuberth.plugins.default_preemption.plans import VictimPlan, VictimPlans
@@ -164,7 +164,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         victims = self._for_groups.find(found, what_if, try_again, together=not seeks_company)
         if isinstance(victims, Status):
             return victims
-        self._evictions.start_for(Beneficiary.group(found, pods), victims, node_name="cluster")
+        self._evictions.start_for(PreemptorIdentity.group(found, pods), victims, node_name="cluster")
         return None
 
     def _why_not_for_member(self, pod: Pod) -> str:
