@@ -22,7 +22,7 @@ from kuberth.evaluation import Evaluator
 from kuberth.explaining import Question, explain
 from kuberth.explaining.page import PATH
 from kuberth.explaining.sources import (
-    Template,
+    WorkloadPod,
     find_in_dump,
     read_cluster,
     read_dump,
@@ -116,12 +116,12 @@ async def _ask(inquiry: Inquiry, client: ClientConfig) -> Question | dict[str, A
         await api.close()
 
 
-async def _template(inquiry: Inquiry, api: HttpApi, objects: list[Any], namespace: str) -> Template:
+async def _template(inquiry: Inquiry, api: HttpApi, objects: list[Any], namespace: str) -> WorkloadPod:
     if inquiry.manifest is not None:
-        return Template(read_pod(inquiry.manifest, namespace=inquiry.namespace, otherwise=namespace))
+        return WorkloadPod(read_pod(inquiry.manifest, namespace=inquiry.namespace, otherwise=namespace))
     assert inquiry.target is not None
     if inquiry.target.kind == "Pod":
-        return Template(find_pod(objects, inquiry.target, namespace))
+        return WorkloadPod(find_pod(objects, inquiry.target, namespace))
     return await read_template(api, inquiry.target, namespace)
 
 

@@ -60,16 +60,16 @@ async def read_cluster(api: Api, evaluator: Evaluator) -> tuple[list[Any], tuple
     return objects, tuple(notes)
 
 
-class Template(NamedTuple):
-    """A workload, as an explanation needs it."""
+class WorkloadPod(NamedTuple):
+    """The pod to explain: one that exists, or one of a workload's template."""
 
     pod: Pod
-    """A pod of its template."""
+    """The pod."""
     refusal: str = ""
-    """Why the API server refuses such pods, if it does."""
+    """Why the API server refuses pods of the workload, if it does."""
 
 
-async def read_template(api: RawApi, target: ExplainTarget, namespace: str) -> Template:
+async def read_template(api: RawApi, target: ExplainTarget, namespace: str) -> WorkloadPod:
     """The workload's template, and why its pods are refused."""
     kind = WORKLOADS[target.kind]
     path = f"{kind.path}/namespaces/{namespace}/{kind.plural}"
@@ -80,7 +80,7 @@ async def read_template(api: RawApi, target: ExplainTarget, namespace: str) -> T
         names = [item["metadata"]["name"] for item in found.get("items") or ()]
         raise unknown_name(target, namespace, names) from None
     tree.setdefault("kind", target.kind)
-    return Template(template_pod(tree), refusal(tree, await _refusals(api, target, namespace)))
+    return WorkloadPod(template_pod(tree), refusal(tree, await _refusals(api, target, namespace)))
 
 
 async def _refusals(api: RawApi, target: ExplainTarget, namespace: str) -> Sequence[Tree]:
@@ -141,10 +141,10 @@ def _identified(pod: Pod) -> Pod:
 
 def find_in_dump(
     objects: Sequence[Any], manifests: Sequence[Manifest], target: ExplainTarget, namespace: str
-) -> Template:
+) -> WorkloadPod:
     """The pod of a dump, or the template of a workload in it."""
     if target.kind == "Pod":
-        return Template(find_pod(objects, target, namespace))
+        return WorkloadPod(find_pod(objects, target, namespace))
     found = {}
     for manifest in manifests:
         metadata = manifest.tree.get("metadata")
@@ -156,7 +156,7 @@ def find_in_dump(
         raise unknown_name(target, namespace, list(found))
     workload = found[target.name]
     events = [each.tree for each in manifests if each.tree["kind"] == "Event"]
-    return Template(template_pod(workload), refusal(workload, events))
+    return WorkloadPod(template_pod(workload), refusal(workload, events))
 
 
 def read_pod(path: Path, *, namespace: str | None, otherwise: str = "default") -> Pod:
