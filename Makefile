@@ -133,6 +133,7 @@ bench: $(STAMP)  ## micro-benchmarks: a scheduling cycle, plugins, preemption, e
 	$(BIN)/python -m benchmarks.cycle
 	$(BIN)/python -m benchmarks.calls
 	$(BIN)/python -m benchmarks.plugins
+	$(BIN)/python -m benchmarks.starts
 	$(BIN)/python -m benchmarks.gangs
 	$(BIN)/python -m benchmarks.preemption
 	$(BIN)/python -m benchmarks.explain
