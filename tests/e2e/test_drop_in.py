@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("kuberth_only")]
 
 FLAG = re.compile(r"^ +(?:-\w, )?--([\w-]+)(?: (\S+))?(?:   |$)", re.M)
 GATE = re.compile(r"kube:(\w+)=true\|false \((\w+) - default=(\w+)\)")
-BEYOND = {"plugin", "page", "queue", "check-plans-every"}
+BEYOND = {"plugin", "page", "queue", "reload", "check-plans-every"}
 """Kuberth's own flags."""
 
 

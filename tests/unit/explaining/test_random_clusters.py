@@ -38,7 +38,7 @@ from kuberth.explaining.selector_texts import affinity_text, spread_text
 from kuberth.informers.store import object_key
 from kuberth.testing import make_node, make_pod
 
-EXAMPLES = int(os.environ.get("KUBERTH_EXPLAIN_EXAMPLES", "100"))
+EXAMPLES = int(os.environ.get("KUBERTH_EXPLAIN_EXAMPLES", "60"))
 
 TAINTS = [
     {"key": "gpu", "value": "a", "effect": "NoSchedule"},

@@ -340,7 +340,7 @@ def node_of(draw: st.DataObject, name: str) -> Node:
     return make_node(name, cpu=draw.draw(st.sampled_from(["2", "4"])), labels=labels)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(drawn=rules(), data=st.data())
 def test_with_statements_and_without_all_is_decided_alike(drawn: list[Rule], data: st.DataObject) -> None:
     worlds = World(drawn, with_statements=True), World(drawn, with_statements=False)
