@@ -64,8 +64,7 @@ def nomination(judge: Judge) -> Nomination | None:
 def prerequisites(judge: Judge, *, refusal: str = "") -> Iterator[Prerequisite]:
     """Objects that the pod names and that are missing or not ready, and its workload if pods are refused."""
     stores = judge.evaluator.stores
-    if refusal:
-        owner = judge.pod.metadata.owner_references[0]
+    for owner in judge.pod.metadata.owner_references[:1] if refusal else ():
         yield Prerequisite(owner.kind, f"{judge.pod.metadata.namespace}/{owner.name}", refusal)
     yield from _volumes(judge.pod, stores)
     yield from dict.fromkeys(_resource_claims(judge.pod, stores))

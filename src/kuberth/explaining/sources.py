@@ -89,7 +89,7 @@ async def _refusals(api: RawApi, target: ExplainTarget, namespace: str) -> Seque
     path = f"/api/v1/namespaces/{namespace}/events?{urlencode({'fieldSelector': about})}"
     try:
         return json.loads(await api.call("GET", path)).get("items") or ()
-    except ForbiddenError:
+    except (ForbiddenError, NotFoundError):
         return ()
 
 

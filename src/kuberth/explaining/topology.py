@@ -59,7 +59,8 @@ def _pods_in_the_way(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator
     given: Sequence[PodAffinityTerm] = (
         () if far is None else far.required_during_scheduling_ignored_during_execution
     )
-    for raw, term in zip(given, needs.info.required_anti_affinity, strict=True):
+    # Terms that cannot be read are left out.
+    for raw, term in zip(given, needs.info.required_anti_affinity, strict=False):
         others = [info for info in _near(needs, term.topology_key, node) if _selects(term, info, node)]
         if others:
             drop = DropAffinity("podAntiAffinity", affinity_text(raw))

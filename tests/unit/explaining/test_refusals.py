@@ -9,7 +9,7 @@ import pytest
 from kuberth.explaining import Question, explain
 from kuberth.explaining.refusals import refusal
 from kuberth.explaining.sources import template_pod
-from kuberth.testing import make_node
+from kuberth.testing import make_node, make_pod
 
 QUOTA = 'pods "web-0" is forbidden: exceeded quota: one, requested: pods=1, used: pods=1, limited: pods=1'
 
@@ -94,3 +94,7 @@ def test_a_refused_workload_is_missing_its_pods() -> None:
     explanation = explain(question)
     assert explanation.verdict == "fits"
     assert [each.text for each in explanation.missing] == [f"Deployment shop/web cannot create pods: {QUOTA}"]
+
+
+def test_a_pod_without_an_owner_has_no_workload_that_is_refused() -> None:
+    assert explain(Question(make_pod("p"), [make_node("n")], refusal="cannot create pods")).missing == ()

@@ -238,3 +238,8 @@ def test_a_template_is_read_from_the_api() -> None:
     assert (found.pod.metadata.name, found.refusal) == ("web", "")
     with pytest.raises(ConfigError, match=r"no deployment wbe in namespace x; did you mean web\?"):
         asyncio.run(read_template(api, ExplainTarget("Deployment", "wbe"), "x"))
+
+
+def test_a_server_without_events_has_no_refusals() -> None:
+    api = Raw({"/apis/batch/v1/namespaces/x/jobs/web": workload("Job")})
+    assert asyncio.run(read_template(api, ExplainTarget("Job", "web"), "x")).refusal == ""
