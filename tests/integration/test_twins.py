@@ -162,7 +162,7 @@ def played(seed: int, *, keeps: bool = True, check_every: int = 0) -> tuple[dict
             scheduler = world.scheduler
             for runner in scheduler.runners.values():
                 if not keeps and runner.plans is not None:
-                    runner.plans.keep_rejection = lambda *_, **__: None  # type: ignore[method-assign]
+                    runner.plans.rejections.keep = lambda *_, **__: None  # type: ignore[method-assign]
             scheduler.observe(diary)
             await Script(seed).play(world)
             seen["queues"] = {

@@ -29,7 +29,7 @@ _IN_FLIGHT: Final = "queue/in_flight.py"
 _SUB_QUEUES: Final = "queue/sub_queues.py"
 _BACKOFF: Final = "queue/backoff.py"
 _HINTS: Final = "queue/hints.py"
-_PLANS: Final = "framework/plans.py"
+_REJECTIONS: Final = "framework/rejections.py"
 _GUARD: Final = "queue/guard.py"
 _INTAKE: Final = "intake/intake.py"
 _BINDING: Final = "binding/cycle.py"
@@ -53,9 +53,9 @@ PLANTED: Final = (
     # Kept rejections
     Planted(
         "queue",
-        _PLANS,
-        "        if kept.version != sum_of_versions(equal_pods.rejection_versions):\n"
-        "            equal_pods.rejection = None\n            return None\n",
+        _REJECTIONS,
+        "        elif kept.rows_version != self._cluster.changes.version:\n"
+        "            kept = equal_pods.rejection = self._judged_again(kept, equal_pods, state)\n",
         "",
         "a kept rejection outlives what it depends on",
     ),

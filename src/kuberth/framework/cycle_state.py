@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_check
 if TYPE_CHECKING:
     from kuberth.cluster.nodes import Nodes
     from kuberth.cluster.pod_info import PodInfo
+    from kuberth.framework.equal_pods import EqualPods, KeptRejection
     from kuberth.framework.extension_points import Plugin
-    from kuberth.framework.plans import EqualPods, KeptRejection
 
 T = TypeVar("T")
 

@@ -197,6 +197,13 @@ class PostFilterPlugin(Plugin):
         """
         return self.post_filter(state, pod, diagnosis)
 
+    def follows_verdicts(self, info: PodInfo) -> bool:
+        """Optional, for plugins with a statement: whether the pod and the verdicts on the nodes alone decide
+        what `post_filter` would answer now. Such a rejection holds while no verdict changes, even if pods on
+        nodes do; otherwise the next such change ends it.
+        """
+        return False
+
 
 class PreScorePlugin(Plugin):
     """Prepares scoring of the nodes that passed; Skip spares this plugin's Score."""

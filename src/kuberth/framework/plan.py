@@ -101,6 +101,8 @@ class Plan:
         self._nominator = nominator
         self._filters = filters
         self._scorers = scorers
+        self.verdicts_version = 0
+        """Grows whenever a node passes, or is rejected otherwise than before."""
         log = table.changes if kept.sees_pods else table.counted_changes
         self._log = log.reader()
         self._nominations = nominator.changes.reader()
@@ -108,6 +110,7 @@ class Plan:
 
     def _restart(self, order: NodeOrder) -> None:
         """Know nothing, of the nodes in this order."""
+        self.verdicts_version += 1
         table, length, capacity = self._table, len(order.twice), len(self._table.live)
         self._order = order
         self._stale: NDArray[np.uint8] = np.full(length, UNMET, np.uint8)
@@ -139,6 +142,16 @@ class Plan:
         """Which of the places pass the kept filters; not to be written to. None: a plugin failed."""
         self._catch_up()
         return self._passing[places] if self._refresh(places, state, pod) else None
+
+    def refresh(self, state: CycleState, pod: Pod) -> bool:
+        """Judge every node that changed again. False: a plugin failed."""
+        self._catch_up()
+        return self._refresh(slice(0, self._order.count), state, pod)
+
+    @property
+    def rejects_all(self) -> bool:
+        """Whether the kept filters reject every node, as of the last refresh."""
+        return not self._passing.any()
 
     def totals(self, places: Places, state: CycleState, pod: Pod) -> Scores | None:
         """The sums of the kept scores that are not normalized, of places that pass. None: a plugin failed."""
@@ -246,6 +259,7 @@ class Plan:
         kept, ids, table = self.kept, self._ids, self._table
         place = self._order.place.item(row)
         node = NodeRow(table, row)
+        before = ids[:, row].tolist()
         is_renewed = self._stale.item(place) > PODS_CHANGED
         by_object = ids.item(BY_OBJECT, row)
         if is_renewed:
@@ -273,6 +287,8 @@ class Plan:
             if by_nominated < 0:
                 return False
         ids[BY_NOMINATED, row] = by_nominated
+        if before != [by_object, by_pods, by_nominated]:
+            self.verdicts_version += 1
         total = 0
         passes = not (by_object or by_pods or by_nominated)
         if passes:
@@ -299,12 +315,15 @@ class Plan:
         places = self._order.place.take(rows)
         renewed = rows[self._stale.take(places) > PODS_CHANGED]
         raw[:, renewed] = _UNKNOWN
+        before = ids[:, rows]
         if not (
             self._judge_rows(BY_OBJECT, kept.object_filters, renewed, state, pod)
             and self._judge_rows(BY_PODS, kept.pod_filters, rows, state, pod)
             and self._judge_nominated(rows, state, pod)
         ):
             return False
+        if not np.array_equal(before, ids[:, rows]):
+            self.verdicts_version += 1
         passes = (ids[BY_OBJECT].take(rows) | ids[BY_PODS].take(rows) | ids[BY_NOMINATED].take(rows)) == 0
         passing = rows[passes]
         totals = np.zeros(len(passing), np.int64)

@@ -1,30 +1,29 @@
 """Plans by signature: which pods are equal, and what their plugins prepare once for all of them.
 
-In: a pod about to be scheduled. Out: its `EqualPods`: the answers of PreFilter and PreScore that depend on
-the pod alone, the plugins that are still to be asked, the plan of the nodes, and how an equal pod was last
-rejected, for as long as nothing that this depends on has changed. A pod that is one of a kind gets none, and
-every plugin is asked about it.
+In: a pod about to be scheduled. Out: its `EqualPods`. A pod without an equal gets none, and every plugin is
+asked about it.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence, Set
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.selected_labels import SelectedLabels
 from kuberth.cluster.table import ClusterTable
-from kuberth.framework.cycle_state import CycleState, GroupAttempt, StateKey
-from kuberth.framework.diagnosis import FitError
+from kuberth.framework.cycle_state import CycleState, GroupAttempt
+from kuberth.framework.equal_pods import EqualPods, KeptRejection
 from kuberth.framework.extension_points import Plugin, PreFilterExtensions, PreFilterPlugin, PreScorePlugin
-from kuberth.framework.inputs import PHASES, DependsOn, Inputs, Signer, Versioned, values_of
+from kuberth.framework.inputs import PHASES, DependsOn, Inputs, Signer, values_of
 from kuberth.framework.nominator import Nominator
-from kuberth.framework.plan import Kept, KeptScorer, Plan, plan_bytes, sum_of_versions
+from kuberth.framework.plan import Kept, KeptScorer, Plan, plan_bytes
 from kuberth.framework.profile import Profile
+from kuberth.framework.rejections import Rejections, skips_all_asked
 from kuberth.framework.running.calls import Calls
 from kuberth.framework.running.filters import Filter, Filters
 from kuberth.framework.running.scorers import Scorer, Scorers
@@ -44,88 +43,6 @@ MAX_SIGNATURES: Final = 4096
 one of many never have an equal."""
 
 _PlanKey = tuple[tuple[str, ...], tuple[str, ...], bytes, int]
-
-
-class KeptRejection(NamedTuple):
-    """How a pod that fits on no node was rejected."""
-
-    status: Status
-    """With its diagnosis, and what PostFilter said."""
-    nomination: str | None
-    """"" clears the pod's nomination, None leaves it unchanged."""
-    version: int
-    """The sum of the versions of all that it depends on."""
-    unschedulable_plugins: Set[str]
-    """The plugins that rejected it on some node,"""
-    pending_plugins: Set[str]
-    """and those of them that answered Pending."""
-    preemption_attempts: int = 0
-    """How often preemption was tried for it."""
-    group: GroupAttempt | None = None
-    """The attempt of a group in which it was rejected."""
-
-
-class EqualPods:
-    """What is known for pods of one signature."""
-
-    def __init__(self, signed: frozenset[str], versions: Sequence[Versioned] = ()) -> None:
-        self.signed = signed
-        """The plugins for whose stated fields these pods are equal."""
-        self.versions = versions
-        """What their answers depend on besides the pod."""
-        self.plan: Plan | None = None
-        """The plan of the nodes; None: these pods do without, since PreFilter does more than prepare."""
-        self.memory: dict[StateKey[Any], Any] = {}
-        """What plugins share between equal pods (`CycleState.for_equal_pods`)."""
-        self.written: dict[StateKey[Any], Any] = {}
-        """What PreFilter and PreScore wrote."""
-        self.pre_filter: Sequence[PreFilterPlugin] = ()
-        """Plugins that still run at PreFilter."""
-        self.pre_score: Sequence[PreScorePlugin] = ()
-        """Plugins that still run at PreScore."""
-        self.asked_filters: Sequence[Filter] = ()
-        """Filters that come after those whose verdicts the plan keeps."""
-        self.asked_scorers: Sequence[Scorer] = ()
-        """Scorers whose scores the plan does not keep."""
-        self.kept_scorers: dict[str, int] = {}
-        """By plugin, the places of those whose scores it keeps."""
-        self.scored_by: tuple[Scorer, ...] = ()
-        """All that score these pods, in order, as far as PreScore plugins still to be asked do not skip."""
-        self.unconcerned: frozenset[str] = frozenset()
-        """Plugins that have nothing to do with these pods."""
-        self.rejection: KeptRejection | None = None
-        """How one of these pods was last rejected; it may have become out of date."""
-        self.rejection_versions: Sequence[Versioned] | None = None
-        """What a rejection of these pods depends on; None: more than plugins state."""
-        self._skipped_filter: dict[tuple[str, ...], frozenset[str]] = {}
-        self._skipped_score: dict[tuple[str, ...], frozenset[str]] = {}
-
-    @property
-    def is_current(self) -> bool:
-        """Whether what was prepared still holds."""
-        return self._versions == sum_of_versions(self.versions)
-
-    def prepared(self, skip_filter: Iterable[str], skip_score: Iterable[str]) -> None:
-        """All is prepared, as of now; these plugins skip."""
-        self._versions = sum_of_versions(self.versions)
-        self._skipped_filter = {(): frozenset(skip_filter)}
-        self._skipped_score = {(): frozenset(skip_score)}
-
-    def skip_filter(self, asked: Sequence[str]) -> frozenset[str]:
-        """Plugins whose Filter is skipped, with those that said so now. Equal sets are one object."""
-        return _union(self._skipped_filter, asked)
-
-    def skip_score(self, asked: Sequence[str]) -> frozenset[str]:
-        """The same for Score."""
-        return _union(self._skipped_score, asked)
-
-
-def _union(known: dict[tuple[str, ...], frozenset[str]], more: Sequence[str]) -> frozenset[str]:
-    key = tuple(more)
-    found = known.get(key)
-    if found is None:
-        found = known[key] = known[()].union(key)
-    return found
 
 
 class Plans:
@@ -172,6 +89,10 @@ class Plans:
         self._idle = {
             name: inputs.idle for name, inputs in self._statements.items() if inputs.idle is not None
         }
+        self.rejections = Rejections(
+            self._profile, statements=self._statements, cluster=self._cluster, nominator=self._nominator
+        )
+        """Keeps how pods without a feasible node were rejected."""
         signed = {name: inputs for name, inputs in self._statements.items() if _is_kept_somewhere(inputs)}
         self._signed = frozenset(signed)
         prepared = (inputs for inputs in signed.values() if _prepares(inputs))
@@ -244,92 +165,35 @@ class Plans:
     def rejection(self, info: PodInfo, group: GroupAttempt | None = None) -> KeptRejection | None:
         """How an equal pod was last rejected, if this one would be rejected in the same way now.
 
-        In the attempt of a group, only what was found in the same attempt counts.
         None for pods that plugins are still to be asked about at PreFilter: see `rejection_after_pre_filter`.
         """
         signature = self.signature(info)
-        if signature is None or self.has_nomination(info):
+        if signature is None or self.rejections.has_nomination(info):
             return None
-        return self.rejection_of_signature(signature, group)
-
-    def rejection_of_signature(
-        self, signature: bytes, group: GroupAttempt | None = None
-    ) -> KeptRejection | None:
-        """The same for any pod of this signature that has no nomination."""
         equal_pods = self._equal_pods.get(signature)
-        if equal_pods is None or equal_pods.pre_filter:
+        if equal_pods is None or equal_pods.pre_filter or equal_pods.rejection is None:
             return None
         self._equal_pods.move_to_end(signature)
-        return self._current_rejection(equal_pods, group)
+        state = CycleState(info)
+        state.group = group
+        equal_pods.enter(state)
+        state.skip_filter = equal_pods.skip_filter(())
+        return self.rejections.current(equal_pods, state)
 
     def rejection_after_pre_filter(self, state: CycleState) -> KeptRejection | None:
         """The same, after the plugins that were still to be asked at PreFilter skipped the pod."""
         equal_pods, info = state.equal_pods, state.pod_info
         if equal_pods is None or equal_pods.rejection is None or info is None:
             return None
-        if self.has_nomination(info) or not _all_skip(equal_pods, state):
+        if self.rejections.has_nomination(info) or not skips_all_asked(equal_pods, state):
             return None
-        return self._current_rejection(equal_pods, state.group)
-
-    def _current_rejection(self, equal_pods: EqualPods, group: GroupAttempt | None) -> KeptRejection | None:
-        kept = equal_pods.rejection
-        if kept is None or kept.group is not group or equal_pods.rejection_versions is None:
-            return None
-        if kept.version != sum_of_versions(equal_pods.rejection_versions):
-            equal_pods.rejection = None
-            return None
-        return kept
-
-    def keep_rejection(
-        self, state: CycleState, status: Status, nomination: str | None, *, preemption_attempts: int = 0
-    ) -> None:
-        """The pod fits nowhere, and PostFilter found nothing to do: so it is for equal pods, for a while."""
-        equal_pods, info, cause = state.equal_pods, state.pod_info, status.cause
-        if (
-            equal_pods is not None
-            and info is not None
-            and isinstance(cause, FitError)
-            and equal_pods.rejection_versions is not None
-            and not nomination
-            and not self.has_nomination(info)
-            and _all_skip(equal_pods, state)
-        ):
-            version = sum_of_versions(equal_pods.rejection_versions)
-            unschedulable, pending = cause.diagnosis.unschedulable_plugins, cause.diagnosis.pending_plugins
-            equal_pods.rejection = KeptRejection(
-                status,
-                nomination,
-                version,
-                frozenset(unschedulable),
-                frozenset(pending),
-                preemption_attempts,
-                state.group,
-            )
-
-    def has_nomination(self, info: PodInfo) -> bool:
-        """Whether a node is nominated for the pod itself, which equal pods see differently."""
-        return bool(info.pod.status.nominated_node_name or self._nominator.node_of(info.uid))
+        return self.rejections.current(equal_pods, state)
 
     def _note_nominated(self, nodes: frozenset[str] | None) -> None:
         """Nominated pods count as if they were placed, and so do their terms."""
         for node in self._nominator.nominated_nodes() if nodes is None else nodes:
             for info in self._nominator.nominated_on(node):
                 self._cluster.selected_labels.note_terms(info)
-
-    def _rejection_versions(self, equal_pods: EqualPods) -> Sequence[Versioned] | None:
-        """What a rejection depends on, of pods that the plugins still to be asked at PreFilter skip."""
-        asked = {plugin.name for plugin in equal_pods.pre_filter}
-        for each in equal_pods.asked_filters:
-            inputs = self._statements.get(each.name)
-            if each.name not in asked and (inputs is None or inputs.filter is DependsOn.ANYTHING):
-                return None
-        versions: list[Versioned] = [self._cluster.changes, self._nominator.changes, *equal_pods.versions]
-        for plugin in self._profile.post_filter:
-            inputs = self._statements.get(plugin.name)
-            if inputs is None or inputs.post_filter is DependsOn.ANYTHING:
-                return None
-            versions += inputs.versions
-        return tuple(dict.fromkeys(versions))
 
     # What equal pods have in common
 
@@ -369,7 +233,7 @@ class Plans:
         equal_pods.pre_filter, equal_pods.pre_score = pre_filter, pre_score
         equal_pods.plan = self._plan_for(equal_pods, info, skip_filter, skip_score) if is_plain else None
         equal_pods.rejection = None
-        equal_pods.rejection_versions = self._rejection_versions(equal_pods) if is_plain else None
+        equal_pods.rejection_versions = self.rejections.versions(equal_pods) if is_plain else None
         equal_pods.prepared(skip_filter, skip_score)
 
     def _is_idle(self, name: str, info: PodInfo) -> bool:
@@ -481,11 +345,6 @@ def _is_kept_somewhere(inputs: Inputs) -> bool:
 def _prepares(inputs: Inputs) -> bool:
     """Whether it serves more than PostFilter, whose answers are kept apart."""
     return any(getattr(inputs, name) is not None for name in PHASES if name != "post_filter")
-
-
-def _all_skip(equal_pods: EqualPods, state: CycleState) -> bool:
-    """Whether every plugin that is asked at PreFilter skipped this pod."""
-    return all(plugin.name in state.skip_filter for plugin in equal_pods.pre_filter)
 
 
 def _note(plugin: Plugin, answer: object, skipped: set[str]) -> bool:

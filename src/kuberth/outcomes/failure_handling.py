@@ -15,9 +15,9 @@ from kuberth.api.core import Pod, PodCondition
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.errors import QueueError
 from kuberth.framework.diagnosis import FitError
+from kuberth.framework.equal_pods import KeptRejection
 from kuberth.framework.handle import EventRecorder, PodEvent
 from kuberth.framework.nominator import Nominator
-from kuberth.framework.plans import KeptRejection
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.runner import Runner
 from kuberth.framework.status import Status

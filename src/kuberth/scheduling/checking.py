@@ -18,7 +18,7 @@ from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.table import ClusterTable
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import FitError
-from kuberth.framework.plans import KeptRejection
+from kuberth.framework.equal_pods import KeptRejection
 from kuberth.framework.runner import Runner
 from kuberth.framework.running.filtering import Judgement
 from kuberth.framework.status import SUCCESS, Status

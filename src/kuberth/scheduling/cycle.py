@@ -17,9 +17,9 @@ from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.table import ClusterTable
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis, FitError
+from kuberth.framework.equal_pods import KeptRejection
 from kuberth.framework.extension_points import PostFilterResult
 from kuberth.framework.nominator import Nominator
-from kuberth.framework.plans import KeptRejection
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.runner import Runner
 from kuberth.framework.running.scoring import NodeScores
@@ -195,7 +195,7 @@ class SchedulingCycle:
         """Let equal pods be rejected in the same way. A failure is not kept: it may be temporary."""
         found = diagnosis.post_filter
         if runner.plans is not None and (found is None or found.is_rejected):
-            runner.plans.keep_rejection(
+            runner.plans.rejections.keep(
                 state, outcome.status, outcome.nomination, preemption_attempts=preemption_attempts
             )
 

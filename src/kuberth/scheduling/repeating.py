@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kuberth.cluster.table import ClusterTable
-from kuberth.framework.plans import KeptRejection
+from kuberth.framework.equal_pods import KeptRejection
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.runner import Runner
 from kuberth.outcomes.failure_handling import FailureHandler
@@ -63,7 +63,7 @@ class Repeating:
             if key in known:
                 kept = known[key]
             else:
-                kept = plans.rejection_of_signature(signature)
+                kept = plans.rejection(info)
                 if kept is not None and self._cycle.is_check_due():
                     return None
                 known[key] = kept
@@ -71,7 +71,7 @@ class Repeating:
                 kept is None
                 or pod.metadata.deletion_timestamp is not None
                 or self._cluster.is_assumed(info.uid)
-                or plans.has_nomination(info)
+                or plans.rejections.has_nomination(info)
                 or not self._failures.is_present_version(queued)
                 or (runner.extenders and runner.extenders.decide_about(pod))
             ):

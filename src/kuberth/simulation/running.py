@@ -195,7 +195,7 @@ class SimulationRun:
         self._kubelets = Kubelets(api, clock=self._clock) if pod_runners is None else pod_runners
         self._recorder = RunRecorder(scenario.nodes, now=self._now) if scenario.records else None
         self._reason_counter = ReasonCounter(
-            api, self._clock, note=self._recorder.note_event if self._recorder else lambda _event: None
+            api, self._clock, note=None if self._recorder is None else self._recorder.note_event
         )
         self._scheduler = Scheduler(
             self._api,
@@ -443,15 +443,17 @@ def _has_ended(pod: Pod, uid: str) -> bool:
 class ReasonCounter(ApiEventRecorder):
     """Counts the reasons in FailedScheduling events instead of writing events."""
 
-    def __init__(self, api: Api, clock: Clock, *, note: Callable[[PodEvent], None]) -> None:
+    def __init__(self, api: Api, clock: Clock, *, note: Callable[[PodEvent], None] | None) -> None:
+        """`note` is called with every event, repeated ones included."""
         super().__init__(api, clock, controllers=("",))
         self._note = note
         self._reasons: Counter[str] = Counter()
 
-    def record(self, event: PodEvent) -> None:
-        self._note(event)
-        if event.reason == "FailedScheduling":
-            super().record(event)
+    def record(self, event: PodEvent) -> EventSeriesState | None:
+        if self._note is not None:
+            self._note(event)
+        series = super().record(event) if event.reason == "FailedScheduling" else None
+        return series if self._note is None else None
 
     def _enqueue(self, series: EventSeriesState) -> None:
         # Later occurrences have the same reasons.

@@ -25,8 +25,9 @@ from kuberth.framework import (
     StateKey,
     Status,
 )
+from kuberth.framework.equal_pods import EqualPods
 from kuberth.framework.plan import plan_bytes
-from kuberth.framework.plans import REJECTION_BYTES, EqualPods, Plans
+from kuberth.framework.plans import REJECTION_BYTES, Plans
 from kuberth.testing import make_node, make_pod
 from tests.unit.framework.harness import Framework, framework, plugin, state_of
 

@@ -8,7 +8,7 @@ import pytest
 from kuberth.api.core import Pod, PodCondition
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework import FilterPlugin, PostFilterPlugin, PostFilterResult, QueuedPod, Status
-from kuberth.framework.plans import KeptRejection
+from kuberth.framework.equal_pods import KeptRejection
 from kuberth.outcomes.event_recorder import SERIES_SECONDS, ApiEventRecorder
 from kuberth.outcomes.failure_handling import NOTE_LIMIT, FailureHandler, shortened
 from kuberth.outcomes.rejection import NO_NODES
@@ -257,7 +257,7 @@ class Repeated:
 
     def reject(self, message: str = "no room") -> None:
         status = Status.unschedulable(message)
-        kept = KeptRejection(status, None, 0, frozenset({"Fit"}), frozenset())
+        kept = KeptRejection(status, None, 0, 0, frozenset({"Fit"}), frozenset())
         self.failures.report_repeated([(self.queued, kept)], self.runner, 0.001)
 
     @property

@@ -25,9 +25,9 @@ from kuberth.config.plugin_args import DefaultPreemptionArgs
 from kuberth.evaluation import Evaluator
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
+from kuberth.framework.equal_pods import EqualPods
 from kuberth.framework.extension_points import FilterPlugin, PreFilterPlugin
 from kuberth.framework.inputs import DependsOn, Inputs
-from kuberth.framework.plans import EqualPods
 from kuberth.framework.status import SKIP, Status
 from kuberth.plugins.default_preemption.candidates import (
     NO_VICTIMS,

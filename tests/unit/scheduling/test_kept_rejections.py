@@ -19,8 +19,8 @@ from kuberth.framework import (
 )
 from kuberth.framework.status import SKIP
 from kuberth.outcomes.placement import Placement
-from kuberth.outcomes.rejection import Rejection
-from kuberth.testing import make_pod
+from kuberth.outcomes.rejection import NO_NODES, Rejection
+from kuberth.testing import make_node, make_pod
 from tests.unit.framework.harness import plugin
 from tests.unit.scheduling.harness import CycleHarness, make_harness
 
@@ -52,6 +52,15 @@ def mending(log: list[str], inputs: Inputs | None, words: Callable[[], str] = la
         ),
         inputs,
     )
+
+
+def far_from_others(log: list[str]) -> type[Plugin]:
+    """A filter that lets a pod onto a node only while no pod is on any node."""
+
+    def judge(_state: object, _pod: object, node: Any) -> Status | None:
+        return Status.unschedulable("others are near") if node.pod_count else None
+
+    return with_inputs(plugin("Far", FilterPlugin, log=log, filter=judge), OF_CLUSTER)
 
 
 def taken(*plugins: type[Plugin], check_every: int = 0) -> CycleHarness:
@@ -116,6 +125,129 @@ def test_a_pod_that_leaves_lets_the_next_one_in(inputs: Inputs) -> None:
     placed = harness.decide(make_pod("next"))
     assert isinstance(placed, Placement)
     assert placed.node_name == "b"
+
+
+OF_VERDICTS = Inputs((), post_filter=DependsOn.CLUSTER)
+
+
+def come(harness: CycleHarness, *nodes: str) -> None:
+    """Another pod comes to each of these nodes."""
+    for number, node in enumerate(nodes):
+        harness.made.cluster.add_pod(PodInfo(make_pod(f"more-{number}", uid=f"more-{number}", node=node)))
+
+
+@pytest.mark.parametrize("nodes, changed", [(2, 1), (30, 1), (30, 20)], ids=["few", "one of many", "many"])
+def test_only_changed_nodes_are_judged_again_and_the_rejection_holds(nodes: int, changed: int) -> None:
+    log: list[str] = []
+    names = [f"n{number}" for number in range(nodes)]
+    harness = make_harness(full(log, OF_NODE), mending(log, ALONE), nodes=names)
+    for name in names:
+        harness.made.cluster.add_pod(PodInfo(make_pod(f"on-{name}", uid=f"on-{name}", node=name)))
+    _first, second = rejections(harness, 2)
+    come(harness, *names[:changed])
+    log.clear()
+    third = harness.reject(make_pod("third"))
+    assert log == ["Full.filter"] * changed
+    assert third.is_repeated
+    assert third.status is second.status
+
+
+@pytest.mark.parametrize("changed", [1, 20])
+def test_another_reason_is_another_rejection(changed: int) -> None:
+    def judge(_state: object, _pod: object, node: Any) -> Status | None:
+        return Status.unschedulable(f"holds {node.pod_count}")
+
+    names = [f"n{number}" for number in range(30)]
+    counting = with_inputs(plugin("Counting", FilterPlugin, filter=judge), OF_NODE)
+    harness = make_harness(counting, mending([], ALONE), nodes=names)
+    rejections(harness, 3)
+    come(harness, *names[:changed])
+    next_one = harness.reject(make_pod("next"))
+    assert not next_one.is_repeated
+    counts = ", ".join(sorted([f"{30 - changed} holds 0", f"{changed} holds 1"]))
+    assert next_one.status.message == f"0/30 nodes are available: {counts}. none"
+    assert harness.reject(make_pod("after")).status is next_one.status
+
+
+def test_a_node_that_comes_is_counted() -> None:
+    harness = taken(full([], OF_NODE), mending([], ALONE))
+    rejections(harness, 3)
+    harness.made.cluster.set_node(make_node("c"))
+    harness.made.cluster.add_pod(PodInfo(make_pod("on-c", uid="on-c", node="c")))
+    assert harness.reject(make_pod("next")).status.message == "0/3 nodes are available: 3 taken. none"
+
+
+def test_without_nodes_nothing_is_said_of_nodes() -> None:
+    harness = taken(full([], OF_NODE), mending([], ALONE))
+    rejections(harness, 3)
+    for name in ("a", "b"):
+        harness.made.cluster.remove_pod(f"on-{name}")
+        harness.made.cluster.remove_node(name)
+    assert harness.reject(make_pod("next")).status.message == NO_NODES
+
+
+@pytest.mark.parametrize("kept_too", [True, False])
+def test_a_verdict_that_follows_other_nodes_ends_with_the_next_change(kept_too: bool) -> None:
+    """Unless another filter, which follows each node alone, rejects all nodes before it is asked."""
+    log: list[str] = []
+    harness = taken(*([full(log, OF_NODE)] if kept_too else []), far_from_others(log), mending(log, ALONE))
+    rejections(harness, 3)
+    come(harness, "a")
+    log.clear()
+    assert harness.reject(make_pod("next")).is_repeated is kept_too
+    assert log == (["Full.filter"] if kept_too else ["Far.filter", "Far.filter", "Mending.post_filter"])
+
+
+@pytest.mark.parametrize(
+    "follows, asked",
+    [(None, True), (lambda _info: False, True), (ValueError("broken"), True), (lambda _info: True, False)],
+    ids=["not stated", "no", "fails", "yes"],
+)
+def test_postfilter_is_asked_again_unless_it_follows_verdicts(
+    follows: Any, asked: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    log: list[str] = []
+    methods = {} if follows is None else {"follows_verdicts": follows}
+    none = (None, Status.unschedulable("none"))
+    mend = plugin("Mending", PostFilterPlugin, log=log, post_filter=lambda *_: none, **methods)
+    harness = taken(full([], OF_NODE), with_inputs(mend, OF_VERDICTS))
+    rejections(harness, 3)
+    come(harness, "a")
+    log.clear()
+    assert harness.reject(make_pod("next")).is_repeated is not asked
+    assert ("Mending.post_filter" in log) is asked
+    assert ("plugin 'Mending' failed at follows_verdicts" in caplog.text) is isinstance(follows, ValueError)
+
+
+def test_an_answer_of_postfilter_that_followed_more_ends_with_the_next_change() -> None:
+    """Although it would follow the verdicts alone by now."""
+    follows = [False]
+    mend = plugin(
+        "Mending",
+        PostFilterPlugin,
+        post_filter=lambda *_: (None, Status.unschedulable("none")),
+        follows_verdicts=lambda _info: follows[0],
+    )
+    harness = taken(full([], OF_NODE), with_inputs(mend, OF_VERDICTS))
+    rejections(harness, 3)
+    follows[0] = True
+    come(harness, "a")
+    assert not harness.reject(make_pod("next")).is_repeated
+
+
+def test_a_filter_that_fails_for_a_changed_node_fails_the_attempt() -> None:
+    broken: list[str] = []
+
+    def judge(_state: object, _pod: object, node: Any) -> Status | None:
+        if node.name in broken:
+            raise ValueError("broken")
+        return Status.unschedulable("taken")
+
+    harness = taken(with_inputs(plugin("Full", FilterPlugin, filter=judge), OF_NODE), mending([], ALONE))
+    rejections(harness, 3)
+    broken.append("a")
+    come(harness, "a")
+    assert "broken" in harness.reject(make_pod("next")).status.message
 
 
 @pytest.mark.parametrize(

@@ -49,9 +49,9 @@ class PreFiltering:
         equal_pods = None
         if plans is not None and info is not None and state.uses_plans and not self._cluster.is_supposing:
             equal_pods = plans.find(info, nodes)
-        state.equal_pods = equal_pods
+        state.equal_pods = None
         if equal_pods is not None:
-            state.write_all(equal_pods.written)
+            equal_pods.enter(state)
             plugins = equal_pods.pre_filter
         skipped: list[str] = []
         outcome = self._ask(plugins, state, pod, nodes, skipped) if plugins else _ALL_NODES

@@ -14,9 +14,9 @@ from kuberth.api.core import Pod
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.table import ClusterTable
 from kuberth.framework.cycle_state import CycleState
+from kuberth.framework.equal_pods import EqualPods
 from kuberth.framework.extension_points import PreScorePlugin, Scores
 from kuberth.framework.plan import Plan
-from kuberth.framework.plans import EqualPods
 from kuberth.framework.profile import Profile
 from kuberth.framework.running.calls import Calls
 from kuberth.framework.running.scorers import Scorer, Scorers

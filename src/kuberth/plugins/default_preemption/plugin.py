@@ -124,6 +124,10 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         found = self._find(state, pod, diagnosis)
         return self._counted(self._evict_for(state, *found) if isinstance(found, _Chosen) else found)
 
+    def follows_verdicts(self, info: PodInfo) -> bool:
+        """While no placed pod has a lower priority, there are no victims, whatever pods come and go."""
+        return not self._handle.cluster.rows_with_priority_below(info.priority).any()
+
     async def post_filter_waiting(self, state: CycleState, pod: Pod, diagnosis: Diagnosis) -> Outcome:
         """The same, with a word of the extenders about the candidates."""
         found = self._find(state, pod, diagnosis)

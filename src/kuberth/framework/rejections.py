@@ -1,0 +1,140 @@
+"""Kept rejections: a pod that fits on no node is rejected as an equal pod was, while nothing has changed.
+
+In: the end of a cycle without a feasible node. Out: the same rejection for equal pods. Where pods came to
+nodes or left them, the plan judges these nodes again, and the rejection holds if every verdict is as it was.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.table import ClusterTable
+from kuberth.framework.cycle_state import CycleState
+from kuberth.framework.diagnosis import FitError
+from kuberth.framework.equal_pods import EqualPods, KeptRejection
+from kuberth.framework.extension_points import PostFilterPlugin
+from kuberth.framework.inputs import DependsOn, Inputs, Versioned
+from kuberth.framework.nominator import Nominator
+from kuberth.framework.plan import Plan, sum_of_versions
+from kuberth.framework.profile import Profile
+from kuberth.framework.status import Status
+
+logger = logging.getLogger(__name__)
+
+
+class Rejections:
+    """Keeps rejections with the `EqualPods` that they hold for."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        *,
+        statements: Mapping[str, Inputs],
+        cluster: ClusterTable,
+        nominator: Nominator,
+    ) -> None:
+        self._profile = profile
+        self._statements = statements
+        self._cluster = cluster
+        self._nominator = nominator
+
+    def has_nomination(self, info: PodInfo) -> bool:
+        """Whether a node is nominated for the pod itself, which equal pods see differently."""
+        return bool(info.pod.status.nominated_node_name or self._nominator.node_of(info.uid))
+
+    def versions(self, equal_pods: EqualPods) -> Sequence[Versioned] | None:
+        """What a rejection depends on besides the pods on nodes; None: on more than plugins state.
+
+        The plugins that are still to be asked at PreFilter skip these pods.
+        """
+        asked = {plugin.name for plugin in equal_pods.pre_filter}
+        for each in equal_pods.asked_filters:
+            inputs = self._statements.get(each.name)
+            if each.name not in asked and (inputs is None or inputs.filter is DependsOn.ANYTHING):
+                return None
+        versions: list[Versioned] = [self._nominator.changes, *equal_pods.versions]
+        for plugin in self._profile.post_filter:
+            inputs = self._statements.get(plugin.name)
+            if inputs is None or inputs.post_filter is DependsOn.ANYTHING:
+                return None
+            versions += inputs.versions
+        return tuple(dict.fromkeys(versions))
+
+    def keep(
+        self, state: CycleState, status: Status, nomination: str | None, *, preemption_attempts: int = 0
+    ) -> None:
+        """The pod fits on no node, and PostFilter found nothing to do: equal pods are rejected alike."""
+        equal_pods, info, cause = state.equal_pods, state.pod_info, status.cause
+        if (
+            equal_pods is not None
+            and info is not None
+            and isinstance(cause, FitError)
+            and equal_pods.rejection_versions is not None
+            and not nomination
+            and not self.has_nomination(info)
+            and skips_all_asked(equal_pods, state)
+        ):
+            diagnosis = cause.diagnosis
+            equal_pods.rejection = KeptRejection(
+                status,
+                nomination,
+                sum_of_versions(equal_pods.rejection_versions),
+                self._cluster.changes.version,
+                frozenset(diagnosis.unschedulable_plugins),
+                frozenset(diagnosis.pending_plugins),
+                preemption_attempts,
+                state.group,
+                self._verdicts(equal_pods, state, info),
+            )
+
+    def current(self, equal_pods: EqualPods, state: CycleState) -> KeptRejection | None:
+        """How one of these pods was last rejected, if this one would be rejected in the same way now.
+
+        In the attempt of a group, only what was found in the same attempt counts.
+        """
+        kept = equal_pods.rejection
+        if kept is None or kept.group is not state.group or equal_pods.rejection_versions is None:
+            return None
+        if kept.version != sum_of_versions(equal_pods.rejection_versions):
+            kept = equal_pods.rejection = None
+        elif kept.rows_version != self._cluster.changes.version:
+            kept = equal_pods.rejection = self._judged_again(kept, equal_pods, state)
+        return kept
+
+    def _judged_again(
+        self, kept: KeptRejection, equal_pods: EqualPods, state: CycleState
+    ) -> KeptRejection | None:
+        """The same rejection, if the changed nodes are rejected as before."""
+        info = state.pod_info
+        if kept.verdicts is None or info is None:
+            return None
+        plan = kept.verdicts[0]
+        if not plan.refresh(state, info.pod) or self._verdicts(equal_pods, state, info) != kept.verdicts:
+            return None
+        return kept._replace(rows_version=self._cluster.changes.version)
+
+    def _verdicts(self, equal_pods: EqualPods, state: CycleState, info: PodInfo) -> tuple[Plan, int] | None:
+        """The plan's verdicts, if these alone decide now how the pod is rejected."""
+        plan = equal_pods.plan
+        if plan is None or state.group is not None or not plan.rejects_all:
+            return None
+        if not all(self._follows_verdicts(plugin, info) for plugin in self._profile.post_filter):
+            return None
+        return plan, plan.verdicts_version
+
+    def _follows_verdicts(self, plugin: PostFilterPlugin, info: PodInfo) -> bool:
+        inputs = self._statements.get(plugin.name)
+        if inputs is not None and inputs.post_filter is DependsOn.POD:
+            return True
+        try:
+            return plugin.follows_verdicts(info)
+        except Exception:
+            logger.exception("plugin %r failed at follows_verdicts; its answer is not kept", plugin.name)
+            return False
+
+
+def skips_all_asked(equal_pods: EqualPods, state: CycleState) -> bool:
+    """Whether every plugin that is asked at PreFilter skipped this pod."""
+    return all(plugin.name in state.skip_filter for plugin in equal_pods.pre_filter)
