@@ -213,6 +213,8 @@ def devices_fit(pod: Tree, node: Tree, state: State) -> bool:
                 key
                 for key in device_claim_keys(other) or ()
                 if key in claims and not is_allocated(claims[key])
+                # As upstream, devices that a claim had and loses while its pod is bound are free.
+                if state.cautious or key not in state.settled.get(other["metadata"]["uid"], ())
             }
     return sum(_count(claims[key]) for key in open_claims) <= free
 

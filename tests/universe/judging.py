@@ -159,6 +159,10 @@ class _Judge:
         """By UID of bound pods whose labels changed while they were bound: the pod as it was placed."""
         self._slices_seen: dict[tuple[str, str], int] = {}
         """The revision of ResourceSlices at the last decision, by process and UID of the pod."""
+        self._settled: dict[tuple[str, str], frozenset[str]] = {}
+        """The device claims that had devices at the last decision, by process and UID of the pod."""
+        self._doubts: set[tuple[str, str]] = set()
+        """Process and key of pods that are activated when it is known whether their claim was written."""
         self._on_trial: set[tuple[str, str]] = set()
         """Process and UID of pods that were last placed to find out whether their group fits."""
         self._complete: set[tuple[str, str]] = set()
@@ -185,6 +189,10 @@ class _Judge:
                     if (pod := self._seen_pods(entry).get(entry["key"])) is not None:
                         self._placed_as[entry["by"], entry["uid"]] = pod
                     self._slices_seen[entry["by"], entry["uid"]] = entry["seen"].get("ResourceSlice", 0)
+                    claims = self._kinds["ResourceClaim"].at(entry["seen"].get("ResourceClaim", 0))
+                    self._settled[entry["by"], entry["uid"]] = frozenset(
+                        key for key, claim in claims.items() if is_allocated(claim)
+                    )
                     self._on_trial.add((entry["by"], entry["uid"]))
                     if not entry["trial"]:
                         self._on_trial.discard((entry["by"], entry["uid"]))
@@ -202,6 +210,7 @@ class _Judge:
                         self._books.clear()
                     self._note_failed_eviction(entry)
                     self._note_failed_deallocation(entry)
+                    self._note_doubt(entry)
                 case "no node":
                     yield from self._judge_pause(entry)
                     self._tried[entry["by"], entry["uid"]] = entry
@@ -293,6 +302,15 @@ class _Judge:
             if by == entry["by"] and pod is not None and claim in (device_claim_keys(pod) or ()):
                 del self._tried[by, uid]
 
+    def _note_doubt(self, entry: Tree) -> None:
+        """A write to the claim of a placed pod gets no answer: the claim is read until it is known whether it
+        was written."""
+        request, _, claim = entry["what"].rpartition(" ")
+        if entry["fault"] in ("dropped", "lost") and request.endswith("ResourceClaim"):
+            for key, pod in self._kinds["Pod"].newest().items():
+                if _uid(pod) in self._assumed[entry["by"]] and claim in (device_claim_keys(pod) or ()):
+                    self._doubts.add((entry["by"], key))
+
     def _note_failed_preemption(self, entry: Tree) -> None:
         """The same where no request was sent: a scheduler that may not write logs for which pod it failed."""
         key = entry.get("about", "").rpartition(" ")[2]
@@ -323,8 +341,11 @@ class _Judge:
         if labels(pod).get("license") == "g" and not self._was_licensed(pod, before, entry):
             yield Broken("a pod is gated without its license", entry["at"], entry["key"])
         patient = self._patient and not self._jumped
+        doubt = entry["by"], entry["key"]
         if before is not None and patient and entry["at"] - before["at"] < BACKOFF_SECONDS:
-            yield Broken("a rejected pod backs off", entry["at"], entry["key"])
+            if doubt not in self._doubts:
+                yield Broken("a rejected pod backs off", entry["at"], entry["key"])
+            self._doubts.discard(doubt)
 
     def _was_licensed(self, pod: Tree, before: Tree | None, entry: Tree) -> bool:
         """Whether its license was valid at one moment since the last attempt."""
@@ -526,9 +547,10 @@ class _Judge:
                 placed.append((was, assumed.get(_uid(pod), "")))
         others = lru_cache(lambda kind: self._kinds[kind].at(entry["seen"].get(kind, 0)))
         own = {uid: self._slices_seen.get((entry["by"], uid), 0) for uid in assumed}
+        settled = {uid: self._settled.get((entry["by"], uid), frozenset()) for uid in assumed}
         # An extender whose failures are ignored refuses nodes, too, but need not have been asked.
         extended = self._extender == "strict" or (bool(self._extender) and entry["entry"] != "decision")
-        return State(nodes, placed, others=others, own=own, extended=extended)
+        return State(nodes, placed, others=others, own=own, settled=settled, extended=extended)
 
     def _judge_victim(self, entry: Tree, victim: Tree) -> Iterator[Broken]:
         """Some attempt of this process needs the victim's node, and the victim gone."""

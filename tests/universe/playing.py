@@ -449,7 +449,7 @@ class Replica:
         return {
             "by": network.by,
             "seen": dict(network.seen),
-            "leads": self.leads,
+            "leads": self.leads and scheduler.synced,
             "queues": {
                 name: [
                     {

@@ -651,6 +651,15 @@ def test_a_device_that_the_same_process_gave_is_taken() -> None:
     assert Stories(*TWO, *objects).attempt("p", "n1").attempt("q", "n1").broken() == ["devices"]
 
 
+@pytest.mark.parametrize("had_devices", [True, False])
+def test_a_device_that_a_claim_loses_while_its_pod_is_bound(had_devices: bool) -> None:
+    """As upstream, it is free: the pod fails to be bound."""
+    objects = [device_claim("of-p", *(["x"] if had_devices else [])), device_claim("of-q")]
+    story = Stories(*TWO, devices("x"), *objects, with_device("p"), with_device("q")).attempt("p", "n1")
+    story.write(device_claim("of-p")).attempt("q", "n1")
+    assert story.broken() == ([] if had_devices else ["devices"])
+
+
 def test_a_device_that_is_given_twice() -> None:
     objects = [devices("x"), device_claim("of-p"), device_claim("of-q"), with_device("p"), with_device("q")]
     story = Stories(*TWO, *objects).attempt("p", "n1").write(device_claim("of-p", "x"), by=BY)
@@ -956,6 +965,33 @@ def test_a_failed_deallocation_activates_the_pod(what: str, rules: list[str]) ->
     story = Stories(*TWO, *objects, patient=True).attempt("p")
     story.note(entry="fault", fault="lost", what=what)
     assert story.attempt("p").broken() == rules
+
+
+@pytest.mark.parametrize(
+    ("fault", "what", "attempts", "rules"),
+    [
+        pytest.param("dropped", "patch ResourceClaim default/of-p", 1, [], id="dropped"),
+        pytest.param("lost", "patch status of ResourceClaim default/of-p", 1, [], id="lost"),
+        pytest.param("lost", "patch ResourceClaim default/of-p", 2, ["a rejected pod backs off"], id="once"),
+        pytest.param(
+            "lost", "patch ResourceClaim default/of-q", 1, ["a rejected pod backs off"], id="of another"
+        ),
+        pytest.param(
+            "too many", "patch ResourceClaim default/of-p", 1, ["a rejected pod backs off"], id="refused"
+        ),
+    ],
+)
+def test_a_pod_is_activated_when_it_is_known_whether_its_claim_was_written(
+    fault: str, what: str, attempts: int, rules: list[str]
+) -> None:
+    objects = [devices("x"), device_claim("of-p"), with_device("p")]
+    story = Stories(*TWO, *objects, patient=True).attempt("p", "n1")
+    story.note(entry="fault", fault=fault, what=what).note(
+        entry="undone", key="default/p", uid="p", node="n1"
+    )
+    for _ in range(attempts + 1):
+        story.attempt("p")
+    assert story.broken() == rules
 
 
 @pytest.mark.parametrize("is_shared", [True, False])

@@ -5,7 +5,7 @@ In: trees. Out: what they say. Nothing here is imported from the scheduler.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from fractions import Fraction
 from functools import cache
 from typing import Any, Final
@@ -34,6 +34,7 @@ class State:
         *,
         others: Callable[[str], Mapping[str, Tree]] = lambda _kind: {},
         own: Mapping[str, int] | None = None,
+        settled: Mapping[str, Collection[str]] | None = None,
         extended: bool = False,
         cautious: bool = False,
     ) -> None:
@@ -44,6 +45,8 @@ class State:
         """The objects of a kind, by key."""
         self.own = own or {}
         """By UID of the pods that the process itself placed: the revision of the slices that it had seen."""
+        self.settled = settled or {}
+        """By UID of these pods: the device claims that had devices before, so that the process gave none."""
         self.cautious = cautious
         """Whether what is not known for sure counts as taken."""
         self.extended = extended
@@ -83,6 +86,7 @@ class State:
             placed,
             others=self.others,
             own=self.own,
+            settled=self.settled,
             extended=self.extended,
             cautious=cautious or self.cautious,
         )
