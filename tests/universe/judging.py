@@ -140,6 +140,9 @@ class _Judge:
         self._calm_since = float("inf")
         self._last_failed: dict[str, float] = {}
         """By UID of the pod: when it was last found to fit nowhere."""
+        self._mute: set[str] = set()
+        """UIDs of pods that last failed in a process that could not write so: it had not renewed its lease in
+        time, as after a pause."""
         self._devices_given_back = 0.0
         """When a placement was last given up whose devices were not written yet."""
         self._volumes_given_back = 0.0
@@ -215,6 +218,9 @@ class _Judge:
                     yield from self._judge_pause(entry)
                     self._tried[entry["by"], entry["uid"]] = entry
                     self._last_failed[entry["uid"]] = entry["at"]
+                    self._mute.discard(entry["uid"])
+                    if self._elects and entry["at"] - self._renewed.get(entry["by"], 0.0) >= RENEW_SECONDS:
+                        self._mute.add(entry["uid"])
                     failed = self._seen_pods(entry).get(entry["key"])
                     if failed is not None and failed["spec"].get("preemptionPolicy") != "Never":
                         self._failed_as[entry["by"]][entry["uid"]] = failed
@@ -756,7 +762,8 @@ class _Judge:
             if pod["spec"].get("schedulingGates") or _is_marked(pod) or not has_license(pod, state):
                 continue
             failed = self._last_failed.get(_uid(pod), float("inf"))
-            if self._calm_since < failed < at - REPORT_SECONDS and not _is_rejected(pod):
+            is_late = self._calm_since < failed < at - REPORT_SECONDS and _uid(pod) not in self._mute
+            if is_late and not _is_rejected(pod):
                 yield Broken("a rejected pod is reported", at, key)
             if pod["spec"].get("resourceClaims") and failed <= self._devices_given_back:
                 continue  # as upstream, devices that were not written yet are given back without an event

@@ -1020,3 +1020,13 @@ def test_a_rejected_pod_is_reported(status: Tree, tried_at: float, rules: list[s
     story = Stories(node("n1"), waiting).note(entry="calm", at=90.0).attempt("p", at=tried_at)
     story.end(nodes=1, queued=["default/p"]).entries[-1]["at"] = 330.0
     assert story.broken() == rules
+
+
+@pytest.mark.parametrize(("renewed_at", "rules"), [(90.0, ["a rejected pod is reported"]), (80.0, [])])
+def test_a_process_that_may_not_write_reports_nothing(renewed_at: float, rules: list[str]) -> None:
+    """It goes on after a pause, before it has renewed its lease."""
+    story = Stories(node("n1"), pod("p", cpu="9"), replicas=2)
+    story.write({**LEASE, "spec": {"holderIdentity": BY}}, by=BY).entries[-1]["sent"] = renewed_at
+    story.note(entry="calm", at=90.0).attempt("p", at=95.0)
+    story.end(nodes=1, queued=["default/p"]).entries[-1]["at"] = 330.0
+    assert story.broken() == rules
