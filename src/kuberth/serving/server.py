@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-LIMITS: Final = Limits(connections=100, reserved=10, per_address=50, unread_seconds=30.0, idle_seconds=90)
+LIMITS: Final = Limits(connections=1000, reserved=10, per_address=500, unread_seconds=30.0, idle_seconds=90)
 _FLAGS: Final = AddressFlags("--bind-address", "--secure-port")
 
 

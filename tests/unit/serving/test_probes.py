@@ -12,6 +12,7 @@ import socket
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
+from dataclasses import replace
 
 import pytest
 
@@ -19,7 +20,7 @@ from kuberth.config import default_configuration
 from kuberth.https.messages import Request, Response
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.programs.run.watchdog import Watchdog, WatchdogLimits
-from kuberth.serving import HealthCheck, SelfSigned, Server, scheduler_routes
+from kuberth.serving import HealthCheck, Limits, SelfSigned, Server, scheduler_routes
 from kuberth.serving.access import OPEN_PATHS
 from kuberth.serving.page_service import PageService
 from kuberth.serving.server import LIMITS, ForwardingService
@@ -28,13 +29,17 @@ from tests.unit.serving.harness import Open, fetch, page, run, trusting
 PROBES = sorted(OPEN_PATHS)
 
 
-def server(**routes: object) -> Server:
+FEW = replace(LIMITS, connections=100, per_address=50)
+
+
+def server(limits: Limits = LIMITS, **routes: object) -> Server:
     return Server(
         {path.replace("_", "/"): handler for path, handler in routes.items()},  # type: ignore[misc]  # handlers
         access=Open(),
         certificates=SelfSigned(),
         host="127.0.0.1",
         port=0,
+        limits=limits,
     )
 
 
@@ -65,9 +70,9 @@ def test_probes_are_answered_while_the_loop_is_busy_and_pages_afterwards() -> No
 
 def test_idle_connections_do_not_stop_a_probe_while_the_loop_is_busy() -> None:
     async def main() -> None:
-        async with server(_livez=page("ok")) as serving:
+        async with server(FEW, _livez=page("ok")) as serving:
             idle = []
-            for number in range(4 * LIMITS.connections):
+            for number in range(4 * FEW.connections):
                 source = (f"127.0.0.{2 + number % 8}", 0)
                 with suppress(OSError):
                     idle.append(socket.create_connection(("127.0.0.1", serving.port), 20, source))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import gzip
 from collections.abc import AsyncIterator
 
@@ -158,13 +159,27 @@ def test_a_request_that_takes_too_long() -> None:
     run(main)
 
 
+def test_hundreds_of_idle_connections_from_the_address_of_the_probes_are_kept() -> None:
+    """None of them is closed for another one, so that clients that open them again cannot close a probe's."""
+
+    async def main() -> None:
+        async with server({"/livez": page("ok")}) as serving:
+            idle = [await open_tls(serving.port) for _ in range(400)]
+            assert (await fetch(serving.port, "/livez")).status == 200
+            assert not any(reader.at_eof() for reader, _ in idle)
+            await close(*(writer for _, writer in idle))
+
+    run(main)
+
+
 def test_idle_connections_do_not_stop_a_probe() -> None:
     """As many as there may be, of one client and of several, and then some."""
 
     async def main() -> None:
-        async with server({"/livez": page("ok"), "/page": page("x")}) as serving:
+        few = dataclasses.replace(LIMITS, connections=100, per_address=50)
+        async with server({"/livez": page("ok"), "/page": page("x")}, limits=few) as serving:
             idle = []
-            for number in range(LIMITS.connections + 60):
+            for number in range(few.connections + 60):
                 with contextlib.suppress(OSError):
                     source = f"127.0.0.{2 + number % 4}" if number >= 60 else "127.0.0.2"
                     idle.append(await open_tls(serving.port, source=source))
