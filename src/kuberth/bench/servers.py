@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
-from urllib.parse import quote
 
 import msgspec
 
 from kuberth.api.core import Event, Node, Pod
-from kuberth.api.kinds import REGISTRY
+from kuberth.api.kinds import REGISTRY, KindInfo
 from kuberth.api.plain import PlainObject
 from kuberth.api.resource import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from kuberth.api.wire import convert, decode, encode
 from kuberth.client.http_api import HttpApi
+from kuberth.client.rest.resource_paths import path_of, query
 from kuberth.client.writes import Verb, Write
 from kuberth.errors import ApiError
 from kuberth.local.apiserver.objects import Obj
@@ -96,7 +96,7 @@ class RemoteServer:
         if api_version in self._discovered:
             return
         with _status_errors():
-            listed = await self._api.call("GET", _root(group, version))
+            listed = await self._api.call("GET", f"/apis/{api_version}" if group else f"/api/{version}")
         for each in decode(_Discovered, listed).resources:
             if "/" not in each.name:
                 row = ServedResource(group, version, each.kind, each.name, namespaced=each.namespaced)
@@ -130,8 +130,9 @@ class RemoteServer:
         namespace: str = "",
         field_validation: FieldValidation | None = None,
     ) -> Obj:
-        query = "?fieldValidation=Strict" if field_validation is STRICT else ""
-        return await self._ask("POST", self._path(resource, namespace) + query, body)
+        path = self._path(resource, namespace)
+        strictly = query({"fieldValidation": "Strict" if field_validation is STRICT else ""})
+        return await self._ask("POST", path + strictly, body)
 
     async def post_pod(self, name: str, body: bytes, *, namespace: str) -> None:
         """Create a pod as the scheduler binds one: without a task or a decoded answer for each."""
@@ -145,7 +146,7 @@ class RemoteServer:
     async def update(
         self, resource: Resource, name: str, body: Obj, *, namespace: str = "", subresource: str = ""
     ) -> Obj:
-        path = self._path(resource, namespace, name) + (f"/{subresource}" if subresource else "")
+        path = self._path(resource, namespace, name, subresource)
         return await self._ask("PUT", f"{path}?fieldValidation=Strict", body)
 
     async def delete(
@@ -161,8 +162,8 @@ class RemoteServer:
         label_selector: str = "",
         options: Mapping[str, Any] | None = None,
     ) -> Obj:
-        query = f"?labelSelector={quote(label_selector)}" if label_selector else ""
-        return await self._ask("DELETE", self._path(resource, namespace) + query, options or {})
+        path = self._path(resource, namespace) + query({"labelSelector": label_selector})
+        return await self._ask("DELETE", path, options or {})
 
     async def _ask(self, method: str, path: str, body: Mapping[str, Any]) -> Obj:
         if method == "DELETE":
@@ -171,20 +172,14 @@ class RemoteServer:
             answer: Obj = msgspec.json.decode(await self._api.call(method, path, body=encode(body)))
         return answer
 
-    def _path(self, resource: Resource, namespace: str, name: str = "") -> str:
+    def _path(self, resource: Resource, namespace: str, name: str = "", subresource: str = "") -> str:
         row = self._built_in.by_id(resource) if isinstance(resource, str) else resource
         assert row is not None, resource
-        path = _root(row.group, row.version)
-        if row.namespaced:
-            path += f"/namespaces/{quote(namespace)}"
-        return f"{path}/{row.plural}" + (f"/{quote(name)}" if name else "")
+        info = KindInfo(row.kind, row.group, row.version, row.plural, row.namespaced, PlainObject)
+        return path_of(info, name, namespace, subresource)
 
 
 BenchServer = Core | RemoteServer
-
-
-def _root(group: str, version: str) -> str:
-    return f"/apis/{group}/{version}" if group else f"/api/{version}"
 
 
 @contextmanager

@@ -311,12 +311,10 @@ def _table(results: Sequence[WorkloadResult], columns: Sequence[_Column], *, wit
                 table.add_row(Text(title, style="bold"))
                 last = title
             cells = [column.cell(measurement) for column in columns]
-            table.add_row(f"  {name}", *cells, *([_ratio(ratio)] if with_ratio else []))
+            table.add_row(
+                f"  {name}", *cells, *(["" if ratio is None else f"{ratio:.2f}"] if with_ratio else [])
+            )
     return table
-
-
-def _ratio(ratio: float | None) -> str:
-    return "" if ratio is None else f"{ratio:.2f}"
 
 
 def _verdict(measurement: Measurement) -> str | Text:

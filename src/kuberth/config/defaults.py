@@ -18,7 +18,6 @@ from kuberth.config.in_tree import IN_TREE_ARGS, IN_TREE_PLUGINS
 from kuberth.config.resolve import plugins_named
 from kuberth.config.types import (
     DEFAULT_SCHEDULER_NAME,
-    Extender,
     KubeSchedulerConfiguration,
     KubeSchedulerProfile,
     LeaderElectionConfiguration,
@@ -67,7 +66,8 @@ def apply_defaults(
         profiles=tuple(_profile(profile, gates, types) for profile in profiles),
         leader_election=_leader_election(config.leader_election),
         client_connection=_zero_is_default(config.client_connection, ("content_type", "qps", "burst")),
-        extenders=tuple(_extender(extender) for extender in config.extenders),
+        # kube-scheduler keeps the zero and reads it as five seconds when it calls; printed files say five.
+        extenders=tuple(_zero_is_default(extender, ("http_timeout",)) for extender in config.extenders),
         enable_contention_profiling=config.enable_profiling if contention is None else contention,
     )
 
@@ -75,11 +75,6 @@ def apply_defaults(
 def _leader_election(given: LeaderElectionConfiguration) -> LeaderElectionConfiguration:
     durations = ("lease_duration", "renew_deadline", "retry_period")
     return _zero_is_default(given, (*durations, "resource_lock", "resource_name", "resource_namespace"))
-
-
-def _extender(given: Extender) -> Extender:
-    # kube-scheduler keeps the zero and reads it as five seconds when it calls; the file printed here says so.
-    return _zero_is_default(given, ("http_timeout",))
 
 
 def _zero_is_default(given: S, names: Iterable[str]) -> S:

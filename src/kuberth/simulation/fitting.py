@@ -55,7 +55,7 @@ class Fitting:
         """How many of at most `most` copies fit, tried in growing numbers."""
         batch = min(_FIRST_BATCH, most)
         while True:
-            outcome = simulate(_with(self._scenario, nodes=nodes, arrivals=[self._pod] * batch), seed=0)
+            outcome = simulate(replace(self._scenario, nodes=nodes, arrivals=[self._pod] * batch), seed=0)
             own = outcome.pods.placed - self._already_placed(outcome.pods.preempted)
             if own < batch or batch == most:
                 return own, [each.text for each in outcome.reasons]
@@ -95,10 +95,6 @@ def _more_nodes(shape: Mapping[str, Any], count: int) -> Sequence[Node]:
         return ()
     named = {**shape, "name": f"more-{shape.get('name', 'node')}", "count": count}
     return from_shapes([named], count=0).nodes
-
-
-def _with(scenario: Scenario, **changes: Any) -> Scenario:
-    return replace(scenario, **changes)
 
 
 def expect_pod(arrivals: Sequence[Arrival]) -> Arrival:

@@ -116,21 +116,23 @@ def simulate(
     async def main() -> Outcome:
         gates = effective_gates(scenario)
         clock = LoopClock(asyncio.get_running_loop())
-        if scenario.has_controllers:
-            async with served(scenario.managed, clock=clock, gates=gates, seed=seed) as managed:
-                return await SimulationRun(
-                    scenario,
-                    managed.api,
-                    seed=seed,
-                    report=report,
-                    interruptible=interruptible,
-                    pod_runners=managed,
-                    on_start=on_start,
-                ).run()
-        api = SimulationApi(clock=clock, feature_gates=gates, steady=True)
-        return await SimulationRun(
-            scenario, api, seed=seed, report=report, interruptible=interruptible, on_start=on_start
-        ).run()
+        async with contextlib.AsyncExitStack() as stack:
+            managed: ManagedCluster | None = None
+            if scenario.has_controllers:
+                managed = await stack.enter_async_context(
+                    served(scenario.managed, clock=clock, gates=gates, seed=seed)
+                )
+            return await SimulationRun(
+                scenario,
+                SimulationApi(clock=clock, feature_gates=gates, steady=True)
+                if managed is None
+                else managed.api,
+                seed=seed,
+                report=report,
+                interruptible=interruptible,
+                pod_runners=managed,
+                on_start=on_start,
+            ).run()
 
     with _rare_garbage_collection(), _single_error():
         return run_in_virtual_time(main, limit_seconds=_LIMIT_SECONDS)

@@ -159,10 +159,7 @@ class _Bench:
         return found[0]
 
     def waiting(self) -> list[str]:
-        return [queued.key for queued in self._queued()]
-
-    def _queued(self) -> list[QueuedPod]:
-        return [queued for pods in self.queue.pending_pods().values() for queued in pods]
+        return [queued.key for pods in self.queue.pending_pods().values() for queued in pods]
 
     def in_flight(self) -> list[str]:
         return [f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in self.queue.in_flight()]

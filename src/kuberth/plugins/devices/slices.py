@@ -254,6 +254,11 @@ def _attribute(attribute: DeviceAttribute, *, lists: bool) -> AttributeValue:
     ):
         if lists and values is not None:
             return kind, values
+    return attribute_value(attribute) or ("unknown", "")
+
+
+def attribute_value(attribute: DeviceAttribute) -> AttributeValue | None:
+    """The kind and the value; None for a kind of attribute that is not known here: it equals nothing."""
     if attribute.int_value is not None:
         return "int", attribute.int_value
     if attribute.bool_value is not None:
@@ -262,4 +267,4 @@ def _attribute(attribute: DeviceAttribute, *, lists: bool) -> AttributeValue:
         return "string", attribute.string_value
     if attribute.version_value is not None:
         return "version", attribute.version_value
-    return "unknown", ""
+    return None

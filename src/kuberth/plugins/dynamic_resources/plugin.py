@@ -21,6 +21,7 @@ from kuberth.api.core import Pod, PodExtendedResourceClaimStatus
 from kuberth.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from kuberth.api.scheduling import PodGroup
 from kuberth.api.selectors import CompiledNodeSelector, compile_node_selector
+from kuberth.cluster.arrays import Mask
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_groups import pod_group_not_found
 from kuberth.cluster.pod_info import PodInfo
@@ -366,7 +367,7 @@ class DynamicResources(
         cycle: Cycle,
         pod: Pod,
         nodes: Nodes,
-        applies: np.ndarray[tuple[int], np.dtype[np.bool_]] | None,
+        applies: Mask | None,
         codes: Codes,
         failures: list[Status],
     ) -> None:
@@ -393,16 +394,14 @@ class DynamicResources(
         cycle: Cycle,
         variant: Variant,
         nodes: Nodes,
-        where: np.ndarray[tuple[int], np.dtype[np.bool_]] | None,
+        where: Mask | None,
         codes: Codes,
         failures: list[Status],
     ) -> None:
         """Write what can be given on nodes of a view, or on some of them."""
         judged = variant.judged
         assert judged is not None
-        positions: slice | np.ndarray[tuple[int], np.dtype[np.bool_]] = (
-            slice(None) if where is None else where
-        )
+        positions: slice | Mask = slice(None) if where is None else where
         live = nodes.live()
         sites = np.where(live, nodes.take(self._inventory.sites.of_row), self._any_site(live, nodes))
         sites = sites[positions]
@@ -428,7 +427,7 @@ class DynamicResources(
             found = np.array([renumbered.get(code, code) for code in found.tolist()], np.int64)
         codes[positions] = found
 
-    def _any_site(self, live: np.ndarray[tuple[int], np.dtype[np.bool_]], nodes: Nodes) -> int:
+    def _any_site(self, live: Mask, nodes: Nodes) -> int:
         """A placeholder site for rows without a node."""
         places = np.flatnonzero(live)
         return int(self._inventory.sites.of_row[nodes.row(int(places[0]))]) if len(places) else -1
@@ -447,7 +446,7 @@ class DynamicResources(
         self,
         cycle: Cycle,
         nodes: Nodes,
-        applies: np.ndarray[tuple[int], np.dtype[np.bool_]] | None,
+        applies: Mask | None,
         codes: Codes,
     ) -> None:
         """Claims that have devices already: can they be used from the nodes that are still in?"""
@@ -457,7 +456,7 @@ class DynamicResources(
         for missing in self._missing(cycle, nodes).values():
             codes[free & missing] = _NOT_AVAILABLE_CODE
 
-    def _missing(self, cycle: Cycle, nodes: Nodes) -> dict[int, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+    def _missing(self, cycle: Cycle, nodes: Nodes) -> dict[int, Mask]:
         """For claims that are allocated: the nodes that cannot use what they have."""
         missing = {}
         for index, claim in enumerate(cycle.claims):

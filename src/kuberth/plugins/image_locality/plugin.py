@@ -6,15 +6,12 @@ so that a pod is not drawn to the one node where its image happened to land firs
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy as np
 
 from kuberth.api.core import Pod
-from kuberth.cluster.images import ImageColumn
 from kuberth.cluster.nodes import Nodes
-from kuberth.cluster.table import ClusterTable
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.extension_points import ScorePlugin, Scores
 from kuberth.framework.inputs import DependsOn, Inputs
@@ -38,7 +35,9 @@ class ImageLocality(ScorePlugin):
             return SKIP
         if not table.images.are_known:
             return SKIP
-        columns = _columns(table, (*_container_images(pod), *_volume_images(pod)))
+        images = [each.image for each in (*pod.spec.init_containers, *pod.spec.containers)]
+        images += [each.image.reference for each in pod.spec.volumes if each.image is not None]
+        columns = [table.image_column(normalized_image_name(image)) for image in images]
         if not any(column.node_count for column in columns):
             return SKIP
         found = np.zeros(len(nodes), np.int64)
@@ -54,15 +53,3 @@ class ImageLocality(ScorePlugin):
 def normalized_image_name(image: str) -> str:
     """With the tag that is meant where none is given; a colon before the last slash is a registry's port."""
     return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
-
-
-def _columns(table: ClusterTable, images: Iterable[str]) -> list[ImageColumn]:
-    return [table.image_column(normalized_image_name(image)) for image in images]
-
-
-def _container_images(pod: Pod) -> Iterator[str]:
-    return (container.image for container in (*pod.spec.init_containers, *pod.spec.containers))
-
-
-def _volume_images(pod: Pod) -> Iterator[str]:
-    return (volume.image.reference for volume in pod.spec.volumes if volume.image is not None)

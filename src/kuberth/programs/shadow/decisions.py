@@ -10,8 +10,9 @@ import enum
 from array import array
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+import msgspec
 
 from kuberth.text.figures import percentile
 
@@ -51,8 +52,7 @@ class DifferenceCause(enum.StrEnum):
     """The real scheduler samples nodes; it may have left out the better ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class DifferenceExplanation:
+class DifferenceExplanation(msgspec.Struct, frozen=True):
     cause: DifferenceCause
     text: str
     pods: tuple[str, ...] = ()
@@ -60,8 +60,7 @@ class DifferenceExplanation:
     nodes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ShadowDecision:
+class ShadowDecision(msgspec.Struct, frozen=True, rename="camel"):
     """A decision of the real scheduler, and the one made here at its side."""
 
     pod: str
@@ -71,13 +70,13 @@ class ShadowDecision:
     """The node on which the real scheduler placed the pod; "" if it rejected it."""
     own_node: str = ""
     """The node on which it would have been placed here; "" if there is none."""
-    passing: int = 0
+    passing: int = msgspec.field(default=0, name="passingNodes")
     """How many nodes pass here."""
-    equals: int = 0
+    equals: int = msgspec.field(default=0, name="equalNodes")
     """How many of them share the highest total."""
-    scores: Mapping[str, int] = field(default_factory=dict)
+    scores: Mapping[str, int] = {}
     """Scores of `node` here, by plugin; empty if it does not pass."""
-    own_scores: Mapping[str, int] = field(default_factory=dict)
+    own_scores: Mapping[str, int] = {}
     """Scores of `own_node` here, by plugin."""
     message: str = ""
     """The reason of the rejection, from the pod's condition."""
@@ -105,34 +104,9 @@ class ShadowDecision:
 
     def tree(self) -> dict[str, Any]:
         """The decision as a JSON tree; empty parts are left out."""
-        explanation = self.explanation
-        tree = {
-            "pod": self.pod,
-            "agreement": str(self.agreement),
-            "node": self.node,
-            "ownNode": self.own_node,
-            "passingNodes": self.passing,
-            "equalNodes": self.equals,
-            "scores": dict(self.scores),
-            "total": sum(self.scores.values()) if self.scores else None,
-            "ownScores": dict(self.own_scores),
-            "ownTotal": sum(self.own_scores.values()) if self.own_scores else None,
-            "message": self.message,
-            "ownMessage": self.own_message,
-            "explanation": None
-            if explanation is None
-            else {
-                "cause": str(explanation.cause),
-                "text": explanation.text,
-                "pods": list(explanation.pods),
-                "nodes": list(explanation.nodes),
-            },
-            "reordered": list(self.reordered),
-            "waitedSeconds": None if self.waited_seconds is None else round(self.waited_seconds, 6),
-            "attempts": self.attempts,
-            "ownAttempts": self.own_attempts,
-            "ownSeconds": round(self.own_seconds, 6),
-        }
+        tree: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
+        tree["total"] = sum(self.scores.values()) if self.scores else None
+        tree["ownTotal"] = sum(self.own_scores.values()) if self.own_scores else None
         return {name: value for name, value in tree.items() if value not in (None, "", {}, [])}
 
 

@@ -306,10 +306,10 @@ class Shadow:
                 node=node,
                 message=message,
                 own_message=problem,
-                waited_seconds=None if pending.since is None else at - pending.since,
+                waited_seconds=None if pending.since is None else round(at - pending.since, 6),
                 attempts=failures + 1 if node else max(failures, 1),
                 own_attempts=pending.own_attempts,
-                own_seconds=0.0 if verdict is None else verdict.seconds,
+                own_seconds=0.0 if verdict is None else round(verdict.seconds, 6),
             )
         )
 

@@ -20,6 +20,7 @@ KEYWORDS = {
     "required",
     "enum",
     "fill",
+    "frozen",
     "pointer",
     "absent",
     "additionalProperties",
@@ -27,6 +28,7 @@ KEYWORDS = {
     "settable",
     "showsChange",
     "unique",
+    "unless",
     "union",
     "when",
     "minimum",
@@ -132,3 +134,62 @@ def test_defaults() -> None:
     obj: Obj = {"name": "x", "most": 0, "items": [{"id": 1}]}
     DeclaredRules(SCHEMA).default(obj)
     assert obj == {"name": "x", "least": 1, "most": 5, "items": [{"id": 1, "port": 80}]}
+
+
+CHANGES: Obj = {
+    "frozen": ["data", "immutable"],
+    "properties": {
+        "once": {"immutable": "set once", "settable": "once"},
+        "both": {"immutable": "set or not", "settable": True},
+        "size": {"immutable": "fixed", "unless": {"mode": "free"}},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "obj, old, expected",
+    [
+        ({"data": 2}, {"data": 1}, []),
+        ({"data": 2}, {"data": 1, "immutable": True}, ["data", "immutable"]),
+        ({"data": 1, "immutable": True}, {"data": 1, "immutable": True}, []),
+        ({"once": "a"}, {}, []),
+        ({"once": "a"}, {"once": ""}, []),
+        ({"once": "b"}, {"once": "a"}, ["once"]),
+        ({}, {"once": "a"}, ["once"]),
+        ({}, {"both": "a"}, []),
+        ({"both": "b"}, {"both": "a"}, ["both"]),
+        ({"size": 2}, {"size": 1}, ["size"]),
+        ({"size": 2, "mode": "free"}, {"size": 1}, ["size"]),
+        ({"size": 2}, {"size": 1, "mode": "free"}, []),
+    ],
+)
+def test_what_may_change(obj: Obj, old: Obj, expected: list[str]) -> None:
+    assert [cause.field for cause in DeclaredRules(CHANGES).causes(obj, old)] == expected
+
+
+def _job(**spec: Any) -> Obj:
+    template = {"spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}}
+    return {"metadata": {"name": "j"}, "spec": {"completionMode": "NonIndexed", "template": template, **spec}}
+
+
+@pytest.mark.parametrize(
+    "resource, old, new, expected",
+    [
+        ("nodes", {"spec": {}}, {"spec": {"providerID": "a"}}, []),
+        ("nodes", {"spec": {"providerID": "a"}}, {"spec": {"providerID": "b"}}, ["spec.providerID"]),
+        ("nodes", {"spec": {"podCIDRs": ["a"]}}, {"spec": {}}, ["spec.podCIDRs"]),
+        ("jobs.batch", _job(completions=1), _job(completions=2), ["spec.completions"]),
+        (
+            "jobs.batch",
+            _job(completions=1, completionMode="Indexed"),
+            _job(completions=2, completionMode="Indexed"),
+            [],
+        ),
+        ("jobs.batch", _job(completionMode="Indexed", completions=1), _job(), ["spec.completionMode"]),
+        ("jobs.batch", _job(), _job(template={}), ["spec.template"]),
+    ],
+)
+def test_what_may_change_of_a_kind(resource: str, old: Obj, new: Obj, expected: list[str]) -> None:
+    fields = {cause.field for cause in declared_rules()[resource].causes(new, old)}
+    assert set(expected) <= fields
+    assert bool(fields) == bool(expected)

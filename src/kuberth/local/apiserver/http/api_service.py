@@ -92,7 +92,9 @@ class ApiService:
         self._open_pages = open_pages
         self._request_seconds = limits.request_seconds
         self._discovery = Discovery(core.resources)
-        self._openapi = OpenApi(self._discovery, custom_schema=self._custom_schema)
+        self._openapi = OpenApi(
+            self._discovery, custom_schema=lambda row: self._custom_schemas.get((row.id, row.version))
+        )
         self._custom_schemas: dict[tuple[str, str], Obj | None] = {}
         self._watch_limits = WatchLimits(limits.watchers, per_client=limits.watchers_per_client)
         self._usages = Usages(core, clock=clock)
@@ -257,9 +259,6 @@ class ApiService:
             for crd in crds["items"]
             for version in crd["spec"]["versions"]
         }
-
-    def _custom_schema(self, row: ServedResource) -> Obj | None:
-        return self._custom_schemas.get((row.id, row.version))
 
 
 def _timeout(text: str) -> float | None:

@@ -157,7 +157,7 @@ def difference(old: Any, new: Any, field: Field) -> Difference:
         first, second = _by_value(old), _by_value(new)
         parts = [(mark, first.get(mark, _ABSENT), second.get(mark, _ABSENT), _ANY) for mark in first | second]
     else:
-        return _whole(old, new)
+        return _REMOVED if new is _ABSENT else _CHANGED
     found: tuple[FieldSet, FieldSet, FieldSet] = ({}, {}, {})
     if new is _ABSENT:
         found[2][SELF] = {}
@@ -187,10 +187,6 @@ def _all_of(tree: Any, field: Field) -> FieldSet:
     else:
         return {}
     return found
-
-
-def _whole(old: Any, new: Any) -> Difference:
-    return _REMOVED if new is _ABSENT else _CHANGED
 
 
 def _fit(old: Any, new: Any, kind: type) -> bool:

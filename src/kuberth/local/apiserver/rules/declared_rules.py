@@ -14,7 +14,7 @@ from kuberth.cel.validation_rules import compile_rule
 from kuberth.errors import CelRuntimeError
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.printing.json_paths import compile_path
-from kuberth.local.apiserver.rules import checks, device_checks
+from kuberth.local.apiserver.rules import checks, device_checks, stored_checks
 from kuberth.local.apiserver.rules.checks import Check
 from kuberth.local.apiserver.rules.metadata_validation import (
     duplicate,
@@ -36,6 +36,7 @@ _FILLS: Final[Mapping[str, Callable[[Obj], None]]] = {"pod-spec": default_pod_sp
 _JUDGING: Final = {
     "check",
     "enum",
+    "frozen",
     "immutable",
     "maxItems",
     "maxLength",
@@ -86,6 +87,7 @@ class _Node:
         self._longest, self._most_items = schema.get("maxLength"), schema.get("maxItems")
         self._map_keys, self._unique = schema.get("x-kubernetes-list-map-keys"), schema.get("unique")
         self._union: Sequence[str] | None = schema.get("union")
+        self._frozen: Sequence[str] = schema.get("frozen", ())
         self._check = check_named(schema["check"]) if "check" in schema else None
         self._rules: Sequence[Obj] = schema.get("x-kubernetes-validations", ())
         inner = [node for _, node in (*self._properties, ("", self._items), ("", self._values)) if node]
@@ -162,6 +164,10 @@ class _Node:
                 found.append(required(f"{prefix}{name}", why))
         if self._union is not None:
             found += _union_causes(tree, self._union, path)
+        if self._frozen and isinstance(old, dict) and old.get("immutable"):
+            why = "field is immutable when `immutable` is set"
+            changed = (name for name in self._frozen if tree.get(name) != old.get(name))
+            found += (forbidden_field(f"{prefix}{name}", why) for name in changed)
         for name, node in self._judged:
             value = tree.get(name)
             # The usual cases first: every pod comes this way.
@@ -180,8 +186,11 @@ class _Node:
             return
         value = self._schema.get("absent") if value is None else value
         fixed = "immutable" in self._schema and stored is not _NOT_STORED
-        if "settable" in self._schema and (stored is None or value is None):
+        settable = self._schema.get("settable")
+        if settable and (stored in (None, "", []) or (settable is True and value is None)):
             fixed = False
+        if fixed and "unless" in self._schema:
+            fixed = any(old.get(field) != free for field, free in self._schema["unless"].items())
         if fixed and value != stored:
             # As upstream: pointers, lists and structs are not shown.
             hidden = "pointer" in self._schema or isinstance(value, dict | list)
@@ -215,7 +224,7 @@ class _Node:
 def check_named(name: str) -> Check:
     """The check that rules.yaml calls `name`; StopIteration if there is none."""
     attribute = f"check_{name.replace('-', '_')}"
-    modules = (checks, device_checks, crds)
+    modules = (checks, stored_checks, device_checks, crds)
     return cast(Check, next(getattr(each, attribute) for each in modules if hasattr(each, attribute)))
 
 
@@ -255,7 +264,5 @@ def _rule_causes(tree: Any, rule: Obj, path: str, old: Any) -> Iterator[Cause]:
         case "FieldValueForbidden":
             yield forbidden_field(where, why)
         case _:
-            shown = compile_path(below)(tree) if below else None
-            if shown is None:
-                shown = rule.get("value", None if below else "")
-            yield invalid_value(where, shown, why)
+            shown = compile_path(below)(tree) if below else ""
+            yield invalid_value(where, rule.get("value", shown), why)

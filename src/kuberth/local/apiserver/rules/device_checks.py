@@ -6,7 +6,7 @@ In: a value and its path. Out: causes, in upstream's words.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, Final
 
@@ -228,7 +228,19 @@ def check_binding_conditions(device: Obj, path: str) -> list[Cause]:
 
 
 def check_slice(spec: Obj, path: str) -> list[Cause]:
-    causes, devices = _place_causes(spec), spec.get("devices") or ()
+    devices = spec.get("devices") or ()
+    one = f"exactly one of {', '.join(f'`{place}`' for place in _PLACES)} is required"
+    causes = _place_causes(
+        spec,
+        path,
+        _PLACES,
+        one=one,
+        several=f"{one}, but multiple fields are set",
+        name="must be either unset or set to a non-empty string",
+    )
+    if "nodeSelector" in spec and len(terms := spec["nodeSelector"].get("nodeSelectorTerms") or []) != 1:
+        where, why = f"{path}.nodeSelector.nodeSelectorTerms", "must have exactly one node selector term"
+        causes.append(invalid_value(where, terms, why))
     if "sharedCounters" in spec and "devices" in spec:
         causes.append(invalid_value(path, "", "only one of `sharedCounters` or `devices` is allowed"))
     extras = any(each.get("taints") or each.get("consumesCounters") or has_lists(each) for each in devices)
@@ -240,34 +252,25 @@ def check_slice(spec: Obj, path: str) -> list[Cause]:
     return causes
 
 
-def _place_causes(spec: Obj) -> list[Cause]:
+def _place_causes(
+    holder: Obj, path: str, fields: Iterable[str], *, one: str, several: str, name: str
+) -> list[Cause]:
     """Causes unless exactly one field selects the nodes that can use the devices."""
     causes: list[Cause] = []
     given = []
-    if "nodeName" in spec:
-        if spec["nodeName"]:
-            given.append("`nodeName`")
+    for field in fields:
+        if field not in holder:
+            continue
+        if holder[field] is False:
+            causes.append(invalid_value(f"{path}.{field}", False, "must be either unset or set to true"))
+        elif holder[field] == "":
+            causes.append(invalid_value(f"{path}.{field}", "", name))
         else:
-            why = "must be either unset or set to a non-empty string"
-            causes.append(invalid_value("spec.nodeName", "", why))
-    if "nodeSelector" in spec:
-        given.append("`nodeSelector`")
-        terms = spec["nodeSelector"].get("nodeSelectorTerms") or []
-        if len(terms) != 1:
-            where, why = "spec.nodeSelector.nodeSelectorTerms", "must have exactly one node selector term"
-            causes.append(invalid_value(where, terms, why))
-    for field in ("allNodes", "perDeviceNodeSelection"):
-        if spec.get(field) is True:
             given.append(f"`{field}`")
-        elif field in spec:
-            why = "must be either unset or set to true"
-            causes.append(invalid_value(f"spec.{field}", spec[field], why))
-    one = f"exactly one of {', '.join(f'`{place}`' for place in _PLACES)} is required"
     if not given:
-        causes.append(required("spec", one))
+        causes.append(required(path, one))
     elif len(given) > 1:
-        shown = f"{{{', '.join(given)}}}"
-        causes.append(invalid_value("spec", shown, f"{one}, but multiple fields are set"))
+        causes.append(invalid_value(path, f"{{{', '.join(given)}}}", several))
     return causes
 
 
@@ -314,31 +317,18 @@ def _mapping_causes(mapping: Obj, capacity: Obj, path: str) -> list[Cause]:
 
 
 def _device_place_causes(device: Obj, path: str, *, apart: bool) -> list[Cause]:
-    given = [field for field in ("nodeName", "nodeSelector", "allNodes") if field in device]
-    if not apart:
-        if not given:
-            return []
-        why = (
-            "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to "
-            "true in the ResourceSlice spec"
+    fields = ("nodeName", "nodeSelector", "allNodes")
+    if apart:
+        one = (
+            "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when "
+            "`perDeviceNodeSelection` is set to true in the ResourceSlice spec"
         )
-        return [invalid_value(path, None, why)]
-    causes = []
-    if device.get("nodeName") == "":
-        causes.append(invalid_value(f"{path}.nodeName", "", "must not be empty"))
-        given.remove("nodeName")
-    if device.get("allNodes") is False:
-        causes.append(invalid_value(f"{path}.allNodes", False, "must be either unset or set to true"))
-        given.remove("allNodes")
-    one = (
-        "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` "
-        "is set to true in the ResourceSlice spec"
+        return _place_causes(device, path, fields, one=one, several=one, name="must not be empty")
+    why = (
+        "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to "
+        "true in the ResourceSlice spec"
     )
-    if not given:
-        causes.append(required(path, one))
-    elif len(given) > 1:
-        causes.append(invalid_value(path, f"{{{', '.join(f'`{field}`' for field in given)}}}", one))
-    return causes
+    return [invalid_value(path, None, why)] if any(field in device for field in fields) else []
 
 
 def check_device_attribute(attribute: Obj, path: str) -> list[Cause]:

@@ -21,7 +21,7 @@ from kuberth.local.apiserver.rules import (
     group_rules,
     pod_validation,
     quotas,
-    workload_validation,
+    stored_checks,
 )
 from kuberth.local.apiserver.rules.declared_rules import declared_rules
 from kuberth.local.apiserver.rules.pod_defaults import default_pod
@@ -56,19 +56,11 @@ class KindRules:
     """Everything that is wrong with the object, or with the change, in a write of the status subresource."""
 
 
-_SELECTED_TEMPLATE: Final = KindRules(
-    prepare=admission.prepare_stateless, validate=workload_validation.validate_selected_template
-)
 _STATELESS: Final = KindRules(prepare=admission.prepare_stateless)
 
 RULES: Final[Mapping[str, KindRules]] = {
     "namespaces": KindRules(defaulting.default_namespace, admission.prepare_namespace),
-    "nodes": KindRules(
-        defaulting.default_node,
-        default_status=defaulting.default_node,
-        validate=workload_validation.validate_node,
-        validate_status=workload_validation.validate_node,
-    ),
+    "nodes": KindRules(defaulting.default_node, default_status=defaulting.default_node),
     "pods": KindRules(
         default_pod,
         admission.prepare_pod,
@@ -76,30 +68,21 @@ RULES: Final[Mapping[str, KindRules]] = {
         prepare_status=admission.prepare_pod_status,
         validate_status=pod_validation.validate_pod_status,
     ),
-    "services": KindRules(prepare=admission.prepare_service, validate=workload_validation.validate_service),
-    "replicationcontrollers": KindRules(
-        defaulting.default_replication_controller,
-        admission.prepare_stateless,
-        workload_validation.validate_replication_controller,
-    ),
+    "services": KindRules(prepare=admission.prepare_service),
+    "replicationcontrollers": replace(_STATELESS, default=defaulting.default_replication_controller),
     "persistentvolumes": KindRules(prepare=admission.prepare_volume),
     "persistentvolumeclaims": KindRules(
-        prepare=admission.prepare_claim, validate=workload_validation.validate_claim
+        prepare=admission.prepare_claim, validate=stored_checks.validate_claim
     ),
-    "events": KindRules(validate=workload_validation.validate_event),
-    "configmaps": KindRules(validate=workload_validation.validate_config_map),
-    "secrets": KindRules(defaulting.default_secret, validate=workload_validation.validate_secret),
-    "resourcequotas": KindRules(prepare=quotas.prepare_quota, validate=workload_validation.validate_quota),
-    "limitranges": KindRules(
-        defaulting.default_limit_range, validate=workload_validation.validate_limit_range
-    ),
-    "podtemplates": KindRules(validate=workload_validation.validate_pod_template),
-    "deployments.apps": replace(_SELECTED_TEMPLATE, prepare_status=admission.prepare_deployment_status),
-    "replicasets.apps": _SELECTED_TEMPLATE,
-    "statefulsets.apps": replace(_SELECTED_TEMPLATE, default=defaulting.default_stateful_set),
-    "daemonsets.apps": _SELECTED_TEMPLATE,
-    "jobs.batch": KindRules(defaulting.default_job, admission.prepare_job, workload_validation.validate_job),
-    "cronjobs.batch": replace(_STATELESS, validate=workload_validation.validate_cron_job),
+    "secrets": KindRules(defaulting.default_secret),
+    "resourcequotas": KindRules(prepare=quotas.prepare_quota),
+    "limitranges": KindRules(defaulting.default_limit_range),
+    "deployments.apps": replace(_STATELESS, prepare_status=admission.prepare_deployment_status),
+    "replicasets.apps": _STATELESS,
+    "statefulsets.apps": replace(_STATELESS, default=defaulting.default_stateful_set),
+    "daemonsets.apps": _STATELESS,
+    "jobs.batch": KindRules(defaulting.default_job, admission.prepare_job),
+    "cronjobs.batch": _STATELESS,
     "horizontalpodautoscalers.autoscaling": _STATELESS,
     "poddisruptionbudgets.policy": _STATELESS,
     "priorityclasses.scheduling.k8s.io": KindRules(prepare=admission.prepare_priority_class),

@@ -41,10 +41,8 @@ from kuberth.local.apiserver.verbs.deletion import plan_deletion, read_options
 from kuberth.local.apiserver.verbs.listing import ListRequest, list_objects, parse_version
 from kuberth.local.apiserver.verbs.selecting import select
 from kuberth.local.apiserver.verbs.watching import Event, Watcher
-from kuberth.local.apiserver.verbs.writing import Signature, Writer, expect_same_uid, storage_failed
+from kuberth.local.apiserver.verbs.writing import WriteOptions, Writer, expect_same_uid, storage_failed
 
-_WRITTEN_AS: Final = {"scale": "", "approval": "status"}
-"""Subresources that are written as another one is."""
 _SUCCESS: Final[Obj] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 _PATCH_OPTIONS: Final = ServedResource("meta.k8s.io", "v1", "PatchOptions", "patchoptions")
 _TOO_OLD: Final = "too old resource version"
@@ -221,14 +219,12 @@ class Core:
             field_validation.check(row, body)
         if row.custom:
             self._expect_definition(row)
-        signature = Signature(field_manager)
+        options = WriteOptions(field_manager, dry_run=dry_run)
         key = self._prepared.key(row, body, namespace=namespace, signed=bool(field_manager))
         prepared = self._prepared.get(key)
         obj = decode(row, body if prepared is None else {**body, "spec": {}})
         obj.setdefault("metadata", {})
-        stored = self._writer.create(
-            row, obj, namespace=namespace, dry_run=dry_run, signature=signature, prepared=prepared
-        )
+        stored = self._writer.create(row, obj, options, namespace=namespace, prepared=prepared)
         if key is not None and prepared is None:
             self._prepared.keep(key, stored)
         return await self._settle(row, stored, dry_run=dry_run)
@@ -248,14 +244,13 @@ class Core:
     ) -> Obj:
         row = self._row(resource, subresource)
         old = self._latest(row, namespace, name)
-        signature = Signature(field_manager, subresource)
+        options = WriteOptions(field_manager, subresource, dry_run)
         if subresource == "scale":
-            asked = decode(scale.SCALE, body)
-            return await self._scale(row, old, asked, dry_run=dry_run, signature=signature)
+            return await self._scale(row, old, decode(scale.SCALE, body), options)
         if field_validation is not None:
             field_validation.check(row, body)
         new = decode_status(row, body, old) if subresource == "status" else decode(row, body)
-        return await self._replace(row, old, new, dry_run=dry_run, signature=signature)
+        return await self._replace(row, old, new, options)
 
     @_writes
     async def patch(
@@ -277,28 +272,19 @@ class Core:
         if content_type.partition(";")[0].strip() in APPLY_PATCHES:
             if field_validation is not None:
                 field_validation.check_applied()
-            return await self._apply(
-                row,
-                name,
-                patch,
-                namespace=namespace,
-                subresource=subresource,
-                dry_run=dry_run,
-                manager=field_manager,
-                force=force,
-            )
+            options = WriteOptions(field_manager, subresource, dry_run, applied=True)
+            return await self._apply(row, name, patch, options, namespace=namespace, force=force)
         old = self._latest(row, namespace, name)
-        signature = Signature(field_manager, subresource)
+        options = WriteOptions(field_manager, subresource, dry_run)
         if subresource == "scale":
             patched = apply_patch(scale.SCALE, scale.scale_of(row, old), patch, content_type=content_type)
-            asked = decode(scale.SCALE, patched)
-            return await self._scale(row, old, asked, dry_run=dry_run, signature=signature), False
+            return await self._scale(row, old, decode(scale.SCALE, patched), options), False
         patched = apply_patch(row, to_view(row, old), patch, content_type=content_type)
         if field_validation is not None:
             field_validation.check_patched(row, patch, patched)
         new = decode(row, patched)
         expect_same_uid(row, old, new)
-        return await self._replace(row, old, new, dry_run=dry_run, signature=signature), False
+        return await self._replace(row, old, new, options), False
 
     @_writes
     async def delete(
@@ -408,14 +394,13 @@ class Core:
         row: ServedResource,
         name: str,
         patch: Any,
+        options: WriteOptions,
         *,
         namespace: str,
-        subresource: str,
-        dry_run: bool,
-        manager: str,
         force: bool,
     ) -> tuple[Obj, bool]:
         """Server-side apply."""
+        manager, subresource = options.manager, options.subresource
         if not manager:
             raise invalid(_PATCH_OPTIONS, "", [required("fieldManager", "is required for apply patch")])
         kind = scale.SCALE if subresource == "scale" else row
@@ -425,7 +410,6 @@ class Core:
             wanted.pop("spec", None)  # only the decoder added it, so no manager owns it
         applying.check(wanted, name=name, namespace=namespace)
         now = self._writer.now
-        signature = Signature(manager, subresource, applied=True)
         old = self._store.latest(row.stored_as, _key(row, namespace, name))
         if old is None:
             if subresource:
@@ -433,23 +417,20 @@ class Core:
             wanted.setdefault("metadata", {})["name"] = name
             wanted["metadata"]["managedFields"] = applying.first(row, wanted, manager=manager, now=now)
             obj = decode(row, wanted)
-            stored = self._writer.create(row, obj, namespace=namespace, dry_run=dry_run, signature=signature)
-            return await self._settle(row, stored, dry_run=dry_run), True
+            stored = self._writer.create(row, obj, options, namespace=namespace)
+            return await self._settle(row, stored, dry_run=options.dry_run), True
         if subresource == "scale":
             wanted = scale.applied(row, wanted)
         merged = applying.merged(
             row, to_view(row, old), wanted, manager=manager, subresource=subresource, force=force, now=now
         )
         new = decode(row, merged)
-        stored_view = await self._replace(row, old, new, dry_run=dry_run, signature=signature)
+        stored_view = await self._replace(row, old, new, options)
         return (scale.scale_of(row, stored_view) if subresource == "scale" else stored_view), False
 
-    async def _scale(
-        self, row: ServedResource, old: Obj, asked: Obj, *, dry_run: bool, signature: Signature
-    ) -> Obj:
-        new = scale.scaled(row, old, asked)
-        stored = self._writer.replace(row, old, new, dry_run=dry_run, signature=signature)
-        return scale.scale_of(row, await self._settle(row, stored, dry_run=dry_run))
+    async def _scale(self, row: ServedResource, old: Obj, asked: Obj, options: WriteOptions) -> Obj:
+        stored = self._writer.replace(row, old, scale.scaled(row, old, asked), options)
+        return scale.scale_of(row, await self._settle(row, stored, dry_run=options.dry_run))
 
     # The common ways of reading and writing
 
@@ -465,9 +446,7 @@ class Core:
             raise not_found(row, name)
         return found
 
-    async def _replace(
-        self, row: ServedResource, old: Obj, new: Obj, *, dry_run: bool, signature: Signature
-    ) -> Obj:
+    async def _replace(self, row: ServedResource, old: Obj, new: Obj, options: WriteOptions) -> Obj:
         metadata = new.setdefault("metadata", {})
         if not row.namespaced:
             metadata.pop("namespace", None)
@@ -479,11 +458,8 @@ class Core:
             if given != present:
                 why = f"does not match the {field} on the {source} ({present})"
                 raise bad_request(f"the {field} of the object ({given}) {why}")
-        subresource = _WRITTEN_AS.get(signature.subresource, signature.subresource)
-        stored = self._writer.replace(
-            row, old, to_stored(row, new), subresource=subresource, dry_run=dry_run, signature=signature
-        )
-        return await self._settle(row, stored, dry_run=dry_run)
+        stored = self._writer.replace(row, old, to_stored(row, new), options)
+        return await self._settle(row, stored, dry_run=options.dry_run)
 
     def _remove(self, row: ServedResource, old: Obj, options: Obj, *, dry_run: bool) -> tuple[Obj, bool]:
         """Stage a deletion; the object afterwards, and whether it is gone."""

@@ -39,16 +39,20 @@ _OWNED: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGrace
 _ACCOUNTS_ROW: Final = ServedResource("", "v1", "ServiceAccount", ACCOUNTS)
 
 
-class Signature(NamedTuple):
-    """The writer: the name of the field manager ("": fields are not tracked), and the subresource."""
+class WriteOptions(NamedTuple):
+    """How an object is written."""
 
     manager: str = ""
+    """The name of the field manager; "": fields are not tracked."""
     subresource: str = ""
+    dry_run: bool = False
     applied: bool = False
     """The object comes with its managedFields: it was merged by server-side apply."""
 
 
-UNSIGNED: Final = Signature()
+_PLAIN: Final = WriteOptions()
+_WRITTEN_AS: Final = {"scale": "", "approval": "status"}
+"""Subresources that are written as another one is."""
 
 
 class Writer:
@@ -74,10 +78,9 @@ class Writer:
         self,
         row: ServedResource,
         obj: Obj,
+        options: WriteOptions = _PLAIN,
         *,
         namespace: str,
-        dry_run: bool = False,
-        signature: Signature = UNSIGNED,
         prepared: PreparedSpec | None = None,
     ) -> Obj:
         """Stage a new, decoded object and return it as stored; `prepared` replaces its spec and status."""
@@ -100,12 +103,12 @@ class Writer:
         if prepared is None:
             rules = rules_for(row)
             rules.default(obj)
-            self._sign(row, None, obj, signature)
+            self._sign(row, None, obj, options)
             rules.prepare(obj, None, context)
             causes = [*validate_metadata(row, metadata), *rules.validate(obj, None)]
         else:
             if prepared.fields is not None:
-                name, now = signature.manager, self.now
+                name, now = options.manager, self.now
                 metadata |= managers.first_of_prepared(row, metadata, prepared.fields, name=name, now=now)
             obj["spec"], obj["status"] = prepared.spec, prepared.status
             causes = validate_metadata(row, metadata)
@@ -115,28 +118,19 @@ class Writer:
         if self.store.latest(row.stored_as, key) is not None:
             raise already_exists(row, metadata["name"])
         self._admit(row, obj, None, context)
-        if dry_run:
+        if options.dry_run:
             return obj
         stored = self.stage(row, key, obj)
         if row.id == "namespaces":
             self.make_account(name_of(obj))
         return stored
 
-    def replace(
-        self,
-        row: ServedResource,
-        old: Obj,
-        new: Obj,
-        *,
-        subresource: str = "",
-        dry_run: bool = False,
-        signature: Signature = UNSIGNED,
-    ) -> Obj:
+    def replace(self, row: ServedResource, old: Obj, new: Obj, options: WriteOptions) -> Obj:
         """Stage `new` (as stored, and owned by the caller) in place of `old`, and answer what is stored.
 
         An object that was only waiting for its finalizers is removed with the last of them.
         """
-        name = name_of(old)
+        name, subresource = name_of(old), _WRITTEN_AS.get(options.subresource, options.subresource)
         metadata, old_metadata = new.setdefault("metadata", {}), old["metadata"]
         expect_same(row, old, metadata)
         for field in _OWNED:
@@ -146,7 +140,7 @@ class Writer:
                 metadata.pop(field, None)
         metadata.pop("selfLink", None)
         metadata["resourceVersion"] = old_metadata["resourceVersion"]
-        if not signature.manager and "managedFields" in old_metadata:
+        if not options.manager and "managedFields" in old_metadata:
             metadata.setdefault("managedFields", old_metadata["managedFields"])
         rules = rules_for(row)
         causes: list[Cause]
@@ -155,7 +149,7 @@ class Writer:
             new = {**old, "metadata": metadata, "status": new.get("status") or {}}
             rules.default_status(new)
             rules.prepare_status(new, old, self.context())
-            self._sign(row, old, new, signature)
+            self._sign(row, old, new, options)
             causes = [
                 *validate_metadata_update(row, new["metadata"], old_metadata),
                 *rules.validate_status(new, old),
@@ -165,12 +159,12 @@ class Writer:
             if "managedFields" in metadata:
                 kept["managedFields"] = metadata["managedFields"]
             new, causes = {**old, "metadata": kept, "spec": new.get("spec") or {}}, []
-            self._sign(row, old, new, signature)
+            self._sign(row, old, new, options)
         elif subresource == "resize":
             rules.default(new)
             managed = {"managedFields": metadata["managedFields"]} if "managedFields" in metadata else {}
             new = {**pod_resizing.resized(new, old), "metadata": {**old_metadata, **managed}}
-            self._sign(row, old, new, signature)
+            self._sign(row, old, new, options)
             causes = pod_resizing.validate_resize(new, old)
         else:
             if row.has_status:
@@ -178,7 +172,7 @@ class Writer:
                 if "status" in old:
                     new["status"] = old["status"]
             rules.default(new)
-            self._sign(row, old, new, signature)
+            self._sign(row, old, new, options)
             rules.prepare(new, old, self.context())
             causes = [*validate_metadata_update(row, metadata, old_metadata), *rules.validate(new, old)]
         if causes:
@@ -189,7 +183,7 @@ class Writer:
             self._admit(row, new, old, self.context())
         if row.has_generation and _spec_of(new) != _spec_of(old):
             new["metadata"] = {**new["metadata"], "generation": int(old_metadata.get("generation", 0)) + 1}
-        if dry_run:
+        if options.dry_run:
             return new
         key = make_key(namespace_of(old), name)
         if finalized(row, new, old):
@@ -200,18 +194,18 @@ class Writer:
             }
         return self.stage(row, key, new)
 
-    def _sign(self, row: ServedResource, old: Obj | None, new: Obj, signature: Signature) -> None:
+    def _sign(self, row: ServedResource, old: Obj | None, new: Obj, options: WriteOptions) -> None:
         """Record in the metadata of `new` which fields its writer owns."""
-        if not signature.manager or signature.applied:
+        if not options.manager or options.applied:
             return
-        view, name = to_view(row, new), signature.manager
+        view, name = to_view(row, new), options.manager
         if old is None:
             reset = managers.is_reset(new["metadata"].get("managedFields"))
             first = [] if reset else managers.first_writer(row, view, name=name, now=self.now)
             managed = managers.written(first)
         else:
             managed = managers.after_update(
-                row, to_view(row, old), view, name=name, subresource=signature.subresource, now=self.now
+                row, to_view(row, old), view, name=name, subresource=options.subresource, now=self.now
             )
         new["metadata"].pop("managedFields", None)
         if managed:

@@ -5,26 +5,12 @@ In: devices, one after the other as they are picked and put back. Out: whether t
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
 
 from kuberth.api.resource import DeviceAttribute, DeviceConstraint
-from kuberth.plugins.devices.slices import KnownDevice
+from kuberth.cel import AttributeValue
+from kuberth.plugins.devices.slices import KnownDevice, attribute_value
 from kuberth.plugins.dynamic_resources.allocator.demand import WantedRequest
-
-Value = tuple[str, object]
-"""The kind and the value of an attribute."""
-
-
-class PickConstraint(Protocol):
-    def add(self, request: WantedRequest, device: KnownDevice) -> bool:
-        """Count the device in; False: it would break the constraint, and was not counted."""
-        ...
-
-    def remove(self, request: WantedRequest, device: KnownDevice) -> None:
-        """Take back the last `add` of this device that was granted."""
-        ...
-
-    def concerns(self, request: WantedRequest) -> bool: ...
 
 
 def constraint_of(constraint: DeviceConstraint) -> PickConstraint:
@@ -42,25 +28,15 @@ def attribute_of(device: KnownDevice, name: str) -> DeviceAttribute | None:
     return device.attributes.get(bare) if slash and domain == device.id[0] else None
 
 
-def value_of(attribute: DeviceAttribute) -> Value | None:
-    """None for a kind of attribute that is not known here: it equals nothing."""
-    if attribute.string_value is not None:
-        return "string", attribute.string_value
-    if attribute.int_value is not None:
-        return "int", attribute.int_value
-    if attribute.bool_value is not None:
-        return "bool", attribute.bool_value
-    if attribute.version_value is not None:
-        return "version", attribute.version_value
-    return None
+class PickConstraint(ABC):
+    """A constraint on the devices of some requests; of all requests if it names none."""
 
-
-class _OnRequests:
-    __slots__ = ("_requests", "attribute")
+    __slots__ = ("_devices", "_requests", "attribute")
 
     def __init__(self, requests: tuple[str, ...], attribute: str) -> None:
         self._requests = frozenset(requests)
         self.attribute = attribute
+        self._devices = 0
 
     def concerns(self, request: WantedRequest) -> bool:
         return (
@@ -69,64 +45,58 @@ class _OnRequests:
             or (request.parent is not None and request.parent in self._requests)
         )
 
-
-class MatchAttribute(_OnRequests):
-    """All devices have the same value."""
-
-    __slots__ = ("_devices", "_value")
-
-    def __init__(self, requests: tuple[str, ...], attribute: str) -> None:
-        super().__init__(requests, attribute)
-        self._devices = 0
-        self._value: Value | None = None
-
     def add(self, request: WantedRequest, device: KnownDevice) -> bool:
+        """Count the device in; False: it would break the constraint, and was not counted."""
         if not self.concerns(request):
             return True
         attribute = attribute_of(device, self.attribute)
-        if attribute is None:
-            return False
-        value = value_of(attribute)
-        if self._devices == 0:
-            self._value = value
-        elif value is None or value != self._value:
+        if attribute is None or not self._accepts(request, attribute_value(attribute)):
             return False
         self._devices += 1
         return True
 
-    def remove(self, request: WantedRequest, device: KnownDevice) -> None:
+    def remove(self, request: WantedRequest) -> None:
+        """Take back the last `add` for this request that was granted."""
         if self.concerns(request):
             self._devices -= 1
 
+    @abstractmethod
+    def _accepts(self, request: WantedRequest, value: AttributeValue | None) -> bool:
+        """Whether a device with this value may join those that are counted; if so, note the value."""
 
-class DistinctAttribute(_OnRequests):
+
+class MatchAttribute(PickConstraint):
+    """All devices have the same value."""
+
+    __slots__ = ("_value",)
+
+    def _accepts(self, _request: WantedRequest, value: AttributeValue | None) -> bool:
+        if self._devices == 0:
+            self._value = value
+            return True
+        return value is not None and value == self._value
+
+
+class DistinctAttribute(PickConstraint):
     """Devices have different values. As upstream does it, only the last device of every request is compared,
     and none of a request from which a device was put back."""
 
-    __slots__ = ("_by_request", "_devices")
+    __slots__ = ("_by_request",)
 
     def __init__(self, requests: tuple[str, ...], attribute: str) -> None:
         super().__init__(requests, attribute)
-        self._devices = 0
-        self._by_request: dict[str, Value | None] = {}
+        self._by_request: dict[str, AttributeValue | None] = {}
 
-    def add(self, request: WantedRequest, device: KnownDevice) -> bool:
-        if not self.concerns(request):
-            return True
-        attribute = attribute_of(device, self.attribute)
-        if attribute is None:
-            return False
-        value = value_of(attribute)
-        if self._devices and self._by_request and (value is None or value in self._by_request.values()):
-            return False
-        self._by_request[_base(request)] = value
-        self._devices += 1
-        return True
-
-    def remove(self, request: WantedRequest, device: KnownDevice) -> None:
+    def remove(self, request: WantedRequest) -> None:
         if self.concerns(request):
             self._by_request.pop(_base(request), None)
             self._devices -= 1
+
+    def _accepts(self, request: WantedRequest, value: AttributeValue | None) -> bool:
+        if self._devices and self._by_request and (value is None or value in self._by_request.values()):
+            return False
+        self._by_request[_base(request)] = value
+        return True
 
 
 def _base(request: WantedRequest) -> str:

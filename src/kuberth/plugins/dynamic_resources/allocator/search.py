@@ -27,7 +27,7 @@ from kuberth.cel.values import WORK
 from kuberth.errors import KuberthError, QuantityError
 from kuberth.plugins.devices.pools import DevicePool
 from kuberth.plugins.devices.sites import DeviceCandidate, Site
-from kuberth.plugins.devices.slices import DeviceId, KnownDevice, PoolId
+from kuberth.plugins.devices.slices import DeviceId, KnownDevice, PoolId, attribute_value
 from kuberth.plugins.devices.usage import DeviceUsage
 from kuberth.plugins.dynamic_resources.allocator.candidates import selects
 from kuberth.plugins.dynamic_resources.allocator.capacity import Amounts, all_consumed, fits
@@ -37,7 +37,6 @@ from kuberth.plugins.dynamic_resources.allocator.constraints import (
     PickConstraint,
     attribute_of,
     constraint_of,
-    value_of,
 )
 from kuberth.plugins.dynamic_resources.allocator.counters import PoolCounters
 from kuberth.plugins.dynamic_resources.allocator.demand import (
@@ -485,7 +484,7 @@ class DeviceSearch:
         counters: PoolCounters | None,
     ) -> None:
         for constraint in reversed(self._constraints[claim][:constraints]):
-            constraint.remove(request, device)
+            constraint.remove(request)
         if counters is not None:
             counters.put_back(device)
 
@@ -558,7 +557,7 @@ class DeviceSearch:
         for device, wanted in available:
             attribute = attribute_of(device, constraint.attribute)
             if attribute is not None and any(request.key in keys for request in wanted):
-                same[value_of(attribute) or device.id] += 1
+                same[attribute_value(attribute) or device.id] += 1
         return needed > max(same.values(), default=0)
 
     def _is_hopeless(self, frame: _Picking) -> bool:
@@ -604,12 +603,11 @@ class DeviceSearch:
             selected,
             device.id in self._usage.whole,
             tuple(
-                value_of(attribute) or device.id
+                attribute_value(attribute) or device.id
                 if (attribute := attribute_of(device, constraint.attribute)) is not None
                 else None
                 for constraints in self._constraints
                 for constraint in constraints
-                if isinstance(constraint, MatchAttribute | DistinctAttribute)
             ),
             (candidate.pool.id, device.consumes) if device.consumes else None,
             tuple(
