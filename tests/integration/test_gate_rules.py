@@ -100,6 +100,19 @@ def test_gates_of_a_scheduled_pod_mean_nothing(how: str) -> None:
     run_in_virtual_time(scenario)
 
 
+def test_a_scheduled_pod_with_gates_leaves_its_room_behind() -> None:
+    async def scenario() -> None:
+        scheduled = make_pod("p", cpu="1", node="n1", gates=["wait"])
+        api = MemoryApi(feature_gates=OFF)
+        async with running(make_node("n1", cpu="1"), scheduled, api=api) as world:
+            api.put(make_pod("q", cpu="1"))
+            await world.in_queue("q", "unschedulable")
+            api.remove(Pod, "default/p")
+            await world.bound("q", seconds=20)
+
+    run_in_virtual_time(scenario)
+
+
 def test_the_time_behind_a_gate_is_not_part_of_the_scheduling_sli() -> None:
     async def scenario() -> None:
         async with running(make_node("n1"), make_pod("p", gates=["wait"])) as world:

@@ -35,6 +35,7 @@ from kuberth.local.in_process import InProcessApi
 from kuberth.observe.exposition import render
 from kuberth.queue.interface import QueueFactory
 from kuberth.text.documents import read_file
+from kuberth.text.field_errors import InvalidConfiguration
 
 KUBERTH: Final = "kuberth"
 KUBE_SCHEDULER: Final = "kube-scheduler"
@@ -80,17 +81,21 @@ class OwnScheduler:
     name: str = KUBERTH
 
     def running(self, arena: Arena, workload: Workload, gates: Mapping[str, bool]) -> RunningMeter:
-        tree = configuration(self.config or workload.case.scheduler_config)
+        file = self.config or workload.case.scheduler_config
+        tree = configuration(file)
         if arena.core is not None:
-            return self._in_process(arena, tree, gates)
+            return self._in_process(arena, tree, gates, source="" if file is None else str(file))
         return self._process(arena, tree, gates)
 
     @asynccontextmanager
     async def _in_process(
-        self, arena: Arena, tree: dict[str, Any], gates: Mapping[str, bool]
+        self, arena: Arena, tree: dict[str, Any], gates: Mapping[str, bool], *, source: str
     ) -> AsyncIterator[Meter]:
         assert arena.core is not None
-        config = load_configuration(tree, self.registry, feature_gates=gates)
+        try:
+            config = load_configuration(tree, self.registry, feature_gates=gates)
+        except InvalidConfiguration as error:
+            raise InvalidConfiguration(error.errors, source=source) from error
         scheduler = Scheduler(
             InProcessApi(arena.core), config=config, registry=self.registry, queue=self.queue
         )

@@ -100,7 +100,9 @@ class BindingCycle:
     def start_waiting(self, placement: Placement) -> None:
         """From now on plugins can see, approve and reject the pod if Permit asked to wait."""
         if placement.permit_timeouts and self._waiting_pods.get(placement.info.uid) is None:
-            self._waiting_pods.add(placement.pod, placement.permit_timeouts)
+            self._waiting_pods.add(
+                placement.pod, placement.permit_timeouts, attempts=placement.queued.attempts
+            )
             if self.observer is not None:
                 self.observer.pod_held(placement)
 

@@ -58,6 +58,9 @@ class WeightedTerm(NamedTuple):
     """1 to 100, or -1 to -100 for anti-affinity."""
 
 
+ALL_ADDRESSES: Final = "0.0.0.0"
+
+
 class HostPort(NamedTuple):
     """A port that a pod takes on its node."""
 
@@ -67,6 +70,15 @@ class HostPort(NamedTuple):
     """TCP, UDP or SCTP."""
     port: int
     """The number."""
+
+    def conflicts_with(self, other: HostPort) -> bool:
+        """Whether pods with these two ports cannot share a node."""
+        return self.protocol == other.protocol and self.port == other.port and overlap(self.ip, other.ip)
+
+
+def overlap(address: str, other: str) -> bool:
+    """Whether two addresses of host ports are the same, or one means all addresses."""
+    return address == other or ALL_ADDRESSES in (address, other)
 
 
 class PodClass(NamedTuple):
@@ -331,7 +343,7 @@ def _reported(pod: Pod) -> object:
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:
     """The ports that the pod takes while it runs; no address means all of the node's."""
     return tuple(
-        HostPort(port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port)
+        HostPort(port.host_ip or ALL_ADDRESSES, port.protocol or "TCP", port.host_port)
         for container in (*_sidecars(pod), *pod.spec.containers)
         for port in container.ports
         if port.host_port > 0

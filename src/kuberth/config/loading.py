@@ -8,6 +8,7 @@ forms of older versions are translated, `decoding` types, `defaults` completes, 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,10 +53,32 @@ def load(
     `feature_gates` override those in the file, as a flag does. The others describe the plugins there are:
     see `validation.validate`.
     """
+    with _naming(source):
+        return _load(source, feature_gates or {}, args_types, known_plugins, extension_points)
+
+
+@contextmanager
+def _naming(source: Source) -> Iterator[None]:
+    """Name the file in the message of an `InvalidConfiguration`."""
+    try:
+        yield
+    except InvalidConfiguration as error:
+        if not isinstance(source, Path):
+            raise
+        raise InvalidConfiguration(error.errors, source=str(source)) from error.__cause__
+
+
+def _load(
+    source: Source,
+    feature_gates: Mapping[str, bool],
+    args_types: Mapping[str, type] | None,
+    known_plugins: Collection[str] | None,
+    extension_points: Mapping[str, Collection[str]] | None,
+) -> KubeSchedulerConfiguration:
     given, translation, broken, errors = _parse(source, args_types or {})
     if given is None:
         raise InvalidConfiguration(errors)
-    given = replace(given, feature_gates={**given.feature_gates, **(feature_gates or {})})
+    given = replace(given, feature_gates={**given.feature_gates, **feature_gates})
     gates = FeatureGates({} if gate_problems(given.feature_gates) else given.feature_gates)
     config = apply_defaults(given, gates=gates, args_types=args_types)
     found = validate(
@@ -83,10 +106,11 @@ def _contains(outer: str, inner: str) -> bool:
 
 def parse(source: Source, *, args_types: Mapping[str, type] | None = None) -> KubeSchedulerConfiguration:
     """Parse what the source says: typed, but neither completed nor validated."""
-    given, _, _, errors = _parse(source, args_types or {})
-    if given is None or errors:
-        raise InvalidConfiguration(errors)
-    return given
+    with _naming(source):
+        given, _, _, errors = _parse(source, args_types or {})
+        if given is None or errors:
+            raise InvalidConfiguration(errors)
+        return given
 
 
 def _parse(
@@ -122,7 +146,7 @@ def _read(source: Source) -> tuple[Any, list[FieldError]]:
             return read_tree(source.read_bytes())
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            message = f"cannot read the configuration file {source}: {reason}"
+            message = f"the configuration file cannot be read: {reason}"
             raise InvalidConfiguration([FieldError("", message)]) from error
     return read_tree(source)
 

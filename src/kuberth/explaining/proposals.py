@@ -16,8 +16,18 @@ from typing import Any, Final, NamedTuple
 from kuberth.api.core import Node, Pod
 from kuberth.api.pod_resources import pod_priority
 from kuberth.api.quantity import parse
+from kuberth.api.selectors import required_node_selector
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.explaining.edits import AddNodes, DeletePod, Edit, RemoveGate, ScaleRequest, SetLabel, lasting
+from kuberth.explaining.edits import (
+    AddNodes,
+    DeletePod,
+    DropNodeAffinity,
+    Edit,
+    RemoveGate,
+    ScaleRequest,
+    SetLabel,
+    lasting,
+)
 from kuberth.explaining.needs import Remedy, Shortcoming
 from kuberth.explaining.question import Judge
 from kuberth.informers.store import object_key
@@ -139,6 +149,8 @@ def _candidates(
     """What to try: first what may be a single change, then remedies for several shortcomings."""
     if gates:
         yield gates
+    if _chooses_names(judge.pod):
+        yield (*gates, DropNodeAffinity())
     evicted = judge.other_pods(victims)
     if evicted and not any(_is_sibling(pod, judge.pod) for pod in evicted):
         yield (*gates, *(_deletion(pod, preempted=True) for pod in evicted))
@@ -270,6 +282,13 @@ def _may_go(pod: Pod, pending: Pod) -> bool:
     if any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references):
         return False
     return not _is_sibling(pod, pending)
+
+
+def _chooses_names(pod: Pod) -> bool:
+    """Whether the pod chooses nodes by name; a DaemonSet's pods do, by their controller, and do not count."""
+    required = required_node_selector(pod)
+    by_name = required is not None and any(term.match_fields for term in required.node_selector_terms)
+    return by_name and all(owner.kind != "DaemonSet" for owner in pod.metadata.owner_references)
 
 
 def _is_proposable(judge: Judge, remedy: Remedy) -> bool:

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
+from msgspec.structs import replace as with_fields
+
 from kuberth.api.core import Container, NodeSelector, NodeSelectorTerm
 from kuberth.api.nodes import NodeSelectorRequirement
 from kuberth.api.pod_resources import is_pod_level_resource
 from kuberth.api.quantity import Quantity, QuantityFormat, format_quantity, milli_value, value
-from kuberth.api.selectors import CompiledNodeSelector, compile_node_selector
+from kuberth.api.selectors import CompiledNodeSelector, compile_node_selector, required_node_selector
 from kuberth.api.selectors.labels import parse_int64
 from kuberth.api.taints import find_untolerated
 from kuberth.cluster.nodes import NodeRow
@@ -183,13 +185,15 @@ def _labels(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcom
                 f"the label {key}={wanted}",
                 remedies=((DropNodeSelector(key),), (SetLabel(node.name, key, wanted),)),
             )
-    affinity = needs.pod.spec.affinity
-    required = None
-    if affinity is not None and affinity.node_affinity is not None:
-        required = affinity.node_affinity.required_during_scheduling_ignored_during_execution
-    if required is None:
+    required = required_node_selector(needs.pod)
+    if required is None or _matches(required, labels, node.name):
         return
-    unmet = [_unmet(term, labels) for term in required.node_selector_terms if not term.match_fields]
+    terms = [term for term in required.node_selector_terms if _labels_suffice(term, node.name)]
+    if not terms:
+        yield Shortcoming(
+            status.plugin, "a match with the pod's required node affinity", remedies=((DropNodeAffinity(),),)
+        )
+    unmet = [_unmet(term, labels) for term in terms]
     # One term suffices: the one with the fewest unmet requirements is reported.
     for requirement in min(unmet, key=len, default=()):
         found = _satisfying(requirement)
@@ -201,6 +205,17 @@ def _labels(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcom
             f"a label with {requirement_text(requirement)}",
             remedies=((DropNodeAffinity(),), *labelled),
         )
+
+
+def _labels_suffice(term: NodeSelectorTerm, name: str) -> bool:
+    """Whether the term may match a node of the name once the node has other labels."""
+    fields = NodeSelector(node_selector_terms=(with_fields(term, match_expressions=()),))
+    return bool(term.match_expressions) and (not term.match_fields or _matches(fields, {}, name))
+
+
+def _matches(selector: NodeSelector, labels: Mapping[str, str], name: str) -> bool:
+    """Whether a term matches; one that cannot be read does not."""
+    return any(term.matches(labels, name) for term in compile_node_selector(selector).terms)
 
 
 def _unmet(term: NodeSelectorTerm, labels: Mapping[str, str]) -> Sequence[NodeSelectorRequirement]:
@@ -236,18 +251,22 @@ def _satisfying(requirement: NodeSelectorRequirement) -> tuple[str | None] | Non
 
 
 def _ports(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
-    taken = {(port.protocol, port.port): info.key for info in node.pods for port in info.host_ports}
     for port in needs.info.host_ports:
-        holder = taken.get((port.protocol, port.port))
-        if holder is not None:
-            yield Shortcoming(
-                status.plugin,
-                f"the host port {port.port}/{port.protocol}, which pod {holder} has",
-                deletion_helps=True,
-                new_helps=True,
-                pattern=f"{port.port}/{port.protocol}",
-                holder=holder,
-            )
+        holders = [info for info in node.pods if any(map(port.conflicts_with, info.host_ports))]
+        if not holders:
+            continue
+        keys = [info.key for info in holders]
+        names = f"pod {keys[0]} has" if len(keys) == 1 else f"pods {', '.join(keys)} have"
+        deletions = tuple(DeletePod(info.key, node.name) for info in holders)
+        yield Shortcoming(
+            status.plugin,
+            f"the host port {port.port}/{port.protocol}, which {names}",
+            remedies=(deletions,) if len(keys) > 1 else (),
+            deletion_helps=True,
+            new_helps=True,
+            pattern=f"{port.port}/{port.protocol}",
+            holder=keys[0] if len(keys) == 1 else "",
+        )
 
 
 def _name(needs: PodNeeds, _node: NodeRow, status: Status) -> Iterator[Shortcoming]:

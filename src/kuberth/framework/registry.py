@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from kuberth.errors import ConfigError
+from kuberth.errors import ConfigError, described
 from kuberth.framework.extension_points import Plugin, points_of
 from kuberth.framework.handle import Handle
 
@@ -152,7 +152,13 @@ def _why_unusable(factory: object) -> str:
     if not callable(factory):
         return f"is not a class or factory but {factory!r}"
     args_type = getattr(factory, "args_type", None)
-    if args_type is None or (inspect.isclass(args_type) and issubclass(args_type, msgspec.Struct)):
+    if args_type is None:
+        return ""
+    if inspect.isclass(args_type) and issubclass(args_type, msgspec.Struct):
+        try:
+            msgspec.structs.fields(args_type)
+        except Exception as error:  # whatever a type's name stands for
+            return f"has the args_type {args_type.__name__}, whose types cannot be read: {described(error)}"
         return ""
     return (
         f"has the args_type {args_type!r}; derive it from msgspec.Struct, or leave args_type out and take "

@@ -18,10 +18,12 @@ from kuberth.text.durations import format_duration
 class WaitingPod:
     """A pod in the permit phase; it leaves when every plugin allowed it, or one rejected it."""
 
-    def __init__(self, pod: Pod, timeouts_seconds: Mapping[str, float]) -> None:
+    def __init__(self, pod: Pod, timeouts_seconds: Mapping[str, float], *, attempts: int = 1) -> None:
         loop = asyncio.get_running_loop()
         self.pod = pod
         """The pod that waits."""
+        self.attempts = attempts
+        """How often it was tried, this time included."""
         self.timeouts_seconds = dict(timeouts_seconds)
         """By plugin: how long it may hold the pod."""
         self._outcome: asyncio.Future[Status] = loop.create_future()
@@ -82,8 +84,8 @@ class WaitingPods:
     def __init__(self) -> None:
         self._pods: dict[str, WaitingPod] = {}
 
-    def add(self, pod: Pod, timeouts_seconds: Mapping[str, float]) -> WaitingPod:
-        waiting = WaitingPod(pod, timeouts_seconds)
+    def add(self, pod: Pod, timeouts_seconds: Mapping[str, float], *, attempts: int = 1) -> WaitingPod:
+        waiting = WaitingPod(pod, timeouts_seconds, attempts=attempts)
         self._pods[pod.metadata.uid] = waiting
         return waiting
 

@@ -240,12 +240,17 @@ class QueueView:
             pod.metadata.name,
             queue,
             pod_priority(pod),
-            0 if queued is None else queued.attempts,
+            self._attempts(uid) if queued is None else queued.attempts,
             min((hold[1] for hold in holds), default=since),
             ", ".join(hold[0] for hold in holds) or reason_of(queued, queue, self._scheduler),
             pod.spec.scheduler_name,
             holds,
         )
+
+    def _attempts(self, uid: str) -> int:
+        """Of a pod that was in flight before the first subscriber came, as far as it is known."""
+        waiting = self._scheduler.waiting_pods.get(uid)
+        return 0 if waiting is None else waiting.attempts
 
     def _permit_waits(self, uid: str) -> list[PermitWait]:
         waiting = self._scheduler.waiting_pods.get(uid)

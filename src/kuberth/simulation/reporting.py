@@ -32,7 +32,7 @@ th:first-child,td:first-child{text-align:left;overflow-wrap:break-word}
 .pictures{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:.75rem}
 .pictures svg{width:100%;height:auto;border-radius:6px}
 small{opacity:.75}
-@media(max-width:600px){body{font-size:13px;padding:0 .5rem}th,td{padding:.2rem .25rem}}
+@media(max-width:600px){body{font-size:13px;padding:0 .5rem}table{font-size:12px}th,td{padding:.2rem .12rem}}
 """
 
 INTERRUPTED: Final = "interrupted: these are the figures until then"

@@ -46,6 +46,7 @@ from kuberth.testing.queue_contract import QUEUE_CONTRACT
 from kuberth.testing.random_clusters import RandomCluster, words_of
 from kuberth.testing.recording import ReadRecorder
 from kuberth.testing.scheduling_trial import POINTS_OF_METHODS, Obstacles, SchedulingTrial
+from kuberth.testing.time_limits import RuleTimeoutError, time_limit
 from kuberth.text.field_errors import InvalidConfiguration
 
 CLUSTERS: Final = 40
@@ -55,6 +56,8 @@ PODS: Final = 6
 SCHEDULED_CLUSTERS: Final = 8
 """Random clusters on which a whole scheduler runs with it."""
 NODES_TIMED: Final = 5000
+RULE_SECONDS: Final = 30.0
+"""The longest that a rule may take. A plugin that answers at once takes a second for the longest."""
 SLOW_MICROSECONDS: Final = 2.0
 """A node, from which on a whole-table form is worth writing."""
 TIMED: Final = ("filter", "score")
@@ -151,7 +154,7 @@ def check_plugin(
 ) -> PluginReport:
     """Check every rule; `start` is the first seed of the random clusters."""
     check = _Check(plugin, args, pods, range(start, start + clusters))
-    findings = [check.construction()]
+    findings = [_found(check.construction, plugin.__module__)]
     timings: Sequence[PluginTiming] = ()
     if findings[0].outcome is not RuleOutcome.FAILED:
         rules = (
@@ -166,12 +169,16 @@ def check_plugin(
             check.hints,
         )
         for rule in rules:
-            findings.append(_found(rule))
+            findings.append(_found(rule, plugin.__module__))
             if findings[-1].rule == "answers" and findings[-1].outcome is RuleOutcome.FAILED:
                 break  # every other rule would find the same
         if timed and check.is_sound(findings):
-            timings, not_timed = check.timings()
-            findings += not_timed
+            try:
+                with time_limit(RULE_SECONDS, plugin.__module__):
+                    timings, not_timed = check.timings()
+                findings += not_timed
+            except (KuberthError, RuleTimeoutError) as error:
+                findings.append(RuleFinding("time", RuleOutcome.FAILED, str(error)))
     return PluginReport(plugin.name, points_of(plugin), findings, timings)
 
 
@@ -188,9 +195,12 @@ def check_queue(factory: QueueFactory, name: str) -> PluginReport:
     return PluginReport(name, (), findings, ())
 
 
-def _found(rule: Callable[[], RuleFinding]) -> RuleFinding:
+def _found(rule: Callable[[], RuleFinding], module: str) -> RuleFinding:
     try:
-        return rule()
+        with time_limit(RULE_SECONDS, module):
+            return rule()
+    except RuleTimeoutError as error:
+        return RuleFinding(rule.__name__, RuleOutcome.FAILED, str(error))
     except KuberthError as error:  # an answer that the framework does not take, or an exception of the plugin
         return RuleFinding(rule.__name__, RuleOutcome.FAILED, str(error))
     except Exception as error:  # where the plugin is called without the framework
@@ -205,7 +215,6 @@ class _Check:
         self._args = args
         self._pods = pods
         self._seeds = seeds
-        self._words = words_of(plugin, args)
         self._judges = issubclass(plugin, PreFilterPlugin | FilterPlugin | ScorePlugin)
 
     # Rules, in the order they are shown
@@ -481,6 +490,10 @@ class _Check:
         return all(each.outcome is not RuleOutcome.FAILED for each in findings)
 
     # Clusters to ask about
+
+    @cached_property
+    def _words(self) -> Sequence[str]:
+        return words_of(self._plugin, self._args)
 
     def _clusters(
         self, factory: PluginFactory | None = None, *, with_plans: bool = False

@@ -36,11 +36,15 @@ class DuplicateKey(FieldError):  # noqa: N818 - a problem to report, not to rais
 
 
 class InvalidConfiguration(ConfigError):  # noqa: N818 - names what is wrong, like NotFound and Conflict
-    """A configuration with at least one problem; `errors` holds every one that was found."""
+    """A configuration with at least one problem; `errors` holds every one that was found.
 
-    def __init__(self, errors: Iterable[FieldError]) -> None:
+    `source` is the name of the file, if it is one: the message has it before every problem.
+    """
+
+    def __init__(self, errors: Iterable[FieldError], *, source: str = "") -> None:
         self.errors: tuple[FieldError, ...] = tuple(errors)
-        super().__init__("\n".join(str(error) for error in self.errors))
+        title = f"{source}: " if source else ""
+        super().__init__("\n".join(f"{title}{error}" for error in self.errors))
 
 
 class TooLarge(InvalidConfiguration):

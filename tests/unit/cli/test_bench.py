@@ -155,6 +155,13 @@ def test_what_is_wrong_is_one_line(
     assert expected in err
 
 
+def test_a_configuration_that_is_wrong_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "mine.yaml").write_text("{parallelism: -1}")
+    code, _, err = bench(capsys, "cases.yaml", "Tiny/two", "--scheduler-config", "mine.yaml")
+    assert code == 1
+    assert "mine.yaml: parallelism: must be greater than 0" in err
+
+
 def test_workloads_that_cannot_run_are_left_out_of_many(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

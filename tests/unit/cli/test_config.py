@@ -52,7 +52,11 @@ def test_validate_lists_every_problem(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        pytest.param(["/no/such/file"], "cannot read the configuration file /no/such/file", id="no-file"),
+        pytest.param(
+            ["/no/such/file"],
+            "/no/such/file: the configuration file cannot be read: No such file",
+            id="no-file",
+        ),
         pytest.param(["-", "--feature-gates", "X"], "--feature-gates: expected X=true", id="gates-no-value"),
         pytest.param(
             ["-", "--feature-gates", "X=true"], "featureGates.X: unknown feature gate", id="gates-unknown"

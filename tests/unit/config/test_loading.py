@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,19 @@ def test_sources(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InvalidConfiguration, match=r"cannot read the configuration file .*: No such file"):
+    with pytest.raises(InvalidConfiguration, match=r"nope.yaml: .* cannot be read: No such file"):
         load(tmp_path / "nope.yaml")
+
+
+@pytest.mark.parametrize("read", [load, parse])
+def test_every_problem_of_a_file_has_its_name(read: Callable[[Path], object], tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("{apiVersion: v1, kind: ConfigMap}")
+    with pytest.raises(InvalidConfiguration) as caught:
+        read(file)
+    lines = str(caught.value).splitlines()
+    assert len(lines) == len(caught.value.errors) == 2
+    assert all(line.startswith(f"{file}: ") for line in lines)
 
 
 def test_parse_adds_nothing() -> None:

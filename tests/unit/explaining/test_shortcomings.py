@@ -102,6 +102,62 @@ def test_a_port_names_the_pod_that_has_it() -> None:
     assert answer.proposals[0].text == "delete pod default/q on node n"
 
 
+def ports(*given: tuple[int, str]) -> list[dict[str, Any]]:
+    return [{"name": "main", "ports": [{"containerPort": 1, "hostPort": n, "hostIP": ip} for n, ip in given]}]
+
+
+def test_pods_with_a_port_of_another_address_are_not_in_the_way() -> None:
+    objects = [
+        make_node("n"),
+        make_pod("a", node="n", containers=ports((80, "10.0.0.1"))),
+        make_pod("b", node="n", containers=ports((443, ""))),
+    ]
+    answer = explain(Question(make_pod("p", containers=ports((80, "127.0.0.1"), (443, ""))), objects))
+    assert answer.near[0].misses == ("the host port 443/TCP, which pod default/b has",)
+    assert answer.proposals[0].text == "delete pod default/b on node n"
+
+
+def test_all_pods_that_have_a_port_are_named() -> None:
+    objects = [
+        make_node("n"),
+        make_pod("a", node="n", containers=ports((80, "10.0.0.1"))),
+        make_pod("b", node="n", containers=ports((80, "127.0.0.1"))),
+    ]
+    answer = explain(Question(make_pod("p", containers=ports((80, ""))), objects))
+    assert answer.near[0].misses == ("the host port 80/TCP, which pods default/a, default/b have",)
+    assert answer.proposals[0].text == "delete pod default/a on node n and delete pod default/b on node n"
+
+
+def named(*names: str, expressions: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    found = wants(*(expressions or []))
+    (term,) = found["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    term["matchFields"] = [{"key": "metadata.name", "operator": "In", "values": list(names)}]
+    return found
+
+
+@pytest.mark.parametrize(
+    "owners, expected",
+    [
+        pytest.param([], ["drop the pod's required node affinity"], id="of-its-own"),
+        pytest.param([{"kind": "DaemonSet", "name": "d", "uid": "u"}], [], id="of-a-daemon-set"),
+    ],
+)
+def test_a_pod_that_names_a_node_which_is_too_small(owners: list[Any], expected: list[str]) -> None:
+    pod = make_pod("p", affinity=named("n"), metadata={"ownerReferences": owners})
+    answer = explain(Question(pod, [make_node("n", pods="0"), make_node("other")]))
+    assert [proposal.text for proposal in answer.proposals] == expected
+
+
+def test_a_node_with_the_name_of_a_term_misses_its_labels() -> None:
+    pod = make_pod("p", affinity=named("n", expressions=[{"key": "disk", "operator": "Exists"}]))
+    answer = explain(Question(pod, [make_node("n"), make_node("other")]))
+    assert answer.near[0].misses == ("a label with the key disk",)
+    assert [proposal.text for proposal in answer.proposals] == [
+        "drop the pod's required node affinity",
+        "label node n with disk=true",
+    ]
+
+
 def affinity(kind: str, *terms: dict[str, Any]) -> dict[str, Any]:
     return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}}
 

@@ -135,6 +135,13 @@ def test_a_package_may_give_a_function(packages: Path) -> None:
             "plugin 'Fine' of package my_plugins has the args_type .*derive it from msgspec.Struct",
             id="arguments-of-no-struct",
         ),
+        pytest.param(
+            "Fine = my_plugins:Fine",
+            "import msgspec\n\n\nclass Args(msgspec.Struct):\n    weight: 'Missing'\n\n\n"
+            + FINE.replace('name = "Fine"', 'name = "Fine"\n    args_type = Args'),
+            "plugin 'Fine' of package my_plugins has the args_type Args, .*'Missing' is not defined",
+            id="arguments-of-unknown-types",
+        ),
     ],
 )
 def test_packages_that_cannot_be_used_harm_only_those_who_enable_them(

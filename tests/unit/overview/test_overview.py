@@ -118,6 +118,24 @@ class _Hold(PermitPlugin):
         return PermitResult.wait(30.0)
 
 
+def test_attempts_of_a_pod_that_was_held_before_anybody_looked() -> None:
+    async def scenario() -> None:
+        plugins = {"Hold": lambda _args, _handle: _Hold()}
+        profiles = [{"plugins": {"multiPoint": {"enabled": [{"name": "Hold"}]}}}]
+        async with watching(make_node("n1", cpu="1"), plugins=plugins, profiles=profiles) as watched:
+            world = watched.world
+            world.api.put(make_pod("p", cpu="2"))
+            await world.in_queue("p", "unschedulable")
+            world.api.put(make_node("n2", cpu="4"))
+            await world.until(lambda: len(world.scheduler.waiting_pods) == 1)
+            reader = Reader(watched.overview)
+            reader.read()
+            [row] = reader.seen.pods.values()
+            assert (row[3], row[5]) == ("permit", 2)
+
+    run_in_virtual_time(scenario)
+
+
 def test_a_pod_held_at_permit_is_shown_as_waiting() -> None:
     async def scenario() -> None:
         plugins = {"Hold": lambda _args, _handle: _Hold()}

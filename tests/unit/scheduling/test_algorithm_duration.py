@@ -7,8 +7,18 @@ from typing import Any
 
 import pytest
 
-from kuberth.framework import FilterPlugin, PermitPlugin, PostFilterPlugin, ReservePlugin, ScorePlugin, Status
+from kuberth.framework import (
+    DependsOn,
+    FilterPlugin,
+    Inputs,
+    PermitPlugin,
+    PostFilterPlugin,
+    ReservePlugin,
+    ScorePlugin,
+    Status,
+)
 from kuberth.testing import make_pod
+from tests.unit.framework.harness import plugin
 from tests.unit.scheduling.harness import CycleHarness, make_harness
 
 
@@ -77,3 +87,19 @@ def test_the_search_alone_is_timed(
     harness.decide(make_pod("q"))
     assert value.count == 2
     assert value.sum == pytest.approx(2 * seconds)
+
+
+@pytest.mark.parametrize("pods", [1, 2, 7])
+def test_pods_that_are_rejected_as_equal_ones_were_count_too(pods: int) -> None:
+    def judge(*_: Any) -> Status:
+        return Status.unschedulable("full")
+
+    full = plugin("Full", FilterPlugin, filter=judge)
+    full.inputs = Inputs({"metadata.labels"}, filter=DependsOn.NODE)
+    harness = make_harness(full, nodes=["n"])
+    harness.add(*(make_pod(f"p{number}", uid=f"p{number}") for number in range(pods)))
+    while harness.loop.schedule_one():
+        pass
+    assert sum(harness.made.metrics.schedule_attempts.values.values()) == pods
+    (value,) = harness.made.metrics.algorithm_duration.values.values()
+    assert value.count == pods

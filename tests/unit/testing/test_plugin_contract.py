@@ -452,6 +452,13 @@ def test_an_args_type_that_is_no_struct(kind: Any) -> None:
     assert "derive it from msgspec.Struct" in finding.message
 
 
+def test_an_args_type_whose_types_are_unknown() -> None:
+    args = type("Args", (msgspec.Struct,), {"__annotations__": {"weight": "Missing"}, "__module__": __name__})
+    (finding,) = check_plugin(type("Typo", (Gate,), {"name": "Typo", "args_type": args})).findings
+    assert (finding.rule, finding.outcome) == ("construction", RuleOutcome.FAILED)
+    assert "'Missing' is not defined" in finding.message
+
+
 class Silent(FilterPlugin):
     name = "Silent"
 

@@ -25,7 +25,6 @@ from kuberth.errors import QuantityError, SelectorError, WireError
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.hollow.pod_states import node_of
 
-_ANY_ADDRESS: Final = "0.0.0.0"
 _EVICTING: Final = "NoExecute"
 
 
@@ -164,7 +163,7 @@ def _misfit(pod: Pod | None, load: _Load, usage: _NodeUsage, node: Obj) -> Refus
     if not wanted:
         return _predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
     taken = [port for other in usage.loads.values() for port in other.ports] if load.ports else []
-    if any(_clash(port, other) for port in load.ports for other in taken):
+    if any(port.conflicts_with(other) for port in load.ports for other in taken):
         return _predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
     # A kubelet checks only taints that would evict the pod again.
     if find_untolerated(_evicting(node), pod.spec.tolerations, (_EVICTING,)) is not None:
@@ -180,11 +179,6 @@ def _evicting(node: Obj) -> Sequence[Taint]:
         return convert(Node, {"spec": {"taints": taints}}).spec.taints
     except WireError:
         return ()
-
-
-def _clash(one: HostPort, other: HostPort) -> bool:
-    same = (one.protocol, one.port) == (other.protocol, other.port)
-    return same and (one.ip == other.ip or _ANY_ADDRESS in (one.ip, other.ip))
 
 
 def _predicate(name: str, why: str) -> Refusal:

@@ -207,9 +207,11 @@ def _quantities(tree: Any, where: str) -> dict[str, str]:
     quantities = _mapping(tree, where)
     for resource, amount in quantities.items():
         try:
-            quantity.parse(amount)
+            parsed = quantity.parse(amount)
         except QuantityError as error:
             raise ConfigError(f"{where}.{resource}: {error}") from error
+        if parsed.mantissa < 0:
+            raise ConfigError(f"{where}.{resource}: must not be negative, got {amount}")
     return quantities
 
 

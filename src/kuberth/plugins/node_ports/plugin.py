@@ -11,7 +11,7 @@ from typing import Final
 
 from kuberth.api.core import Pod
 from kuberth.cluster.nodes import Nodes
-from kuberth.cluster.pod_info import HostPort, host_ports
+from kuberth.cluster.pod_info import HostPort, host_ports, overlap
 from kuberth.cluster.selection import nowhere
 from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
 from kuberth.framework.cycle_state import CycleState
@@ -22,7 +22,6 @@ from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
 
 _REJECTED: Final = Status.unschedulable("node(s) didn't have free ports for the requested pod ports")
-_ALL_ADDRESSES: Final = "0.0.0.0"
 
 
 class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
@@ -40,7 +39,7 @@ class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
             users
             for port in _wanted(state, pod)
             for address, users in table.port_users(port.protocol, port.port).items()
-            if _overlap(address, port.ip)
+            if overlap(address, port.ip)
         ]
         if not holders:
             return None
@@ -61,19 +60,9 @@ class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
         if not gone.spec.node_name and not gone.status.nominated_node_name:
             return Hint.SKIP
         freed = host_ports(gone)
-        return Hint.QUEUE if any(_conflict(port, freed) for port in host_ports(pod)) else Hint.SKIP
+        conflict = any(port.conflicts_with(other) for port in host_ports(pod) for other in freed)
+        return Hint.QUEUE if conflict else Hint.SKIP
 
 
 def _wanted(state: CycleState, pod: Pod) -> Collection[HostPort]:
     return state.pod_info.host_ports if state.pod_info is not None else host_ports(pod)
-
-
-def _conflict(port: HostPort, others: Iterable[HostPort]) -> bool:
-    return any(
-        port.protocol == other.protocol and port.port == other.port and _overlap(port.ip, other.ip)
-        for other in others
-    )
-
-
-def _overlap(address: str, other: str) -> bool:
-    return address == other or _ALL_ADDRESSES in (address, other)

@@ -58,6 +58,7 @@ def test_without_shapes_there_is_the_default_one() -> None:
         ([{"count": "3"}], "number of nodes"),
         ([{"labels": []}], "labels: expected a mapping"),
         ([{"capacity": {"cpu": "many"}}], "capacity.cpu"),
+        ([{"capacity": {"cpu": "-4"}}], "capacity.cpu: must not be negative, got -4"),
         ([{"taints": {}}], "taints is a list"),
         ([{"zones": "a"}], "zones is a list"),
         ([{"name": "x"}, {"name": "x"}], "more than one shape is called x"),

@@ -17,7 +17,7 @@ from kuberth.api.coordination import Lease, LeaseSpec
 from kuberth.api.core import Event, Namespace, Pod
 from kuberth.assembly.scheduler import Scheduler
 from kuberth.clock import LoopClock
-from kuberth.config import default_configuration
+from kuberth.config import FeatureGates, default_configuration
 from kuberth.config.types import LeaderElectionConfiguration
 from kuberth.errors import ApiError, ForbiddenError, NotFoundError, UnauthorizedError, UnreachableError
 from kuberth.framework import Registry
@@ -25,6 +25,7 @@ from kuberth.programs.run import daemon
 from kuberth.programs.run.daemon import SchedulerProcess, reach
 from kuberth.programs.run.leader_election import ElectionEvents, LeaderElector
 from kuberth.queue import FairShareQueue
+from kuberth.serving.access import DelegatedAccess
 from kuberth.testing import MemoryApi, make_namespace, make_node, make_pod, run_in_virtual_time
 
 
@@ -255,6 +256,29 @@ def test_settings_reach_the_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
     assert options["registry"] is registry
     assert options["queue"] is FairShareQueue
     assert options["max_unschedulable_seconds"] == 90.0
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_statusz_speaks_cbor_behind_its_gate(*, on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def routes(**options: Any) -> NoReturn:
+        raise Asked(**options)
+
+    monkeypatch.setattr(daemon, "scheduler_routes", routes)
+    gates = FeatureGates({"CBORServingAndStorage": on})
+
+    async def serve() -> None:
+        api, serving = MemoryApi(), daemon.ServingSettings("127.0.0.1", 0)
+        clock = LoopClock(asyncio.get_running_loop())
+        process = SchedulerProcess(
+            Scheduler(api, clock=clock, feature_gates=gates), api, None, grace_seconds=5.0
+        )
+        settings = daemon.Settings(config=default_configuration(), registry=Registry())
+        access = DelegatedAccess(api, clock=clock)
+        daemon._serve(settings, serving, process, access, list, {})
+
+    with pytest.raises(Asked) as asked:
+        run_in_virtual_time(serve)
+    assert asked.value.options["cbor"] is on
 
 
 def test_election_events_come_from_the_first_profile(monkeypatch: pytest.MonkeyPatch) -> None:
