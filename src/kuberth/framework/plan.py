@@ -322,7 +322,7 @@ class Plan:
             and self._judge_nominated(rows, state, pod)
         ):
             return False
-        if not np.array_equal(before, ids[:, rows]):
+        if (before != ids[:, rows]).any():
             self.verdicts_version += 1
         passes = (ids[BY_OBJECT].take(rows) | ids[BY_PODS].take(rows) | ids[BY_NOMINATED].take(rows)) == 0
         passing = rows[passes]
