@@ -183,9 +183,7 @@ def _free_address(service: Obj, context: WriteContext) -> str:
         address = str(_SERVICE_NETWORK[1 + (start + step) % (size - 2)])
         if address not in taken:
             return address
-    raise forbidden(
-        ServedResource("", "v1", "Service", "services"), name_of(service), "no cluster IP is left"
-    )
+    raise forbidden(_SERVICES, name_of(service), "no cluster IP is left")
 
 
 def prepare_claim(new: Obj, old: Obj | None, context: WriteContext) -> None:

@@ -25,7 +25,7 @@ QUOTAS: Final = "resourcequotas"
 _COUNT: Final = "count/"
 _ONE: Final = parse("1")
 _ZERO: Final = parse("0")
-_NAMED_COUNTS: Final = (
+NAMED_COUNTS: Final = (
     "configmaps",
     "persistentvolumeclaims",
     "pods",
@@ -139,7 +139,7 @@ def _usage(quota: Obj, resource: str, obj: Obj) -> Amounts:
         return {}
     hard = quota["status"]["hard"]
     usage: Amounts = {f"{_COUNT}{resource}": _ONE}
-    if resource in _NAMED_COUNTS:
+    if resource in NAMED_COUNTS:
         usage[resource] = _ONE
     if resource == "pods":
         if obj.get("status", {}).get("phase") in _ENDED:
@@ -216,7 +216,7 @@ def _counted_resources(hard: Iterable[str]) -> set[str]:
     for name in hard:
         if name.startswith(_COUNT):
             found.add(name.removeprefix(_COUNT))
-        elif name in _NAMED_COUNTS:
+        elif name in NAMED_COUNTS:
             found.add(name)
         elif name.startswith("services."):
             found.add("services")

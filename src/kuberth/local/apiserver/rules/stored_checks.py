@@ -24,6 +24,7 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     validate_labels,
 )
 from kuberth.local.apiserver.rules.pod_validation import validate_pod_spec, validate_quantity
+from kuberth.local.apiserver.rules.quotas import NAMED_COUNTS
 from kuberth.local.apiserver.rules.scheduling_validation import validate_taints
 from kuberth.local.apiserver.status_errors import Cause
 from kuberth.local.cron import ScheduleError, parse_schedule, zone_of
@@ -48,17 +49,7 @@ _BASIC_AUTH: Final = "kubernetes.io/basic-auth"
 _BASIC_AUTH_KEYS: Final = ("username", "password")
 _ACCOUNT_TOKEN: Final = "kubernetes.io/service-account-token"
 _ACCOUNT_NAME: Final = "kubernetes.io/service-account.name"
-_QUOTA_COUNTS: Final = (
-    "configmaps",
-    "persistentvolumeclaims",
-    "pods",
-    "replicationcontrollers",
-    "resourcequotas",
-    "secrets",
-    "services",
-    "services.loadbalancers",
-    "services.nodeports",
-)
+_QUOTA_COUNTS: Final = (*NAMED_COUNTS, "services.loadbalancers", "services.nodeports")
 _QUOTA_NAMES: Final = re.compile(
     r"(requests\.|limits\.)?(cpu|memory|ephemeral-storage)|requests\.storage|(requests\.)?hugepages-.+"
 )
