@@ -75,9 +75,9 @@ class KeyedTolerations:
             for toleration in self._by_key.get(key, ())
         )
 
-    def cover_all(self, taints: Iterable[Taint], effects: Collection[str] = HARD_EFFECTS) -> bool:
-        """Whether every taint with one of these effects is covered."""
-        return all(taint.effect not in effects or self.cover(taint) for taint in taints)
+    def cover_all(self, taints: Iterable[Taint]) -> bool:
+        """Whether every taint that keeps pods off is covered."""
+        return all(taint.effect not in HARD_EFFECTS or self.cover(taint) for taint in taints)
 
 
 def _integer(text: str) -> int | None:

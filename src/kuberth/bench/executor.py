@@ -65,7 +65,6 @@ class Executor:
         pace: Pace,
         report: Report = lambda progress: None,
         with_latencies: bool = False,
-        seed: int = 0,
     ) -> None:
         self._workload = workload
         self._server = arena.server
@@ -73,7 +72,7 @@ class Executor:
         self._pace = pace
         self._report = report
         self._with_latencies = with_latencies
-        self._maker = Maker(arena.server, workload.case, seed=seed, admits_pods=arena.admits_pods)
+        self._maker = Maker(arena.server, workload.case, admits_pods=arena.admits_pods)
         self._ledger = PodLedger()
         self._expected: dict[str, int] = {}
         """Namespaces that are there, and how many pods a barrier waits for in each."""

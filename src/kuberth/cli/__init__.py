@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import io
 import logging
 import sys
 from collections.abc import Mapping
@@ -85,6 +86,10 @@ def main(
     # A cluster is hundreds of thousands of objects without reference cycles, and imported modules stay:
     # searching them for cycles every few hundred allocations wastes time.
     gc.set_threshold(*COLLECTED_AFTER)
+    for stream in (sys.stdout, sys.stderr):
+        # Where the encoding lacks a letter, its number is shown.
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() != "utf-8":
+            stream.reconfigure(errors="backslashreplace")
     try:
         cli.main(args=args, prog_name=prog_name, obj=Extras(plugins or {}, queue))
     except* KuberthError as group:

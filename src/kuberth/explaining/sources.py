@@ -25,6 +25,7 @@ from kuberth.errors import ConfigError, ForbiddenError, NotFoundError, WireError
 from kuberth.evaluation import Evaluator
 from kuberth.explaining.refusals import FAILED_CREATE, refusal
 from kuberth.explaining.targets import SUGGESTED, WORKLOADS, ExplainTarget, find_pod, unknown_name
+from kuberth.informers.store import object_key
 from kuberth.local.apiserver.rules.pod_defaults import default_pod
 from kuberth.local.manifests import Manifest, read_manifests
 
@@ -208,9 +209,17 @@ def _defaulted(tree: Tree) -> Pod:
     try:
         convert(Pod, whole)  # so that defaults find the shapes they expect
         default_pod(whole)
-        return _identified(convert(Pod, whole))
+        pod = _identified(convert(Pod, whole))
     except WireError as error:
         raise ConfigError(str(error)) from error
+    for container in (*pod.spec.init_containers, *pod.spec.containers):
+        for resource, amount in container.resources.requests.items():
+            if str(amount).startswith("-"):
+                raise ConfigError(
+                    f"Pod {object_key(pod)}: container {container.name} requests {amount} of {resource}; "
+                    "an amount is zero or more"
+                )
+    return pod
 
 
 def with_priority(pod: Pod, objects: Iterable[Any]) -> Pod:

@@ -119,6 +119,6 @@ class Response:
         return cls(text.encode(), status=status)
 
     @classmethod
-    def json(cls, tree: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    def json(cls, tree: Any, *, status: int = 200) -> Response:
         body = json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode()
-        return cls(body, status=status, content_type=JSON, headers=dict(headers or {}))
+        return cls(body, status=status, content_type=JSON)

@@ -52,7 +52,9 @@ def _objects(document: object, origin: str) -> Iterator[Manifest]:
             f"{origin}: expected Kubernetes objects with apiVersion and kind, got {document!r:.100}"
         )
     if document["kind"] == "List":
-        items = document.get("items") or ()
+        items = document.get("items")
+        if items is None:
+            items = []
         if not isinstance(items, list):
             raise ConfigError(f"{origin}: the items of a List are a list, got {items!r:.100}")
         for number, item in enumerate(items, 1):

@@ -12,10 +12,11 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from kuberth.api import quantity
 from kuberth.api.core import Node
 from kuberth.api.kinds import REGISTRY
 from kuberth.api.wire import convert
-from kuberth.errors import ConfigError, WireError
+from kuberth.errors import ConfigError, QuantityError, WireError
 from kuberth.local.hollow.shapes import load_shapes, make_nodes
 from kuberth.local.manifests import Manifest, read_manifests
 from kuberth.simulation.snapshots import is_snapshot, read_snapshot
@@ -107,7 +108,9 @@ def from_manifests(manifests: Iterable[Manifest], *, managed: bool = True) -> Cl
             continue
         obj = as_object(manifest)
         if isinstance(obj, Node):
-            nodes.append(_complete(obj))
+            node = _complete(obj)
+            _expect_amounts(manifest, node)
+            nodes.append(node)
         else:
             objects.append(obj)
     if not nodes:
@@ -146,6 +149,18 @@ def as_object(manifest: Manifest) -> Any:
     # `kubectl get -o yaml` prints one, and it may not be set on creation.
     metadata = msgspec.structs.replace(obj.metadata, resource_version="")
     return msgspec.structs.replace(obj, metadata=metadata)
+
+
+def _expect_amounts(manifest: Manifest, node: Node) -> None:
+    for resource, amount in node.status.allocatable.items():
+        try:
+            found = quantity.parse(amount)
+        except QuantityError as error:
+            raise ConfigError(f"{manifest}: status.allocatable.{resource}: {error}") from error
+        if found.mantissa < 0:
+            raise ConfigError(
+                f"{manifest}: status.allocatable.{resource}: must not be negative, got {amount}"
+            )
 
 
 def _complete(node: Node) -> Node:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,3 +79,14 @@ def test_the_queue_is_checked_with_the_configuration(
     with pytest.raises((SystemExit, ValueError)) as ended:
         main(queue=broken, args=["config", "validate", str(file)])
     assert "no such tenant" in capsys.readouterr().err + str(ended.value)
+
+
+def test_letters_that_the_terminal_lacks_are_shown_as_numbers(tmp_path: Path) -> None:
+    spec, status = {"nodeSelector": {"a": "\u4eac"}}, {"allocatable": {"pods": "9"}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": status}
+    (tmp_path / "dump.yaml").write_text(f"{json.dumps(pod)}\n---\n{json.dumps(node)}\n")
+    command = [sys.executable, "-m", "kuberth", "explain", "pod", "p", "--cluster", "dump.yaml"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=True)
+    assert b"label node n1 with a=\\u4eac" in done.stdout

@@ -106,6 +106,9 @@ def test_refused_pods_of_a_dump(tmp_path: Path) -> None:
             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n",
             "it has no nodes, only ConfigMap; make one",
         ),
+        ("apiVersion: v1\nkind: List\nitems: []\n", "it has no nodes, only nothing; make one"),
+        ("apiVersion: v1\nkind: List\n", "it has no nodes, only nothing; make one"),
+        ("apiVersion: v1\nkind: List\nitems: 3\n", "the items of a List are a list, got 3"),
         ("just: text\n", "expected Kubernetes objects with apiVersion and kind"),
         ("{", "cannot be read as YAML or JSON"),
         ("apiVersion: v1\nkind: Node\nmetadata: {name: 7}\n", r"dump\.yaml: Node: field metadata\.name"),
@@ -148,6 +151,17 @@ def test_the_namespace_of_a_manifest(tmp_path: Path) -> None:
         ([workload("Job", "a"), workload("Job", "b")], "holds 2 pods or workloads: .*Job a.*Job b"),
         ([NODE], "holds no pod or workload, but Node"),
         ([{"apiVersion": "v1", "kind": "Pod", "metadata": {}}], "it needs metadata.name"),
+        (
+            [
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "metadata": {"name": "p"},
+                    "spec": {"containers": [{**CONTAINER, "resources": {"requests": {"memory": "-5Gi"}}}]},
+                }
+            ],
+            "Pod default/p: container .* requests -5Gi of memory; an amount is zero or more",
+        ),
     ],
 )
 def test_a_manifest_that_does_not_say_which_pod(

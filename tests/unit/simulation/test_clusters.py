@@ -126,6 +126,17 @@ def test_manifests_that_cannot_be_played(tmp_path: Path, old: str, new: str, exp
         read_workload(path)
 
 
+@pytest.mark.parametrize(
+    ("amount", "expected"), [("lots", "cannot read quantity 'lots'"), ("-1", "must not be negative, got -1")]
+)
+def test_amounts_of_nodes_that_cannot_be(tmp_path: Path, amount: str, expected: str) -> None:
+    path = tmp_path / "nodes.yaml"
+    status = f"status: {{allocatable: {{cpu: '{amount}'}}}}"
+    path.write_text(f"{{apiVersion: v1, kind: Node, metadata: {{name: big}}, {status}}}")
+    with pytest.raises(ConfigError, match=f"nodes.yaml: Node big: status.allocatable.cpu: {expected}"):
+        read_cluster(path)
+
+
 @pytest.mark.parametrize("name", list(MIXES))
 def test_what_is_drawn_is_the_same_for_the_same_seed(name: str) -> None:
     mix = mix_named(name)

@@ -125,12 +125,10 @@ def compile_node_selector(selector: NodeSelector, *, path: str = "nodeSelectorTe
     )
 
 
-def compile_preferred_terms(
-    terms: Iterable[PreferredSchedulingTerm], *, path: str = ""
-) -> tuple[CompiledPreferredTerm, ...]:
+def compile_preferred_terms(terms: Iterable[PreferredSchedulingTerm]) -> tuple[CompiledPreferredTerm, ...]:
     """Compile the terms that weigh and ask something; raises `SelectorError` with all errors of these."""
     compiled = tuple(
-        CompiledPreferredTerm(preferred.weight, _compile_term(preferred.preference, f"{path}[{index}]"))
+        CompiledPreferredTerm(preferred.weight, _compile_term(preferred.preference, f"[{index}]"))
         for index, preferred in enumerate(terms)
         if preferred.weight != 0 and not _asks_nothing(preferred.preference)
     )

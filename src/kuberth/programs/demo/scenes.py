@@ -132,7 +132,7 @@ def _huge(pods: Pods) -> str:
     return pod.message if pod is not None and pod.message else ""
 
 
-def _pod(name: str, cpu: str, *, more: str = "", labels: str = "", containers: str = "") -> str:
+def _pod(name: str, cpu: str, *, more: str = "", labels: str = "") -> str:
     return f"""\
 apiVersion: v1
 kind: Pod

@@ -277,7 +277,6 @@ class SchedulerProcess:
         *,
         grace_seconds: float,
         election_events: ElectionEvents | None = None,
-        watchdog: Watchdog | None = None,
         reloading: Reloading | None = None,
         overview: Overview | None = None,
     ) -> None:
@@ -288,7 +287,7 @@ class SchedulerProcess:
         self._election_events = election_events
         self._reloading = reloading
         self._overview = overview
-        self._watchdog = Watchdog() if watchdog is None else watchdog
+        self._watchdog = Watchdog()
         self._reached = asyncio.Event()
         self._leading = asyncio.Event()
         self._stop = asyncio.Event()

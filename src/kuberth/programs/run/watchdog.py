@@ -59,12 +59,10 @@ class Watchdog:
         *,
         now: Callable[[], float] = time.monotonic,
         end: Callable[[int], object] = os._exit,
-        interrupt: Callable[[], object] = _interrupt_main_thread,
     ) -> None:
         self._limits = WatchdogLimits() if limits is None else limits
         self._now = now
         self._end = end
-        self._interrupt = interrupt
         self._beat_at = now()
         self._logged_at: float | None = None
         self._signalled_at: float | None = None
@@ -97,7 +95,7 @@ class Watchdog:
         now, beat_at = self._now(), self._beat_at
         silent = now - beat_at
         if silent >= self._limits.signal:
-            self._interrupt()
+            _interrupt_main_thread()
         if silent < self._limits.blocked:
             if self._logged_at is not None:
                 logger.warning("the event loop turns again")

@@ -8,7 +8,7 @@ of its own bindings at once: so a difference is evaluated again with some of the
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
 from kuberth.api.core import Pod
@@ -32,6 +32,9 @@ class Alteration(NamedTuple):
     info: PodInfo
     adds: bool
     """Whether the pod counts on its node."""
+    is_learned: bool = False
+    """Whether the real scheduler learned of the change from its watch, as of the end of a pod: it knew of all
+    such changes before the last one that it knew of."""
 
 
 class ShadowComparison(NamedTuple):
@@ -72,7 +75,7 @@ class ShadowJudge:
     def placed(self, pod: Pod, node: str, around: Surroundings) -> ShadowComparison:
         """The real scheduler sent the pod, which has no node here, to this one."""
         answer, seconds = self._decide(pod)
-        search = _Search(self._evaluator, pod, lambda other: node in best_nodes(other), node)
+        search = _Search(self._evaluator, pod, around, lambda other: node in best_nodes(other), node)
         reordered: tuple[str, ...] = ()
         if node not in best_nodes(answer) and around.crossed:
             in_order = search.ask(around.crossed)
@@ -84,9 +87,7 @@ class ShadowJudge:
             return ShadowComparison(agreement, answer, node, len(best), reordered=reordered, seconds=seconds)
         agreement = Agreement.OTHER if best else Agreement.NOT_PLACED
         own = best[0] if best else ""
-        explanation = (
-            search.run(answer, around) or self._changed(answer, node, around) or self._sampled(answer, node)
-        )
+        explanation = search.run(answer) or self._changed(answer, node, around) or self._sampled(answer, node)
         return ShadowComparison(agreement, answer, own, len(best), explanation, seconds=seconds)
 
     def rejected(self, pod: Pod, around: Surroundings) -> ShadowComparison:
@@ -95,8 +96,8 @@ class ShadowJudge:
         best = best_nodes(answer)
         if not best:
             return ShadowComparison(Agreement.SAME_VERDICT, answer, seconds=seconds)
-        search = _Search(self._evaluator, pod, lambda other: not other.feasible)
-        explanation = search.run(answer, around) or self._changed(answer, "", around)
+        search = _Search(self._evaluator, pod, around, lambda other: not other.feasible)
+        explanation = search.run(answer) or self._changed(answer, "", around)
         return ShadowComparison(
             Agreement.NOT_REJECTED, answer, best[0], len(best), explanation, seconds=seconds
         )
@@ -147,26 +148,33 @@ class _Search:
     """Looks for the fewest changes that, counted the other way, make the two decisions agree."""
 
     def __init__(
-        self, evaluator: Evaluator, pod: Pod, agrees: Callable[[Answer], bool], node: str = ""
+        self,
+        evaluator: Evaluator,
+        pod: Pod,
+        around: Surroundings,
+        agrees: Callable[[Answer], bool],
+        node: str = "",
     ) -> None:
         self._evaluator = evaluator
         self._pod = pod
+        self._around = around
+        self._learned = [each for each in around.before if each.is_learned]
         self._agrees = agrees
         self._node = node
         self._trials = TRIALS
 
-    def run(self, answer: Answer, around: Surroundings) -> DifferenceExplanation | None:
+    def run(self, answer: Answer) -> DifferenceExplanation | None:
         found = (
-            self._on_nodes_that_matter(answer, around, directed=True)
-            or self._on_nodes_that_matter(answer, around, directed=False)
-            or self._nearest(around)
+            self._on_nodes_that_matter(answer, directed=True)
+            or self._on_nodes_that_matter(answer, directed=False)
+            or self._nearest()
         )
         if not found:
             return None
-        fewest = self._fewest(found)
+        fewest = self._whole(self._fewest(found))
         texts = []
-        later = tuple(each.info.key for each in fewest if each in around.after)
-        earlier = tuple(each.info.key for each in fewest if each not in around.after)
+        later = tuple(each.info.key for each in fewest if each in self._around.after)
+        earlier = tuple(each.info.key for each in fewest if each not in self._around.after)
         if later:
             texts.append(f"with what was seen only afterwards of {', '.join(later)}")
         if earlier:
@@ -175,14 +183,12 @@ class _Search:
             DifferenceCause.BINDINGS, f"both agree {' and '.join(texts)}", pods=(*earlier, *later)
         )
 
-    def _on_nodes_that_matter(
-        self, answer: Answer, around: Surroundings, *, directed: bool
-    ) -> list[Alteration]:
+    def _on_nodes_that_matter(self, answer: Answer, *, directed: bool) -> list[Alteration]:
         """Fill the nodes that are better here, and free the one that was taken, as far as changes can.
 
         Not directed: the other way, too, since a pod more may also balance a node.
         """
-        left = [*around.before, *around.after]
+        left = [*self._around.before, *self._around.after]
         taken: list[Alteration] = []
         for _ in range(ROUNDS):
             better = better_nodes(answer, self._node)
@@ -201,9 +207,9 @@ class _Search:
                 return taken
         return []
 
-    def _nearest(self, around: Surroundings) -> list[Alteration]:
+    def _nearest(self) -> list[Alteration]:
         """The nearest changes, wherever: pods count in the domains of others, too."""
-        before, after = around.before, around.after
+        before, after = self._around.before, self._around.after
         numbers = sorted(
             {(min(early, len(before)), min(late, len(after))) for early in STEPS for late in STEPS},
             key=lambda pair: (sum(pair), pair),
@@ -230,12 +236,17 @@ class _Search:
             size = min(size // 2, len(found) // 2) if size > 1 else 0
         return found
 
-    def ask(self, alterations: Iterable[Alteration]) -> Answer:
+    def _whole(self, taken: Sequence[Alteration]) -> Sequence[Alteration]:
+        """With a change that the scheduler had not learned of yet, all those that came after it."""
+        first = max((self._learned.index(each) for each in taken if each.is_learned), default=-1)
+        return [*taken, *(each for each in self._learned[: first + 1] if each not in taken)]
+
+    def ask(self, alterations: Sequence[Alteration]) -> Answer:
         self._trials -= 1
         table = self._evaluator.cluster
         what_if = LoggedWhatIf(table)
         try:
-            for info, adds in alterations:
+            for info, adds, _is_learned in self._whole(alterations):
                 row = table.row_of(info.node_name)
                 if row is None:
                     continue

@@ -226,7 +226,7 @@ class Shadow:
                     self._cluster.update_pod(self._derive(new))
             elif (placed := self._cluster.placed(old.metadata.uid)) is not None:
                 self._cluster.remove_pod(placed.uid)
-                self._note(_Change(arrival.at, Alteration(placed, adds=True)))
+                self._note(_Change(arrival.at, Alteration(placed, adds=True, is_learned=True)))
         elif new is not None and new.spec.node_name:
             self._bound(arrival.at, old, new)
         elif self._is_shadowed(new or old):
@@ -238,12 +238,13 @@ class Shadow:
     def _bound(self, at: float, old: Pod | None, new: Pod) -> None:
         info = self._derive(new)
         place = self._place(new)
-        if old is not None and self._is_shadowed(old):
+        is_own = self._is_shadowed(new)
+        if old is not None and is_own:
             if self._begun:
                 self._decide(at, old, node=new.spec.node_name)
             self._forget(old)
         self._cluster.add_pod(info)
-        self._note(_Change(at, Alteration(info, adds=False), place))
+        self._note(_Change(at, Alteration(info, adds=False, is_learned=not is_own), place))
 
     def _waits(self, at: float, old: Pod | None, new: Pod | None) -> None:
         if new is None:
@@ -345,11 +346,12 @@ class Shadow:
     def _may_be_known(self, coming: Alteration, own: _Place | None) -> bool:
         """Whether the real scheduler may have made this binding before the decision of the pod at `own`.
 
-        The pod was there to be decided, and does not stand behind the other one in the queue.
+        The pod was there to be decided, and does not stand behind the other one in the queue. What others do
+        to pods reaches the scheduler by its watch, and what it stored before came first there.
         """
         pod = coming.info.pod
         if not coming.adds or not self._is_shadowed(pod):
-            return True
+            return False
         return pod.metadata.uid in self._pending and not _stands_before(own, self._place(pod))
 
     def _coming(self, old: Pod | None, new: Pod | None) -> Alteration | None:

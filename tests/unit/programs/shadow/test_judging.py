@@ -82,6 +82,30 @@ def test_explained_by_a_binding_that_is_seen_only_afterwards() -> None:
     assert "afterwards" in verdict.explanation.text
 
 
+@pytest.mark.parametrize(
+    "gone, explained",
+    [
+        pytest.param(("late",), ["default/late"], id="the-last-one"),
+        pytest.param(("late", "early"), ["default/early", "default/late"], id="all"),
+        pytest.param(("other", "early"), None, id="not-an-earlier-one-alone"),
+    ],
+)
+def test_ends_of_pods_are_learned_in_their_order(gone: tuple[str, ...], explained: object) -> None:
+    """The real scheduler chose n2, which has a pod more: one that left n1 may still have counted for it."""
+    left = {
+        "late": make_pod("late", cpu="1", node="n1"),
+        "early": make_pod("early", cpu="1", node="n1"),
+        "other": make_pod("other", cpu="3", node="n2"),
+    }
+    there = make_pod("there", cpu="500m" if gone == ("late",) else "1500m", node="n2")
+    if gone[0] == "other":
+        left["early"] = make_pod("early", cpu="2", node="n1")
+    judging, _ = judge(make_node("n1"), make_node("n2"), there)
+    before = [Alteration(PodInfo(left[name]), adds=True, is_learned=True) for name in gone]
+    explanation = judging.placed(small(), "n2", Surroundings(before=before)).explanation
+    assert (None if explanation is None else sorted(explanation.pods)) == explained
+
+
 def test_explained_by_pods_elsewhere_in_the_domain() -> None:
     """A pod counts for its whole zone: neither node of the difference has to be its own."""
     zones = {"n1": "a", "n2": "a", "n3": "b"}

@@ -247,6 +247,31 @@ def test_a_difference_of_policy_is_not_explained_by_bindings_after_it() -> None:
     play(scene)
 
 
+def test_a_pod_that_ends_after_the_binding_explains_nothing() -> None:
+    async def scene() -> None:
+        nodes = [make_node("n1"), make_node("n2"), make_pod("load", cpu="2", memory="4Gi", node="n1")]
+        async with shadowing(*nodes) as world:
+            await world.create(make_pod("p", cpu="100m"))
+            await world.bind("p", "n1")
+            world.api.remove(Pod, "default/load")
+            assert (await world.settled())[0].is_unexplained
+
+    play(scene)
+
+
+def test_a_binding_of_another_scheduler_after_it_explains_nothing() -> None:
+    async def scene() -> None:
+        nodes = [make_node("n1"), make_node("n2"), make_pod("load", cpu="1", memory="2Gi", node="n1")]
+        async with shadowing(*nodes) as world:
+            await world.create(make_pod("p", cpu="1", memory="2Gi"))
+            await world.create(make_pod("q", cpu="2", memory="4Gi", scheduler="another"))
+            await world.bind("p", "n1")
+            await world.bind("q", "n2")
+            assert (await world.settled())[0].is_unexplained
+
+    play(scene)
+
+
 @pytest.mark.parametrize("later", [True, False], ids=["came-later", "came-earlier"])
 def test_a_pod_of_higher_priority_may_have_been_decided_before_or_after(later: bool) -> None:
     async def scene() -> None:

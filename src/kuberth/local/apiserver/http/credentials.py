@@ -23,6 +23,7 @@ from kuberth.text.documents import write_yaml
 
 logger = logging.getLogger(__name__)
 
+_CLUSTER: Final = "kuberth"
 ADMIN: Final = "kuberth-admin"
 ADMIN_GROUP: Final = "system:masters"
 
@@ -97,7 +98,7 @@ def kubeconfig(url: str, credentials: ClusterCredentials) -> str:
     return write_yaml(kubeconfig_tree(url, credentials))
 
 
-def kubeconfig_tree(url: str, credentials: ClusterCredentials, *, name: str = "kuberth") -> Obj:
+def kubeconfig_tree(url: str, credentials: ClusterCredentials) -> Obj:
     def text(data: bytes) -> str:
         return base64.b64encode(data).decode()
 
@@ -106,7 +107,7 @@ def kubeconfig_tree(url: str, credentials: ClusterCredentials, *, name: str = "k
         "kind": "Config",
         "clusters": [
             {
-                "name": name,
+                "name": _CLUSTER,
                 "cluster": {
                     "server": url,
                     "certificate-authority-data": text(credentials.ca_certificate),
@@ -124,8 +125,8 @@ def kubeconfig_tree(url: str, credentials: ClusterCredentials, *, name: str = "k
                 },
             }
         ],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": ADMIN}}],
-        "current-context": name,
+        "contexts": [{"name": _CLUSTER, "context": {"cluster": _CLUSTER, "user": ADMIN}}],
+        "current-context": _CLUSTER,
     }
 
 

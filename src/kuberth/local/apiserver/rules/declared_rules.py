@@ -64,6 +64,11 @@ class DeclaredRules:
         self.schema = schema
         self._root = _Node(schema)
 
+    @property
+    def fills(self) -> bool:
+        """Whether there are defaults."""
+        return self._root._fills
+
     def default(self, obj: Obj) -> None:
         self._root.set_defaults(obj)
 
@@ -96,6 +101,8 @@ class _Node:
         self._judges: bool = bool(_JUDGING & schema.keys()) or any(node._judges for node in inner)
         self._judged = [(name, node) for name, node in self._properties if node._judges]
         self._may_be_absent = not {"absent", "immutable"} & schema.keys()
+        self._absent, self._immutable = schema.get("absent"), schema.get("immutable")
+        self._settable, self._unless = schema.get("settable"), schema.get("unless")
 
     def set_defaults(self, tree: Any) -> None:
         if isinstance(tree, list):
@@ -184,21 +191,22 @@ class _Node:
             if not self.is_unset(value):
                 found += self.causes(value, path, stored)
             return
-        value = self._schema.get("absent") if value is None else value
-        fixed = "immutable" in self._schema and stored is not _NOT_STORED
-        settable = self._schema.get("settable")
-        if settable and (stored in (None, "", []) or (settable is True and value is None)):
-            fixed = False
-        if fixed and "unless" in self._schema:
-            fixed = any(old.get(field) != free for field, free in self._schema["unless"].items())
-        if fixed and value != stored:
+        value = self._absent if value is None else value
+        if self._immutable is None or stored is _NOT_STORED or self._may_change(value, stored, old):
+            if not self.is_unset(value):
+                found += self.causes(value, path, stored)
+        elif value != stored:
             # As upstream: pointers, lists and structs are not shown.
             hidden = "pointer" in self._schema or isinstance(value, dict | list)
             hidden = hidden and "showsChange" not in self._schema
-            why, shown = self._schema["immutable"], None if hidden else value
+            why, shown = self._immutable, None if hidden else value
             found.append(invalid_value(path, shown, IMMUTABLE) if why is True else forbidden_field(path, why))
-        elif not fixed and not self.is_unset(value):
-            found += self.causes(value, path, stored)
+
+    def _may_change(self, value: Any, stored: Any, old: Obj) -> bool:
+        """Whether an immutable field may be given this value in place of the stored one."""
+        if self._settable and (stored in (None, "", []) or (self._settable is True and value is None)):
+            return True
+        return self._unless is not None and all(old.get(name) == free for name, free in self._unless.items())
 
     def _add_list_causes(self, items: list[Any], path: str, found: list[Cause]) -> None:
         most, keys, key = self._most_items, self._map_keys, self._unique

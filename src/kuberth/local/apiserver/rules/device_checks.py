@@ -43,6 +43,9 @@ _NO_REQUEST: Final = (
 )
 _VALUES: Final = ("bool", "int", "string", "version", *LISTS)
 _PLACES: Final = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
+_ONE_PLACE: Final = (
+    "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
+)
 _NUMBER: Final = r"(0|[1-9]\d*)"
 _PART: Final = r"(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)"
 _VERSION: Final = re.compile(
@@ -229,13 +232,12 @@ def check_binding_conditions(device: Obj, path: str) -> list[Cause]:
 
 def check_slice(spec: Obj, path: str) -> list[Cause]:
     devices = spec.get("devices") or ()
-    one = f"exactly one of {', '.join(f'`{place}`' for place in _PLACES)} is required"
     causes = _place_causes(
         spec,
         path,
         _PLACES,
-        one=one,
-        several=f"{one}, but multiple fields are set",
+        one=_ONE_PLACE,
+        several=f"{_ONE_PLACE}, but multiple fields are set",
         name="must be either unset or set to a non-empty string",
     )
     if "nodeSelector" in spec and len(terms := spec["nodeSelector"].get("nodeSelectorTerms") or []) != 1:
@@ -317,18 +319,19 @@ def _mapping_causes(mapping: Obj, capacity: Obj, path: str) -> list[Cause]:
 
 
 def _device_place_causes(device: Obj, path: str, *, apart: bool) -> list[Cause]:
-    fields = ("nodeName", "nodeSelector", "allNodes")
     if apart:
         one = (
             "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when "
             "`perDeviceNodeSelection` is set to true in the ResourceSlice spec"
         )
-        return _place_causes(device, path, fields, one=one, several=one, name="must not be empty")
+        return _place_causes(device, path, _PLACES[:3], one=one, several=one, name="must not be empty")
+    if "nodeName" not in device and "nodeSelector" not in device and "allNodes" not in device:
+        return []
     why = (
         "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to "
         "true in the ResourceSlice spec"
     )
-    return [invalid_value(path, None, why)] if any(field in device for field in fields) else []
+    return [invalid_value(path, None, why)]
 
 
 def check_device_attribute(attribute: Obj, path: str) -> list[Cause]:

@@ -125,7 +125,7 @@ def _built_in_rules(resource: str) -> KindRules:
     def validate(new: Obj, old: Obj | None) -> list[Cause]:
         return [*declared.causes(new, old), *code.validate(new, old)]
 
-    return replace(code, default=default, validate=validate)
+    return replace(code, default=default if declared.fills else code.default, validate=validate)
 
 
 def _custom_rules(row: ServedResource) -> KindRules:

@@ -64,9 +64,13 @@ _SCOPES: Final = (
 )
 
 
-def check_node_taints(taints: Sequence[Obj], _path: str) -> list[Cause]:
+def check_node(node: Obj, _path: str) -> list[Cause]:
     # Upstream names the taints below metadata.
-    return validate_taints(taints, "metadata.taints")
+    causes, status = validate_taints(node["spec"].get("taints", ()), "metadata.taints"), node["status"]
+    for field in ("capacity", "allocatable"):
+        for name, quantity in status.get(field, {}).items():
+            causes += validate_quantity(name, quantity, f"status.{field}[{name}]")
+    return causes
 
 
 def check_selected_template(owner: Obj, _path: str) -> list[Cause]:

@@ -36,10 +36,10 @@ def decode_status(row: ServedResource, body: Any, old: Obj) -> Obj:
     return {**decode(row, rest), **own}
 
 
-def decode(row: ServedResource, body: Any, *, type_name: str | None = None) -> Obj:
+def decode(row: ServedResource, body: Any) -> Obj:
     """A body as a fresh object of this row; 400 if it is none."""
     try:
-        obj = fields.read_object(row.schema if type_name is None else type_name, body)
+        obj = fields.read_object(row.schema, body)
     except fields.ShapeError as error:
         message = f'{row.kind} in version "{row.version}" cannot be handled as a {row.kind}: {error}'
         raise bad_request(message) from None
@@ -56,7 +56,7 @@ def decode(row: ServedResource, body: Any, *, type_name: str | None = None) -> O
     if "spec" in fields.fields_of(row.schema):
         # As upstream, where a spec is no pointer: an object that has none is one that asks for nothing.
         obj.setdefault("spec", {})
-    if row.structure is not None and type_name is None:
+    if row.structure is not None:
         row.structure.prune(obj)
     return {"kind": row.kind, "apiVersion": row.api_version, **obj}
 
