@@ -1,6 +1,6 @@
-"""Constraints between the devices of a claim: the same attribute for all, or a different one for each.
+"""Constraints between the devices of a claim: the same attribute value for all, or distinct ones.
 
-In: devices, one after the other as they are picked and put back. Out: whether the next one may join them.
+In: devices, as they are chosen and put back. Out: whether the next one satisfies the constraint.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ Value = tuple[str, object]
 
 class PickConstraint(Protocol):
     def add(self, request: WantedRequest, device: KnownDevice) -> bool:
-        """Count the device in; False: it would break the constraint, and was not counted."""
+        """Add the device; False if it would violate the constraint, and was not added."""
         ...
 
     def remove(self, request: WantedRequest, device: KnownDevice) -> None:
-        """Take back the last `add` of this device that was granted."""
+        """Undo the last successful `add` of this device."""
         ...
 
     def concerns(self, request: WantedRequest) -> bool: ...
@@ -34,7 +34,7 @@ def constraint_of(constraint: DeviceConstraint) -> PickConstraint:
 
 
 def attribute_of(device: KnownDevice, name: str) -> DeviceAttribute | None:
-    """The attribute under its full name; drivers may leave out their own domain."""
+    """The attribute by its full name; drivers may omit their own domain."""
     found = device.attributes.get(name)
     if found is not None:
         return found
@@ -43,7 +43,7 @@ def attribute_of(device: KnownDevice, name: str) -> DeviceAttribute | None:
 
 
 def value_of(attribute: DeviceAttribute) -> Value | None:
-    """None for a kind of attribute that is not known here: it equals nothing."""
+    """None for an unknown kind of attribute, which equals nothing."""
     if attribute.string_value is not None:
         return "string", attribute.string_value
     if attribute.int_value is not None:
@@ -71,7 +71,7 @@ class _OnRequests:
 
 
 class MatchAttribute(_OnRequests):
-    """All devices have the same value."""
+    """All devices must have the same value."""
 
     __slots__ = ("_devices", "_value")
 
@@ -100,8 +100,11 @@ class MatchAttribute(_OnRequests):
 
 
 class DistinctAttribute(_OnRequests):
-    """Devices have different values. As upstream does it, only the last device of every request is compared,
-    and none of a request from which a device was put back."""
+    """Devices must have different values.
+
+    As upstream, only the last device of every request is compared, and none of a request whose device was put
+    back.
+    """
 
     __slots__ = ("_by_request", "_devices")
 
