@@ -35,20 +35,20 @@ export function Confirmation({ question, answer }: { question: Question; answer:
 const KEYS: readonly (readonly [string, string])[] = [
   ["1 – 5", "nodes, queue, pace, pod, create"],
   ["/", "search pods and nodes; arrow keys and Enter choose"],
-  ["Tab", "to the next control"],
-  ["← ↑ → ↓", "in the heat map from node to node, in a plot from second to second"],
-  ["Enter", "opens the node or pod"],
-  ["Ctrl Enter", "applies what was pasted under Create"],
-  ["t", "dark, light, or as the system has it"],
-  ["?", "this help"],
-  ["Esc", "closes what is open"],
+  ["Tab", "move to the next control"],
+  ["← ↑ → ↓", "move between nodes in the heat map, or between seconds in a plot"],
+  ["Enter", "open the node or pod"],
+  ["Ctrl Enter", "apply the manifests under Create"],
+  ["t", "switch between dark, light and the system's theme"],
+  ["?", "show this help"],
+  ["Esc", "close the panel or dialog"],
 ];
 
 export function Help({ close }: { close: () => void }) {
   return (
     <Dialog title="Keys" close={close}>
       <table class="narrow">
-        <caption class="unseen">Keys and what they do</caption>
+        <caption class="unseen">Keyboard shortcuts</caption>
         <tbody>
           {KEYS.map(([key, text]) => (
             <tr key={key}>

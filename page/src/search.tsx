@@ -100,7 +100,7 @@ export function Search({ server }: { server: Server }) {
       {opened && (
         <ul id="search-hits" role="listbox" aria-label="Found" ref={list}>
           {error && <li class="problem">{error}</li>}
-          {hits?.length === 0 && <li class="dim">Nothing has that in its name.</li>}
+          {hits?.length === 0 && <li class="dim">No pod or node matches.</li>}
           {hits?.map((hit, index) => (
             <li
               key={hit.link}

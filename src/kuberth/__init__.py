@@ -8,4 +8,4 @@ or the `cluster` table, `scheduling` decides over the table with the `framework`
 __version__ = "0.2.0"
 
 KUBERNETES_VERSION = "1.36"
-"""The Kubernetes whose scheduler this is."""
+"""The Kubernetes version whose scheduler Kuberth matches."""

@@ -1,7 +1,7 @@
-"""What changed since: for code that derives something from what it does not own.
+"""Change logs, for code that derives something from objects that it does not own.
 
-In: the key of everything that changes, as it does. Out: for every reader the keys that changed since it last
-read; the log is bounded, and a reader that comes too late has to look at everything again.
+In: the key of every changed object. Out: for every reader, the keys that changed since its last read. The log
+is bounded; a reader that has missed too much has to read everything again.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Final, Generic, TypeVar
 K = TypeVar("K")
 
 REMEMBERED_CHANGES: Final = 8192
-"""A reader that has missed more changes than this has to look at everything again."""
+"""A reader that has missed more changes than this has to read everything again."""
 
 
 class Version:
-    """A number that grows with every change, for readers that only need to know that there was one."""
+    """A version that grows with every change, for readers that do not need the keys."""
 
     __slots__ = ("version",)
 
@@ -41,14 +41,14 @@ class Changes(Generic[K]):
         self._keys.append(key)
 
     def since(self, version: int) -> frozenset[K] | None:
-        """What changed after `version`; None: too much, everything may have."""
+        """The keys that changed after `version`; None if the log does not reach back that far."""
         number = self.version - version
         if number > len(self._keys):
             return None
         return frozenset(islice(reversed(self._keys), number))
 
     def reader(self) -> ChangeReader[K]:
-        """A reader that has read nothing yet."""
+        """A new reader that has read nothing yet."""
         return ChangeReader(self)
 
 
@@ -63,10 +63,10 @@ class ChangeReader(Generic[K]):
 
     @property
     def is_current(self) -> bool:
-        """Whether nothing changed since the last `read`; False before the first one."""
+        """Whether nothing has changed since the last `read`; False before the first one."""
         return self._version == self._changes.version
 
     def read(self) -> frozenset[K] | None:
-        """The keys that changed since the last call; None: any may have, as always in the first call."""
+        """The keys that changed since the last call; None if any may have changed, as in the first call."""
         version, self._version = self._version, self._changes.version
         return frozenset() if version == self._version else self._changes.since(version)

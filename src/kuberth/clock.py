@@ -23,22 +23,23 @@ NANOSECONDS = 1_000_000_000
 T = TypeVar("T")
 
 _LOOK_EVERY: Final = 64
-"""A loop without I/O looks at its files once in this many turns."""
+"""How many turns a loop without I/O makes before it polls its files once."""
 MAX_TURNS: Final = 1_000_000
-"""How often a loop on virtual time may turn at one moment."""
+"""How often a loop on virtual time may turn at one point in time."""
 _SAMPLED_TURNS: Final = 100
 
 
 class Clock(Protocol):
-    """A source of time that never runs backwards."""
+    """A source of time that never goes backwards."""
 
     def now_ns(self) -> int:
-        """Nanoseconds since the Unix epoch, or since wherever a virtual clock started."""
+        """Nanoseconds since the Unix epoch, or since a virtual clock's start."""
         ...
 
 
 class SystemClock:
-    """Wall-clock time anchored once, then advanced by the monotonic clock: a clock jump moves nothing."""
+    """Wall-clock time read once and then advanced by the monotonic clock, so that clock changes have no
+    effect."""
 
     def __init__(self) -> None:
         self._anchor_ns = time.time_ns() - time.monotonic_ns()
@@ -59,18 +60,18 @@ class LoopClock:
 
 
 class _JumpingSelector(selectors.SelectSelector):
-    """Instead of sleeping until the next timer, moves the loop's clock there."""
+    """Advances the loop's clock to the next timer instead of sleeping."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
         self.turns = 0
-        """Turns of the loop since its clock last moved."""
+        """The number of turns since the clock last advanced."""
         self.stalls: Callable[[], None] = lambda: None
-        """Called at every turn once there were too many."""
+        """Called at every turn beyond the limit."""
         self._calls = 0
         self._watches = 0
-        """How many files are looked at."""
+        """The number of polled files."""
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
         key = super().register(fileobj, events, data)
@@ -91,7 +92,7 @@ class _JumpingSelector(selectors.SelectSelector):
             if self.turns > MAX_TURNS:
                 self.stalls()
         if timeout is not None and self._watches == 1 and self._calls % _LOOK_EVERY:
-            # Only the loop's own pipe is watched, and the loop already has the calls that it would announce.
+            # Only the loop's own pipe is watched, and the loop already has the calls that it announces.
             if timeout > 0:
                 self.now += timeout
             return []
@@ -104,9 +105,9 @@ class _JumpingSelector(selectors.SelectSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An asyncio loop on which waiting costs no time: its clock jumps to the next timer.
+    """An asyncio loop on which waiting takes no time: its clock jumps to the next timer.
 
-    KuberthError if it turns a million times without a timer in between: something keeps itself busy.
+    KuberthError if it turns a million times without a timer: some task keeps it busy.
     """
 
     def __init__(self) -> None:
@@ -117,7 +118,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         super().__init__(self._jumping)
 
     def time(self) -> float:
-        """Seconds of virtual time since the loop began."""
+        """Seconds of virtual time since the loop started."""
         now = self._jumping.now
         if now != self._finest_at:
             # asyncio runs timers that are due within its clock's resolution. One that ran early, looked at
@@ -128,7 +129,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return now
 
     def _stalls(self) -> None:
-        """Find out what keeps the loop busy, for some turns more, then give up."""
+        """Find the tasks that keep the loop busy, for a few more turns, then give up."""
         if self._jumping.turns <= MAX_TURNS + _SAMPLED_TURNS:
             self.call_soon = self._count_and_call_soon  # type: ignore[assignment,method-assign]  # only from now on
             return
@@ -149,7 +150,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def run_in_executor(  # type: ignore[override]  # asyncio types its own as returning a subclass
         self, _executor: object, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """At once and in this thread: a thread takes real time, in which virtual time would run away."""
+        """Run it at once in this thread: another thread takes real time, while virtual time would advance."""
         future: asyncio.Future[T] = self.create_future()
         try:
             future.set_result(func(*args))
@@ -161,10 +162,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 def run_in_virtual_time(
     main: Callable[[], Coroutine[Any, Any, T]], *, limit_seconds: float = 24 * 3600.0
 ) -> T:
-    """Run `main` to its end on a fresh `VirtualTimeLoop`.
+    """Run `main` on a new `VirtualTimeLoop`.
 
-    TimeoutError after `limit_seconds` of virtual time: with periodic work around, waiting for something
-    that never comes would otherwise go on for ever.
+    TimeoutError after `limit_seconds` of virtual time: with periodic work, waiting for something that never
+    happens would otherwise not end.
     """
 
     async def limited() -> T:

@@ -1,19 +1,19 @@
-"""Every error Kuberth raises, in one tree.
+"""The tree of all errors that Kuberth raises.
 
     KuberthError
-    ├── WireError            an object's JSON does not have the shape its kind asks for
-    ├── QuantityError        a quantity like "500m" cannot be read
+    ├── WireError            an object's JSON does not have the shape of its kind
+    ├── QuantityError        a quantity like "500m" cannot be parsed
     ├── SelectorError        a label, field or node selector cannot be compiled
-    ├── CelCompileError      a device selector is no CEL expression that answers yes or no
-    ├── CelRuntimeError      a device selector has no answer for a device
-    ├── ConfigError          a configuration file or flag is wrong (the user can mend it)
-    ├── PluginError          a plugin raised or answered nonsense (its author can mend it)
-    ├── ExtenderError        an extender cannot be reached, refused, or answered nonsense
-    ├── QueueError           an operation the scheduling queue refuses
-    ├── ServingError         a server cannot start (the user can mend it)
+    ├── CelCompileError      a device selector is not a CEL expression with a boolean result
+    ├── CelRuntimeError      a device selector fails for a device
+    ├── ConfigError          a configuration file or flag is wrong (the user can fix it)
+    ├── PluginError          a plugin raised or returned an invalid value (its author can fix it)
+    ├── ExtenderError        an extender cannot be reached, failed, or returned an invalid response
+    ├── QueueError           the scheduling queue does not allow the operation
+    ├── ServingError         a server cannot start (the user can fix it)
     │   └── PortTakenError       another process listens on its port
     ├── LeadershipLost       the lease could not be renewed in time: stop writing, end the process
-    └── ApiError             the Kubernetes API refused or lost a request
+    └── ApiError             the Kubernetes API rejected or lost a request
         ├── NotFoundError
         ├── ConflictError
         │   └── AlreadyExistsError   the name is taken
@@ -32,15 +32,15 @@ import signal
 
 
 class KuberthError(Exception):
-    """Base of all errors raised on purpose; the message says what happened, to what, and what to do."""
+    """Base of all errors that Kuberth raises; the message states the problem, the object, and what to do."""
 
 
 class WireError(KuberthError):
-    """An object's JSON does not have the shape its kind asks for."""
+    """An object's JSON does not have the shape of its kind."""
 
 
 class QuantityError(KuberthError, ValueError):
-    """A resource quantity cannot be read."""
+    """A resource quantity cannot be parsed."""
 
 
 class SelectorError(KuberthError, ValueError):
@@ -48,11 +48,12 @@ class SelectorError(KuberthError, ValueError):
 
 
 class CelCompileError(KuberthError, ValueError):
-    """A device selector is no CEL expression that answers yes or no; the text says where and why."""
+    """A device selector is not a CEL expression with a boolean result; the message states where and why."""
 
 
 class CelRuntimeError(KuberthError):
-    """A device selector has no answer for a device: a key is missing, types do not fit, it costs too much."""
+    """A device selector fails for a device: a key is missing, types do not match, or the cost limit is
+    exceeded."""
 
 
 class ConfigError(KuberthError):
@@ -60,7 +61,7 @@ class ConfigError(KuberthError):
 
 
 class PluginError(KuberthError):
-    """A plugin raised, or answered something its extension point does not allow."""
+    """A plugin raised an exception, or returned a value that its extension point does not allow."""
 
     def __init__(self, plugin: str, point: str, problem: str) -> None:
         super().__init__(f"plugin {plugin!r} at {point}: {problem}")
@@ -70,7 +71,7 @@ class PluginError(KuberthError):
 
 
 class ExtenderError(KuberthError):
-    """An extender cannot be reached, said that it failed, or answered what cannot be."""
+    """An extender cannot be reached, reported an error, or returned an invalid response."""
 
     def __init__(self, extender: str, problem: str) -> None:
         super().__init__(problem)
@@ -78,15 +79,15 @@ class ExtenderError(KuberthError):
 
 
 class QueueError(KuberthError):
-    """An operation the scheduling queue refuses."""
+    """The scheduling queue does not allow the operation."""
 
 
 class ServingError(KuberthError):
-    """A server cannot start: its address, port or certificate is of no use."""
+    """A server cannot start: its address, port or certificate is not usable."""
 
 
 class PortTakenError(ServingError):
-    """Another process listens on the port already."""
+    """The port is in use by another process."""
 
 
 class LeadershipLost(KuberthError):  # noqa: N818  # it is an outcome to act on more than a fault
@@ -94,7 +95,7 @@ class LeadershipLost(KuberthError):  # noqa: N818  # it is an outcome to act on 
 
 
 class ApiError(KuberthError):
-    """The Kubernetes API refused a request, or its answer was lost."""
+    """The Kubernetes API rejected a request, or its response was lost."""
 
     def __init__(self, message: str, *, code: int = 0, reason: str = "") -> None:
         super().__init__(message)
@@ -103,25 +104,25 @@ class ApiError(KuberthError):
 
 
 class NotFoundError(ApiError):
-    """The object is not there (HTTP 404)."""
+    """The object does not exist (HTTP 404)."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, code=404, reason="NotFound")
 
 
 class ConflictError(ApiError):
-    """A precondition failed: the object changed, exists already, or the pod is assigned (HTTP 409)."""
+    """A precondition failed: the object has changed or exists already, or the pod is bound (HTTP 409)."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, code=409, reason="Conflict")
 
 
 class AnswerLostError(ApiError):
-    """A request was sent but its answer never came: only reading the object shows whether it took effect."""
+    """A request was sent, but the response was lost: read the object to find out whether it took effect."""
 
 
 class AlreadyExistsError(ConflictError):
-    """An object of this name exists already (HTTP 409 with reason AlreadyExists)."""
+    """An object with this name exists already (HTTP 409 with reason AlreadyExists)."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -129,21 +130,21 @@ class AlreadyExistsError(ConflictError):
 
 
 class UnauthorizedError(ApiError):
-    """The API server does not accept the credentials (HTTP 401)."""
+    """The API server rejects the credentials (HTTP 401)."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, code=401, reason="Unauthorized")
 
 
 class ForbiddenError(ApiError):
-    """The credentials are fine, but RBAC does not allow the request (HTTP 403)."""
+    """The credentials are valid, but RBAC does not allow the request (HTTP 403)."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, code=403, reason="Forbidden")
 
 
 class TooManyRequestsError(ApiError):
-    """The API server is overloaded and went on saying so (HTTP 429)."""
+    """The API server is still overloaded after all retries (HTTP 429)."""
 
     def __init__(self, message: str, *, retry_after_seconds: float = 0.0) -> None:
         super().__init__(message, code=429, reason="TooManyRequests")
@@ -151,14 +152,15 @@ class TooManyRequestsError(ApiError):
 
 
 class UnreachableError(ApiError):
-    """No answer: not connected, TLS failed, the deadline passed, or a read was cut. Nothing was changed."""
+    """The server could not be reached: connection, TLS or deadline failed, or a read was cut off. Nothing was
+    changed."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, reason="Unreachable")
 
 
 def described(exc: BaseException) -> str:
-    """The text of an exception with its type; a KuberthError's text says it all by itself."""
+    """The text of an exception with its type; only the text for a KuberthError."""
     name, text = type(exc).__name__, str(exc)
     if not text:
         return name
@@ -166,13 +168,13 @@ def described(exc: BaseException) -> str:
 
 
 def first_error(error: BaseException) -> BaseException:
-    """The error itself, or the first one of the groups in which tasks fail."""
+    """The error itself, or the first one in nested exception groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
 def reraise_interrupt(exc: BaseException) -> None:
-    """Ctrl-C that Python itself turned into an exception is the user's, wherever it happens to strike."""
+    """Raise a KeyboardInterrupt again: Ctrl-C may interrupt any code, and belongs to the user."""
     if isinstance(exc, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         raise exc

@@ -1,7 +1,7 @@
-"""Holds changes back while a question is asked over several turns of the event loop.
+"""Delays changes while a computation spans several turns of the event loop.
 
-In: the begin and the end of the question; what would change the state that it is asked about. Out: such
-changes happen at once if nothing is asked, and otherwise when the question has ended, in order.
+In: the beginning and the end of the computation, and changes to the state that it uses. Out: changes are
+applied at once if no computation is active, and otherwise in order when it has ended.
 """
 
 from __future__ import annotations
@@ -15,36 +15,37 @@ logger = logging.getLogger(__name__)
 
 
 class Hold:
-    """One question at a time."""
+    """Delays changes during one computation at a time."""
 
     def __init__(self) -> None:
         self.is_held = False
-        """Whether changes wait."""
+        """Whether changes are delayed."""
         self._waiting: list[Callable[[], None]] = []
 
     def begin(self) -> None:
-        """Hold changes back from now on."""
+        """Delay changes from now on."""
         self.is_held = True
 
     def end(self) -> None:
-        """Let changes happen. Callers of `when_ended` are called now, those that await go on next turn."""
+        """Apply delayed changes. Callbacks of `when_ended` are called now; coroutines continue in the next
+        turn."""
         self.is_held = False
         waiting, self._waiting = self._waiting, []
         for call in waiting:
             try:
                 call()
-            except Exception:  # one that fails must not cost the others their turn
-                logger.exception("a change that was held back failed")
+            except Exception:  # a failing callback must not stop the others
+                logger.exception("a delayed change failed")
 
     def when_ended(self, call: Callable[[], None]) -> None:
-        """Call it now, or at the end of the question that is being asked."""
+        """Call it now, or when the active computation has ended."""
         if self.is_held:
             self._waiting.append(call)
         else:
             call()
 
     async def ended(self) -> None:
-        """Return when nothing is asked. Until the caller awaits again, nothing is."""
+        """Return when no computation is active; this stays so until the caller awaits again."""
         while self.is_held:
             future = asyncio.get_running_loop().create_future()
             self._waiting.append(partial(_resolve, future))

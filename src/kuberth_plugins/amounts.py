@@ -1,6 +1,6 @@
 """Amounts of resources in the units of the cluster table: thousandths of a core, bytes, units.
 
-In: quantities of custom resources, and requests of pods. Out: whole numbers that can be compared.
+In: quantities of custom resources, and requests of pods. Out: integers that can be compared.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kuberth.api.quantity import parse
 
 
 def amounts_of(quantities: Mapping[str, Any] | None) -> dict[str, int]:
-    """The amounts of a resource list; QuantityError if one cannot be read."""
+    """The amounts of a resource list; QuantityError for an invalid quantity."""
     return {
         name: parse(quantity).milli_value() if name == "cpu" else parse(quantity).value()
         for name, quantity in (quantities or {}).items()
@@ -21,7 +21,7 @@ def amounts_of(quantities: Mapping[str, Any] | None) -> dict[str, int]:
 
 
 def requests_of(request: PodRequest) -> dict[str, int]:
-    """What a pod asks for, by resource; each pod is one of `pods`."""
+    """The requests of a pod, by resource; `pods` counts one per pod."""
     return {
         "cpu": request.milli_cpu,
         "memory": request.memory,

@@ -1,7 +1,7 @@
 """CapacityScheduling: namespaces share a cluster by the ElasticQuotas of scheduler-plugins.
 
-In: ElasticQuotas (`scheduling.x-k8s.io/v1alpha1`), one for a namespace, and pods. Out: no namespace exceeds
-its `max`, all together do not exceed the sum of all `min`, and preemption gives a namespace its `min` back.
+In: ElasticQuotas (`scheduling.x-k8s.io/v1alpha1`), one per namespace, and pods. Out: no namespace exceeds its
+`max`, all together do not exceed the sum of all `min`, and preemption gives a namespace its `min` back.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def elastic_quota_kind() -> type[PlainObject]:
 
 
 class Quota(NamedTuple):
-    """What a namespace is guaranteed, and what it may use at most. A missing resource is not limited."""
+    """The guaranteed and the maximum amounts of a namespace. A missing resource is not limited."""
 
     min: Amounts
     max: Amounts
 
 
 class Shares:
-    """The quotas of all namespaces and what they use: what a decision is made by. Pods can be moved in it."""
+    """The quotas of all namespaces and their usage, in which pods can be moved to evaluate a decision."""
 
     def __init__(self, quotas: Mapping[str, Quota], used: Mapping[str, Amounts]) -> None:
         self.quotas = quotas
@@ -74,7 +74,7 @@ class Shares:
         return self.exceeds(namespace, self.quotas[namespace].max)
 
     def is_over_all(self) -> bool:
-        """Whether all namespaces with a quota use more of a resource than they are guaranteed together."""
+        """Whether all namespaces with a quota together use more of a resource than they are guaranteed."""
         resources = {resource for quota in self.quotas.values() for resource in quota.min}
         return any(
             sum(used[resource] for used in self.used.values())
@@ -84,7 +84,7 @@ class Shares:
 
 
 class Usage:
-    """What the placed pods of every namespace ask for; follows the cluster table from `begin` on."""
+    """The requests of the placed pods of every namespace; follows the cluster table from `begin` on."""
 
     def __init__(self, cluster: ClusterTable) -> None:
         self._cluster = cluster
@@ -116,7 +116,7 @@ class Usage:
 
 
 class CapacityScheduling(PreFilterPlugin, PostFilterPlugin, EnqueueExtensions):
-    """Elastic quotas, under the name that scheduler-plugins gives them."""
+    """Elastic quotas, with scheduler-plugins' name for the plugin."""
 
     name = "CapacityScheduling"
     inputs = Inputs({"metadata.namespace"}, pre_filter=DependsOn.ANYTHING, post_filter=DependsOn.ANYTHING)
@@ -160,7 +160,7 @@ class CapacityScheduling(PreFilterPlugin, PostFilterPlugin, EnqueueExtensions):
         return self._preemption.preempt(state, info, diagnosis, shares, ahead)
 
     def shares(self) -> Shares:
-        """The quotas and their use, as of now."""
+        """The quotas and their current usage."""
         if self._parsed_version != self._quotas.version:
             self._parsed_version = self._quotas.version
             self._parsed = {
@@ -172,9 +172,9 @@ class CapacityScheduling(PreFilterPlugin, PostFilterPlugin, EnqueueExtensions):
         return Shares(self._parsed, self._usage.of_all() if self._parsed else {})
 
     def nominated_before(self, info: PodInfo, shares: Shares) -> list[PodInfo]:
-        """Pods with a nominated node that the pod must leave room for.
+        """Nominated pods for which the pod must leave resources.
 
-        Those of its own namespace if they are as important, those of others if they take what is theirs.
+        Those of its own namespace with at least its priority, and those of others within their guarantee.
         """
         return [other for other in self._nominated() if _goes_before(other, info, shares)]
 

@@ -1,8 +1,8 @@
 """Coscheduling: the pods of a PodGroup of scheduler-plugins are bound together or not at all.
 
 In: pods with the label `scheduling.x-k8s.io/pod-group`, and PodGroups (`scheduling.x-k8s.io/v1alpha1`). Out:
-each pod waits at Permit until `minMember` pods of its gang have a node; a gang that cannot be completed gives
-its nodes back.
+each pod waits on Permit until `minMember` pods of its gang have a node; a gang that cannot be completed
+releases its nodes.
 """
 
 from __future__ import annotations
@@ -43,44 +43,44 @@ from kuberth.informers.store import Store
 from kuberth_plugins.amounts import amounts_of, requests_of
 
 LABEL: Final = "scheduling.x-k8s.io/pod-group"
-"""The pod label that names the PodGroup, of the pod's own namespace."""
+"""The pod label with the name of the PodGroup, in the pod's namespace."""
 GAP_TO_WAIT_FOR: Final = 0.1
-"""A gang keeps its nodes after a pod did not fit if no more than this share of `minMember` is missing."""
+"""A gang keeps its nodes after a pod did not fit if at most this share of `minMember` is missing."""
 REMEMBERED_SECONDS: Final = 60
-"""A gang that failed is tried again after this time even if nothing is known to have changed."""
+"""A failed gang is retried after this time even if no change is known."""
 MANY_GANGS: Final = 64
-"""Up to this many deleted gangs, forgetting them does not pay."""
+"""Up to this number of deleted gangs, dropping their state is not worth the time."""
 _NANOSECONDS: Final = 1_000_000_000
 
 
 def pod_group_kind() -> type[PlainObject]:
-    """The PodGroup of scheduler-plugins, which is not that of `scheduling.k8s.io`."""
+    """The PodGroup of scheduler-plugins, not the one of `scheduling.k8s.io`."""
     return register_kind("PodGroup", group="scheduling.x-k8s.io", version="v1alpha1", plural="podgroups")
 
 
 class CoschedulingArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     permit_waiting_time_seconds: float = 60
-    """How long pods keep their nodes while their gang is incomplete, if the PodGroup does not say."""
+    """How long pods keep their nodes while their gang is incomplete, if the PodGroup does not set it."""
     pod_group_backoff_seconds: float = 0
-    """How long no pod of a gang is tried after the gang gave its nodes back."""
+    """How long no pod of a gang is tried after the gang released its nodes."""
 
 
 class Failure(NamedTuple):
-    """What the cluster was like when a gang did not fit: until that changes, it does not fit again."""
+    """The cluster's state when a gang did not fit: until it changes, the gang does not fit again."""
 
     at_ns: int
     members: frozenset[str]
-    """The UIDs of its pods."""
+    """The UIDs of the gang's pods."""
     changes: tuple[int, int, str]
-    """Counts of changes to nodes and of pods that left theirs, and the version of the PodGroup."""
+    """Counts of node changes and of pods that left their nodes, and the version of the PodGroup."""
     holders: tuple[tuple[str, int], ...]
-    """Other gangs that held nodes without being complete, and how many nodes each had given back by then."""
+    """Other incomplete gangs that held nodes, and how many nodes each had released by then."""
 
 
 class Coscheduling(
     QueueSortPlugin, PreFilterPlugin, PostFilterPlugin, ReservePlugin, PermitPlugin, EnqueueExtensions
 ):
-    """Binds the pods of a gang together, under the name and with the arguments of scheduler-plugins."""
+    """Binds the pods of a gang together, with the name and the arguments of scheduler-plugins."""
 
     name = "Coscheduling"
     args_type = CoschedulingArgs
@@ -109,10 +109,10 @@ class Coscheduling(
         self._handle.cluster.unobserve(self)
 
     def pod_placed(self, info: PodInfo) -> None:
-        """Nothing: a pod that takes a place helps no gang."""
+        """Does nothing: a placed pod helps no gang."""
 
     def pod_removed(self, info: PodInfo) -> None:
-        """Room for gangs; what a gang gives back helps only those that failed while it held it."""
+        """Record released resources; what a gang releases helps only those that failed while it held it."""
         gang = gang_of(info.pod)
         stored = self._pods.get_by_key(info.key)
         if gang and stored is not None and stored.metadata.uid == info.uid and not stored.spec.node_name:
@@ -123,7 +123,7 @@ class Coscheduling(
     # The queue
 
     def sort_key(self, queued: QueuedPod) -> tuple[int, int, str]:
-        """By priority, then by the age of the gang or of the pod; pods of one gang stand together."""
+        """By priority, then by the age of the gang or of the pod; pods of one gang are adjacent."""
         key = gang_of(queued.pod)
         group = self._groups.get_by_key(key) if key else None
         created = None if group is None else group.metadata.creation_timestamp
@@ -155,7 +155,7 @@ class Coscheduling(
     def post_filter(
         self, state: CycleState, pod: Pod, diagnosis: Diagnosis
     ) -> tuple[PostFilterResult | None, Status | None]:
-        """A pod of the gang fits nowhere: unless the others can do without it, all give their nodes back."""
+        """Handle a pod of the gang that fits nowhere: all release their nodes, unless the others suffice."""
         key = gang_of(pod)
         group = self._groups.get_by_key(key) if key else None
         if group is None:
@@ -166,7 +166,7 @@ class Coscheduling(
         wanted, placed = min_member(group), self._placed(key)
         if placed >= wanted:
             return None, Status.unschedulable(f"PodGroup {key} has the pods that it needs")
-        # Pods beyond minMember may fit where this one did not. Without such pods, waiting would be in vain.
+        # Pods beyond minMember may fit where this one did not. Without such pods, waiting has no use.
         is_replaceable = len(self._members.of(key)) > wanted
         if is_replaceable and wanted - placed <= wanted * GAP_TO_WAIT_FOR:
             return None, Status.unschedulable(f"PodGroup {key} waits for its last pods")
@@ -176,7 +176,7 @@ class Coscheduling(
         return None, Status.unschedulable(f"PodGroup {key} was rejected because this pod fits nowhere")
 
     def _forget_the_gone(self) -> None:
-        """Drop what is remembered of PodGroups that were deleted, once that is the larger part."""
+        """Drop the state of deleted PodGroups, once these are the majority."""
         remembered: dict[str, int] | dict[str, Failure]
         for remembered in (self._failures, self._given_back):
             if len(remembered) > 2 * len(self._groups) + MANY_GANGS:
@@ -193,7 +193,7 @@ class Coscheduling(
         )
 
     def _has_failed(self, key: str, group: PlainObject) -> bool:
-        """Whether the gang did not fit and cannot fit now. Its remaining pods must not take nodes again."""
+        """Whether the gang did not fit and cannot fit now. Its remaining pods must not use nodes again."""
         failure = self._failures.get(key)
         if failure is None:
             return False
@@ -237,7 +237,7 @@ class Coscheduling(
         return None
 
     def _placed(self, key: str) -> int:
-        """How many pods of the gang have a node, bound or not."""
+        """The number of pods of the gang with a node, bound or not."""
         cluster = self._handle.cluster
         return sum(cluster.placed(member.metadata.uid) is not None for member in self._members.of(key))
 
@@ -256,7 +256,7 @@ class Coscheduling(
             waiting.reject(self.name, reason)
 
     def _missing_resources(self, group: PlainObject, key: str, nodes: Nodes) -> str:
-        """The resources of `minResources` that the nodes do not have left, without the gang's own pods."""
+        """The resources of `minResources` that are not free, not counting the gang's own pods."""
         least = amounts_of(group.get("spec", {}).get("minResources"))
         table, live = nodes.table, nodes.live()
         own = [info for member in self._members.of(key) if (info := table.placed(member.metadata.uid))]
@@ -297,7 +297,7 @@ class Coscheduling(
 
 
 class GangMembers:
-    """The pods of every gang that have not finished. Follows the store of pods change by change."""
+    """The unfinished pods of every gang. Follows the store of pods change by change."""
 
     def __init__(self, pods: Store[Pod]) -> None:
         self._pods = pods
@@ -336,7 +336,7 @@ def gang_of(pod: Pod) -> str:
 
 
 def min_member(group: PlainObject) -> int:
-    """How many pods of the gang must have a node before any is bound."""
+    """The number of pods of the gang that must have a node before any is bound."""
     return int(group.get("spec", {}).get("minMember") or 1)
 
 

@@ -1,7 +1,7 @@
-"""LoadAware: prefers nodes whose measured load is low, by the figures of a Prometheus.
+"""LoadAware: prefers nodes with a low measured load, from Prometheus.
 
-In: the answer of Prometheus' HTTP API to one query, read again in the background. Out: a score for each node,
-or none while there are no figures that are new enough, so that the other plugins decide.
+In: the result of a query to Prometheus' HTTP API, refreshed in the background. Out: a score per node, or none
+if the figures are outdated, so that the other plugins decide.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ logger = logging.getLogger(__name__)
 
 _NANOSECONDS: Final = 1_000_000_000
 _MAX_BYTES: Final = 64 << 20
-"""A longer answer is refused: a query that selects by mistake every series of a cluster."""
+"""A longer response is rejected: the query may select every series of a cluster by mistake."""
 
 NOT_JUDGED: Final = -1
-"""No node has this generation."""
+"""A generation that no node has."""
 
 
 class LoadAwareArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     address: str = "http://localhost:9090"
     """Where Prometheus serves its HTTP API."""
     query: str = '1 - avg by (instance) (rate(node_cpu_seconds_total{mode="idle"}[5m]))'
-    """An instant query with one result for each node: its load, from 0 to 1."""
+    """An instant query with one result per node: its load, from 0 to 1."""
     node_label: str = "instance"
-    """The label of a result that has the node's name, or one of its addresses; a port is ignored."""
+    """The label of a result with the node's name, or one of its addresses; a port is ignored."""
     refresh_seconds: float = 30
     stale_after_seconds: float = 180
-    """Figures that are older have no effect."""
+    """Older figures are ignored."""
     timeout_seconds: float = 5
 
     def __post_init__(self) -> None:
@@ -73,7 +73,7 @@ class Loads:
 
 
 class LoadAware(ScorePlugin):
-    """Scores a node 100 if it has nothing to do, and 0 if its load is 1 or more."""
+    """Scores an idle node 100, and a node with a load of 1 or more 0."""
 
     name = "LoadAware"
     args_type = LoadAwareArgs
@@ -86,7 +86,7 @@ class LoadAware(ScorePlugin):
         self._version = -1
         self._average = 0.0
         self._judged: NDArray[np.int64] = np.zeros(0, np.int64)
-        """By row: the generation of the node whose score is known."""
+        """By row: the generation of the node for which the score is cached."""
         self._scores: NDArray[np.int64] = np.zeros(0, np.int64)
 
     def start(self) -> None:
@@ -107,7 +107,7 @@ class LoadAware(ScorePlugin):
         return self._scores[rows]
 
     def _make_room(self, slots: int) -> None:
-        """Forget all scores if the figures are new, or the table has more rows."""
+        """Drop all scores if the figures are new, or the table has more rows."""
         if self._version != self._loads.version or len(self._judged) < slots:
             self._version = self._loads.version
             self._judged = np.full(2 * slots, NOT_JUDGED, np.int64)
@@ -116,7 +116,7 @@ class LoadAware(ScorePlugin):
             self._average = sum(loads.values()) / len(loads)
 
     def _load_of(self, node: Node) -> float:
-        """A node without a figure is neither preferred nor avoided."""
+        """A node without a figure gets the average score."""
         loads = self._loads.by_host
         hosts = (node.metadata.name, *(address.address for address in node.status.addresses))
         return next((loads[host] for host in hosts if host in loads), self._average)
@@ -135,7 +135,7 @@ class LoadAware(ScorePlugin):
             await asyncio.sleep(self._pause())
 
     async def _refresh(self) -> str:
-        """Read the figures once; returns what went wrong, or "". Old figures are dropped in time."""
+        """Read the figures once; returns an error message, or "". Outdated figures are dropped."""
         try:
             async with asyncio.timeout(2 * self._args.timeout_seconds):
                 body = await asyncio.to_thread(_get, self._args)
@@ -148,7 +148,7 @@ class LoadAware(ScorePlugin):
         return "" if loads else "the query has no results with a figure and the label of a node"
 
     def _seconds_left(self) -> float:
-        """How long the figures stay new enough."""
+        """How long the figures remain valid."""
         read_ns = self._loads.read_ns
         if read_ns is None:
             return 0.0
@@ -161,7 +161,7 @@ class LoadAware(ScorePlugin):
 
 
 def loads_in(answer: Any, node_label: str) -> dict[str, float]:
-    """The figures of an answer of `/api/v1/query`, by host; ValueError if it is no such answer."""
+    """The figures in a response of `/api/v1/query`, by host; ValueError for an invalid one."""
     try:
         if answer["status"] != "success" or answer["data"]["resultType"] != "vector":
             raise ValueError(f"no vector but {answer.get('error') or answer['data']['resultType']}")
@@ -181,7 +181,7 @@ def _host(instance: str) -> str:
 
 
 def _get(args: LoadAwareArgs) -> bytes:
-    # Only a scheduler that uses the plugin pays for these imports.
+    # Only a scheduler that uses the plugin needs these imports.
     from urllib.error import HTTPError
     from urllib.parse import urlencode
     from urllib.request import urlopen

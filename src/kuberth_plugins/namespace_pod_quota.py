@@ -1,7 +1,7 @@
-"""NamespacePodQuota: pods of a namespace that has enough pods on nodes do not enter the queue (KEP-3521).
+"""NamespacePodQuota: gates pods of a namespace that has enough pods on nodes (KEP-3521).
 
-In: a number of pods for each namespace, in the arguments. Out: a pod beyond it is gated, and costs no attempt
-until a pod of its namespace leaves its node.
+In: a maximum number of pods per namespace, in the arguments. Out: pods beyond it are gated, and cost no
+attempts until a pod of the namespace leaves its node.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from kuberth.framework import (
 
 class NamespacePodQuotaArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     pods: Mapping[str, int] = {}
-    """By namespace: how many of its pods may be on nodes. Other namespaces are not limited."""
+    """By namespace: the maximum number of its pods on nodes. Other namespaces are not limited."""
 
 
 class NamespacePodQuota(PreEnqueuePlugin, PreFilterPlugin, EnqueueExtensions):

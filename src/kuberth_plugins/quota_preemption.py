@@ -1,6 +1,6 @@
-"""Preemption between namespaces with elastic quotas: which pods leave so that another gets its share.
+"""Preemption between namespaces with elastic quotas, so that a namespace gets its guaranteed amounts.
 
-In: a pod without a node, the quotas and their use. Out: the best node for it, and its victims deleted.
+In: a pod without a node, the quotas and their usage. Out: the best node for it, and its victims deleted.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Candidate(NamedTuple):
 
     @property
     def cost(self) -> tuple[int, int, int, int]:
-        """Fewer violations, then less important victims, then fewer of them."""
+        """Fewer violations first, then victims of lower priority, then fewer victims."""
         priorities = [info.priority for info in self.victims]
         return self.violations, max(priorities), sum(priorities), len(priorities)
 
 
 class Evictions:
-    """Deletes victims; a victim counts as leaving from the decision on."""
+    """Deletes victims; a victim counts as terminating from the decision on."""
 
     def __init__(self, handle: Handle, *, plugin: str) -> None:
         self._handle = handle
@@ -76,7 +76,7 @@ class Evictions:
 
 
 class QuotaPreemption:
-    """Finds the node on which preemption helps the pod at the least cost."""
+    """Finds the node on which preemption for the pod costs least."""
 
     def __init__(self, handle: Handle, evictions: Evictions, budgets: Store[PodDisruptionBudget]) -> None:
         self._handle = handle
@@ -86,7 +86,7 @@ class QuotaPreemption:
     def preempt(
         self, state: CycleState, info: PodInfo, diagnosis: Diagnosis, shares: Shares, ahead: Sequence[PodInfo]
     ) -> tuple[PostFilterResult | None, Status | None]:
-        """`ahead` are the nominated pods that the pod leaves room for."""
+        """`ahead` are the nominated pods for which the pod leaves resources."""
         if info.pod.spec.preemption_policy == "Never":
             return None, Status.unschedulable("preemption: not eligible due to preemptionPolicy=Never.")
         nominated = self._handle.cluster.node_named(info.pod.status.nominated_node_name)
@@ -107,7 +107,7 @@ class QuotaPreemption:
         return PostFilterResult(best.node_name), None
 
     def _candidate(self, state: CycleState, info: PodInfo, node: NodeRow, shares: Shares) -> Candidate | None:
-        """The victims on one node; `shares` is as it was afterwards."""
+        """The victims on one node; `shares` is restored afterwards."""
         possible = self._possible_victims(info, node, shares)
         try:
             return self._without(state, info, node, shares, possible) if possible else None
@@ -116,10 +116,10 @@ class QuotaPreemption:
                 shares.add(victim)
 
     def _possible_victims(self, info: PodInfo, node: NodeRow, shares: Shares) -> list[PodInfo]:
-        """The pods that the quotas let the pod remove, taken out of `shares`; the least important first.
+        """The pods that the quotas let the pod preempt, removed from `shares`; lowest priority first.
 
-        Beyond its own min, a namespace takes from itself. Within it, from namespaces that exceed theirs, and
-        only until they do not. Pods without a quota take from others without one.
+        Beyond its own min, a namespace preempts its own pods. Within it, those of namespaces that exceed
+        theirs, until they do not. Pods without a quota preempt others without one.
         """
         own, quotas = info.namespace, shares.quotas
         borrows = own in quotas and shares.is_over_min(own)
@@ -178,7 +178,7 @@ class QuotaPreemption:
         return Candidate(node.name, victims, violations) if victims else None
 
     def _protected(self, pods: Sequence[PodInfo]) -> set[str]:
-        """The UIDs of pods whose eviction would break a disruption budget."""
+        """The UIDs of pods whose eviction would violate a disruption budget."""
         left = {
             id(budget): (
                 budget,

@@ -14,7 +14,7 @@ from kuberth.queue import OrderedSubQueue, PriorityQueue, QueueContext
 
 
 class StrictFifoQueue(PriorityQueue):
-    """The default queue with another order of ready pods. A pod that fits nowhere does not stop others."""
+    """The default queue in order of creation. A pod that fits nowhere does not block others."""
 
     def __init__(self, context: QueueContext) -> None:
         super().__init__(context, sub_queue=lambda _sort_value: OrderedSubQueue(_age))

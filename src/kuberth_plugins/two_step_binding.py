@@ -1,8 +1,8 @@
-"""TwoStepBinding: a node is prepared for a pod by a driver before the pod is bound to it (KEP-4247's story).
+"""TwoStepBinding: a driver prepares a node for a pod before the pod is bound to it (KEP-4247's story).
 
-In: pods with the annotation `plugins.kuberth.io/prepare`, and NodePreparations. Out: Reserve asks for a
-preparation and answers Pending; when the driver reports Ready, the pod is tried again without a backoff and
-bound to that node.
+In: pods with the annotation `plugins.kuberth.io/prepare`, and NodePreparations. Out: Reserve creates a
+preparation and returns Pending; when the driver reports Ready, the pod is retried without a backoff and bound
+to that node.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from kuberth.framework import (
 )
 
 ANNOTATION: Final = "plugins.kuberth.io/prepare"
-"""What has to be prepared, in the words of the driver."""
+"""The requested preparation; its meaning is up to the driver."""
 
 
 def node_preparation_kind() -> type[PlainObject]:
-    """What a driver has to do on a node for a pod. It has the pod's name, and ends with the pod."""
+    """A driver's work on a node for a pod. It has the pod's name, and is deleted with the pod."""
     return register_kind(
         "NodePreparation", group="plugins.kuberth.io", version="v1alpha1", plural="nodepreparations"
     )
@@ -61,7 +61,7 @@ class TwoStepBinding(PreFilterPlugin, ReservePlugin, EnqueueExtensions):
         found = self._preparation(pod)
         node_name = _spec(found).get("nodeName", "")
         if found is None or self._handle.cluster.node_named(node_name) is None:
-            return None  # any node will do; Reserve asks for a preparation there
+            return None  # any node is feasible; Reserve requests a preparation there
         if _phase(found) == "Failed":
             return Status.unresolvable(f"the preparation of node {node_name} failed; delete it to try again")
         return PreFilterResult(frozenset({node_name}))
@@ -77,10 +77,10 @@ class TwoStepBinding(PreFilterPlugin, ReservePlugin, EnqueueExtensions):
         return Status.pending(f"node {node_name} is being prepared")
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Nothing: a preparation outlives the cycle that asked for it."""
+        """Does nothing: a preparation outlives the cycle that requested it."""
 
     def _preparation(self, pod: Pod) -> PlainObject | None:
-        """The preparation for this pod; one of an earlier pod of its name does not count."""
+        """The preparation for this pod; one of an earlier pod with its name does not count."""
         found = self._preparations.get(pod.metadata.name, namespace=pod.metadata.namespace)
         return found if _spec(found).get("podUID") == pod.metadata.uid else None
 
@@ -111,7 +111,7 @@ class TwoStepBinding(PreFilterPlugin, ReservePlugin, EnqueueExtensions):
         return [EventWithHint(event, self._after_change)]
 
     def _after_change(self, pod: Pod, old: object, new: object) -> Hint:
-        """A preparation that ended, or was deleted, helps the pod that it is for."""
+        """A preparation that ended, or was deleted, helps its pod."""
         changed = new if isinstance(new, PlainObject) else old
         is_own = isinstance(changed, PlainObject) and _spec(changed).get("podUID") == pod.metadata.uid
         is_over = new is None or _phase(changed) in ("Ready", "Failed")

@@ -40,7 +40,7 @@ REPLACEMENT = service_account("kube-system", "kuberth-default")
 CHART = service_account("chart-system", "chart")
 """The user of deploy/chart/kuberth, of the release that the tests install."""
 BARE = service_account("bare", "bare")
-"""A service account that no one gave any rights."""
+"""A service account without permissions."""
 
 
 def free_port() -> int:

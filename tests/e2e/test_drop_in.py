@@ -201,7 +201,7 @@ def test_a_start_without_an_api_server_waits_for_it(
 
         assert wait_for("an answer", answers, explain=scheduler.process.tail) == (200, 500)
         stays("alive, not ready", lambda: scheduler.process.alive and answers() == (200, 500), seconds=3)
-        assert "the API server cannot be asked yet, trying again" in scheduler.process.output()
+        assert "the API server is not reachable yet, retrying" in scheduler.process.output()
     finally:
         cluster.control_plane.start_api_server()
     scheduler.wait_ready()

@@ -202,7 +202,7 @@ SCENES = {
         [extended("p0", cpu="1", priorityClassName="high")],
         unplaced=["p0"],
     ),
-    "preempt in vain": Scene(
+    "preempt without effect": Scene(
         {"preempt": lambda _body: {"NodeNameToMetaVictims": {"n1": {"Pods": []}}}},
         CROWDED,
         [extended("p0", cpu="1", priorityClassName="high")],

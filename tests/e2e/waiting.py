@@ -25,7 +25,7 @@ def wait_for(
             return answer
         if time.monotonic() > deadline:
             more = f"; {explain()}" if explain else ""
-            raise AssertionError(f"waited {seconds:g} s in vain for {what}{more}")
+            raise AssertionError(f"timed out after {seconds:g} s waiting for {what}{more}")
         time.sleep(every)
 
 
@@ -33,5 +33,5 @@ def stays(what: str, probe: Callable[[], bool], *, seconds: float, every: float 
     """Fails as soon as `probe` is not true any more within `seconds`."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        assert probe(), f"no longer so: {what}"
+        assert probe(), f"not true any more: {what}"
         time.sleep(every)

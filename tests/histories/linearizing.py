@@ -32,7 +32,7 @@ class Known:
     deletions: Mapping[str, int]
     """The revision of the deletion, by uid."""
     complete: bool = False
-    """Whether a watch saw all changes, so that a write that no one saw took no effect."""
+    """Whether a watch saw all changes, so that a write that no watch saw took no effect."""
 
     def may_have_happened(self, call: Call) -> bool:
         return not self.complete or call.verb == "delete" or call.value in self.versions

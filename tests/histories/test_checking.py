@@ -81,7 +81,7 @@ FINE: dict[str, tuple[list[Call], list[Watch]]] = {
         [created(), call("update", 3, 4, value="y", status=500), call("get", 5, 6, X), call("get", 7, 8, Y)],
         [],
     ),
-    "a write that no one saw explains a conflict": (
+    "a write that no client saw explains a conflict": (
         [created(), call("update", 3, value="y"), call("update", 5, 6, value="z", expects=5, status=409)],
         [],
     ),

@@ -220,7 +220,7 @@ def test_a_store_of_an_unregistered_type_is_reported_at_the_start() -> None:
         metadata: ObjectMeta = ObjectMeta()
 
     with pytest.raises(
-        ConfigError, match=r"plugin 'Waiting' cannot be initialized: TypeError: Unknown is no kind"
+        ConfigError, match=r"plugin 'Waiting' cannot be initialized: TypeError: Unknown is not a known kind"
     ):
         made(plugin=lambda _args, handle: handle.stores.of(Unknown))
 

@@ -26,7 +26,7 @@ OFF = {"PodSchedulingReadiness": False}
 
 
 class Approval(PreEnqueuePlugin, EnqueueExtensions):
-    """A gate of one's own: pods wait for a label."""
+    """A custom gate: pods wait for a label."""
 
     name = "Approval"
 

@@ -57,7 +57,7 @@ def cluster(shared_cluster: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture
 def make_cluster(chromium: Browser, tmp_path: Path) -> Iterator[MakeCluster]:
-    """A cluster of one's own."""
+    """A separate cluster."""
     made: list[Cluster] = []
 
     def make(*flags: str, shapes: str | None = None) -> Cluster:

@@ -46,7 +46,7 @@ def test_each_of_several_documents_reports_its_result(cluster: Cluster, open_pag
     assert reported[0] == "✓ Namespace pasted created"
     assert reported[1] == "✓ Pod default/first-pasted created"
     assert "lowercase RFC 1123" in reported[3]
-    assert reported[4] == "✗ Thing thing the server knows no kind Thing in example.com/v1"
+    assert reported[4] == "✗ Thing thing the server has no kind Thing in example.com/v1"
     assert reported[5].startswith("✗ Document 6 ")
     assert "named-by-server-" in reported[7]
     assert cluster.api.get("/api/v1/namespaces/pasted/pods/inside")["metadata"]["name"] == "inside"

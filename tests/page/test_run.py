@@ -79,7 +79,7 @@ def test_it_shows_everything_and_changes_nothing(data: Path, origin: str, make_p
     page.keyboard.press("5")
     expect(heading(page)).to_have_text("Nodes")
     look.go("#/create")
-    expect(page.get_by_text("This page only looks")).to_be_visible()
+    expect(page.get_by_text("This page is read-only")).to_be_visible()
     expect(page.get_by_role("textbox", name="Manifests")).to_have_count(0)
     look.go("#/nodes/node-1")
     expect(page.get_by_role("complementary")).to_contain_text("kubernetes.io/hostname=node-1")

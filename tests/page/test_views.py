@@ -178,4 +178,4 @@ def test_search_finds_pods_and_nodes(cluster: Cluster, open_page: OpenPage) -> N
     hits(page, name="needle").click()
     expect(heading(page)).to_have_text("default/needle")
     box.fill("no such thing")
-    expect(page.get_by_text("Nothing has that in its name.")).to_be_visible()
+    expect(page.get_by_text("No pod or node matches.")).to_be_visible()

@@ -33,7 +33,7 @@ def test_a_change_that_fails_costs_no_other_its_turn(caplog: pytest.LogCaptureFi
     hold.when_ended(lambda: calls.append("second"))
     hold.end()
     assert calls == ["second"]
-    assert "a change that was held back failed" in caplog.text
+    assert "a delayed change failed" in caplog.text
 
 
 def test_who_awaits_goes_on_when_nothing_is_asked() -> None:

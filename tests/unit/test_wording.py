@@ -34,6 +34,15 @@ INSTEAD: Final = {
     r"\brooms\b": "queues: activeQ, backoffQ, unschedulable pods, gated pods; or sub-queues",
     r"\bthe very\b": "the same, the real",
     r"\bthose who\b": "name them: users, clients, programs",
+    r"\bno one\b": "name what there is none of: no pod, no client",
+    r"\bone's own\b": "your own, custom",
+    r"\bwhat (?:comes|came) of\b|\bcame of it\b": "the result of …",
+    r"\bof which no\b": "name the parts: none of the changes is superfluous",
+    r"\b(?:in vain|as things stand)\b": "without effect; in the current state",
+    r"\b(?:be so no longer|no longer so)\b": "has changed, is outdated",
+    r"\bas (?:nearly|hardly) (?:always|ever)\b": "the usual case, rare",
+    r"\bputs? up with\b": "tolerates",
+    r"\b(?:looked at|asked about|gone on) (?:anew|afresh|once more)\b": "evaluated again, continued",
 }
 """What not to write, and what to write instead."""
 
@@ -149,6 +158,9 @@ def test_yaml_of_the_package() -> None:
         ("so many pods, drawn by lot", ["so many", "by lot"]),
         ("a rehearsal", ["rehearsal"]),
         ("the very rooms of those who ask", ["the very", "rooms", "those who"]),
+        ("a rule of one's own, asked about once more", ["one's own", "asked about once more"]),
+        ("changes of which no part is needed; what comes of the trial", ["of which no", "what comes of"]),
+        ("No one waits in vain", ["No one", "in vain"]),
         ("tolerations and intellect", []),
     ],
 )

@@ -42,7 +42,7 @@ EXPECTED_LOGS: Final = (
     "scheduling pod group %s failed, it will be retried: %s",
     "the status of pod %s/%s could not be written",
     "Evaluation failed on nominated node: %s",
-    "plugin %r at %s: answered %s where %s is expected",
+    "plugin %r at %s: returned %s where %s is expected",
 )
 EXPECTED_CAUSES: Final = (
     "AnswerLostError",
@@ -504,7 +504,7 @@ class _Judge:
             if group_key(pod) not in groups:
                 yield Broken("a pod without its group is not placed", at, key)
         if entry["trial"]:
-            # Others of the group may count as gone already; what comes of it is judged.
+            # Others of the group may count as gone already; the result is judged.
             return
         state = self._state(entry, pods, self._assumed[entry["by"]])
         if may_run(pod, node, state.with_pods(self._leaving(entry, pods))):

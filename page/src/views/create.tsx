@@ -34,7 +34,7 @@ export function Create() {
         <div class="bar">
           <h1 id="view-title">Create</h1>
         </div>
-        <p class="empty">This page only looks: the scheduler that serves it writes nothing for others.</p>
+        <p class="empty">This page is read-only: the scheduler that serves it does not create objects.</p>
       </section>
     );
 

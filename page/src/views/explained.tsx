@@ -13,7 +13,7 @@ const VERDICTS: Record<string, (explanation: Explanation) => string> = {
   placed: ({ node }) => `It is on node ${node ?? ""}.`,
   fits: ({ feasible, nodes }) => `It fits on ${count(feasible?.length ?? 0)} of ${counted(nodes ?? 0, "node")}.`,
   rejected: ({ nodes }) => `It fits on none of ${counted(nodes ?? 0, "node")}.`,
-  gated: () => "It is held back before any node is looked at.",
+  gated: () => "A PreEnqueue plugin gates the pod; no node is evaluated.",
 };
 
 export function Explained({
@@ -107,7 +107,7 @@ export function Explained({
           )}
           {explanation.events && (
             <>
-              <h3>Comes back when</h3>
+              <h3>Retried on</h3>
               <ul>
                 {explanation.events.map(({ plugin, events }) => (
                   <li key={plugin}>

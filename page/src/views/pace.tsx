@@ -25,7 +25,7 @@ const LINES = {
 
 const PLOTS: readonly { title: string; unit: string; lines: Line[]; show: (value: number | null) => string }[] = [
   {
-    title: "Attempts a second",
+    title: "Attempts per second",
     unit: "",
     lines: [LINES.scheduled, LINES.unschedulable, LINES.error],
     show: (value) => (value === null ? "–" : count(value)),
@@ -58,7 +58,7 @@ export function Pace() {
         <summary>The last minute as a table</summary>
         <div class="scroll">
           <table>
-            <caption class="unseen">A row a second, the latest first</caption>
+            <caption class="unseen">One row per second, the latest first</caption>
             <thead>
               <tr>
                 <th scope="col">Time</th>

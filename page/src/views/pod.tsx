@@ -79,7 +79,7 @@ function WhichPod() {
           </div>
         </>
       ) : (
-        <p class="empty">No pod waits.</p>
+        <p class="empty">No pods are pending.</p>
       )}
     </section>
   );

@@ -147,7 +147,7 @@ class KindRegistry:
         if info is None:
             name = getattr(kind, "__name__", repr(kind))
             raise TypeError(
-                f"{name} is no kind of the API that is known here; register it first: "
+                f"{name} is not a known kind of the API; register it first: "
                 f'kuberth.api.register_kind({name}, group="example.com", version="v1", plural="...")'
             )
         return info
@@ -237,7 +237,7 @@ def register_kind(
     ):
         # Kinds without a group are Kubernetes' own.
         if not rule.fullmatch(value) and not (what == "group" and not value):
-            raise TypeError(f"register_kind: {value!r} is no {what} that Kubernetes would take")
+            raise TypeError(f"register_kind: {value!r} is not a valid {what} in Kubernetes")
     if isinstance(kind, str):
         api_version = f"{group}/{version}" if group else version
         named = {"__module__": __name__, "__slots__": (), "api_version": api_version, "kind": name}

@@ -1,7 +1,7 @@
-"""Plugins and queues from their start to their close, with the tasks that they spawn.
+"""Starts and closes plugins and queues, and owns the tasks that they spawn.
 
-In: the plugins, or the queue, that a configuration brings. Out: `start` and `close` called once each, and no
-task of a replaced plugin left behind.
+In: the plugins, or the queue, of a configuration. Out: `start` and `close` called once each, and all tasks of
+a replaced plugin ended.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from kuberth.errors import KuberthError, described, reraise_interrupt
 logger = logging.getLogger(__name__)
 
 CLOSE_SECONDS: Final = 10.0
-"""The longest that an `async` close may take."""
+"""The timeout of an `async` close."""
 JOB_SECONDS: Final = 60.0
-"""The longest that jobs of replaced plugins may go on."""
+"""How long jobs of replaced plugins may continue."""
 
 TaskFactory = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
-"""Runs a coroutine in a task of the scheduler, under a name; what it raises is logged."""
+"""Runs a coroutine in a named task of the scheduler; exceptions are logged."""
 
 
 class Component(Protocol):
@@ -36,9 +36,9 @@ class Component(Protocol):
 class Components:
     """The plugins, or the queue, of one configuration.
 
-    Work that they spawn before they are in force (in their constructors, or in `start`) runs in the
-    background until they are closed. Work that they spawn later is a job, such as a write to the API: it may
-    end by itself.
+    Coroutines that they spawn before they are active (in their constructors, or in `start`) run in the
+    background until they are closed. Coroutines that they spawn later are jobs, such as writes to the API,
+    which may end by themselves.
     """
 
     def __init__(self, *, background: TaskFactory, job: TaskFactory, close_unstarted: bool = False) -> None:
@@ -53,7 +53,7 @@ class Components:
         self._to_close: list[str] = []
 
     def contain(self, components: Mapping[str, Component]) -> None:
-        """Name the plugins or the queue, by what the log calls them."""
+        """The names of the plugins or the queue in the log."""
         self._components = components
         if self._close_unstarted:
             self._to_close = list(components)
@@ -69,7 +69,7 @@ class Components:
         task.add_done_callback(tasks.discard)
 
     async def start(self, *, unless: asyncio.Event) -> None:
-        """Run what was spawned and start all components, in order, unless the event happens before.
+        """Run spawned coroutines and start all components, in order, unless the event happens before.
 
         KuberthError: one failed, and those before it are closed.
         """
@@ -93,11 +93,11 @@ class Components:
         self._in_force = True
 
     async def close(self) -> None:
-        """Close what was started, the last first, and cancel background tasks. Repeating it does nothing."""
+        """Close started components in reverse order, and cancel background tasks. Idempotent."""
         for work, _name in self._kept or ():
             work.close()
         self._kept = None
-        self._in_force = True  # what is spawned from now on has no more than its own time
+        self._in_force = True  # coroutines spawned from now on only have the remaining time
         names, self._to_close = self._to_close, []
         for name in reversed(names):
             try:
@@ -126,7 +126,7 @@ class Components:
 
 
 def plugins_by_name(plugins: Iterable[tuple[str, Mapping[str, Component]]]) -> dict[str, Component]:
-    """Every plugin once, of profiles with their plugins; in more than one profile, the profile is named."""
+    """Every plugin of the profiles once, with the profile's name if there is more than one profile."""
     profiles = list(plugins)
     found: dict[str, Component] = {}
     seen: set[int] = set()
@@ -140,7 +140,7 @@ def plugins_by_name(plugins: Iterable[tuple[str, Mapping[str, Component]]]) -> d
 
 
 async def _finished(work: Awaitable[None], unless: asyncio.Event) -> bool:
-    """Await `work`; False: the event came before, and the work was cancelled."""
+    """Await `work`; False if the event came first, and the work was cancelled."""
     working = asyncio.ensure_future(work)
     waiting = asyncio.ensure_future(unless.wait())
     try:

@@ -1,6 +1,6 @@
-"""The reflectors of a scheduler and their tasks: some from the start, more with another configuration.
+"""Runs the reflectors of a scheduler: some from the start, more after a reload.
 
-In: reflectors. Out: stores that are current, and whether all of them are.
+In: reflectors. Out: current stores, and whether all of them have synced.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kuberth.errors import ConfigError
 from kuberth.informers.reflector import Reflector
 
 SYNC_SECONDS: Final = 60.0
-"""Seconds that a new configuration waits for the kinds that its plugins want to see."""
+"""How long a new configuration waits for the kinds that its plugins request."""
 
 
 class Following:
@@ -38,7 +38,10 @@ class Following:
         return {reflector.kind for reflector in self._reflectors}
 
     async def add(self, reflectors: Sequence[Reflector[Any]]) -> None:
-        """Follow these, too, and return when they are synced. ConfigError: they are not, and not followed."""
+        """Run these as well, and return when they have synced.
+
+        ConfigError if they do not sync; they are stopped then.
+        """
         self._reflectors |= dict.fromkeys(reflectors)
         if self._tasks is None:
             return
@@ -52,14 +55,14 @@ class Following:
             unknown = ", ".join(each.kind.__name__ for each in reflectors if not each.synced.is_set())
             self.drop(reflectors)
             raise ConfigError(
-                f"plugins want to see {unknown}, which could not be listed within {SYNC_SECONDS:g} s"
+                f"plugins request {unknown}, which could not be listed within {SYNC_SECONDS:g} s"
             ) from error
         except BaseException:
             self.drop(reflectors)
             raise
 
     def drop(self, reflectors: Iterable[Reflector[Any]]) -> None:
-        """Follow these no longer."""
+        """Stop these."""
         for reflector in reflectors:
             task = self._reflectors.pop(reflector, None)
             if task is not None:

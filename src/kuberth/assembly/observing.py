@@ -1,4 +1,4 @@
-"""Observers of a whole scheduler. An observer that fails loses its view and disturbs nothing else.
+"""Observers of a whole scheduler; a failing observer is dropped without other effects.
 
 In: moves of pods and ends of attempts. Out: the same to the observer, until it raises.
 """
@@ -23,7 +23,7 @@ class SchedulerObserver(QueueObserver, OutcomeObserver, Protocol):
 
 
 class ShelteredObserver:
-    """Implements `SchedulerObserver`; an observer that raises is dropped, and no pod suffers from it."""
+    """Implements `SchedulerObserver`; an observer that raises is dropped."""
 
     def __init__(self, observer: SchedulerObserver, *, drop: Callable[[], None]) -> None:
         self._observer = observer
@@ -54,5 +54,5 @@ class ShelteredObserver:
         try:
             method(*args)
         except Exception:
-            logger.exception("observer %r failed and is dropped", self._observer)
+            logger.exception("observer %r failed and was dropped", self._observer)
             self._drop()

@@ -1,7 +1,7 @@
-"""Puts profiles together: for every scheduler name its plugins, its handle and its runner.
+"""Assembles profiles: for every scheduler name its plugins, its handle and its runner.
 
-In: a configuration, a registry, and the parts that plugins may use. Out: a `Runner` per profile, ready
-to be asked, whether a scheduler runs around it or not.
+In: a configuration, a registry, and the components that plugins may use. Out: a `Runner` per profile, with or
+without a scheduler.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def full_registry(
 def load_configuration(
     source: Source | None, registry: Registry, *, feature_gates: Mapping[str, bool] | None = None
 ) -> KubeSchedulerConfiguration:
-    """Load a configuration whose plugins are those of a registry; None is the default configuration.
+    """Load a configuration that uses the plugins of a registry; None is the default configuration.
 
-    InvalidConfiguration with everything that is wrong with it. `feature_gates` override those of the source.
+    InvalidConfiguration with all problems. `feature_gates` override those of the source.
     """
     return load(
         {"apiVersion": API_VERSION, "kind": KIND} if source is None else source,
@@ -60,7 +60,7 @@ def assemble(
 ) -> Mapping[str, Runner]:
     """The runners by scheduler name, in the configuration's order.
 
-    Each profile gets its own copy of the handle, which knows the profile's runner.
+    Each profile gets its own copy of the handle, with the profile's runner.
     """
     runners: dict[str, Runner] = {}
     for profile_config in leaving_to_extenders(config):
@@ -79,7 +79,7 @@ def assemble(
 
 
 def derive_with(gates: FeatureGates) -> Callable[[Pod], PodInfo]:
-    """A function that reads pods as these feature gates want it."""
+    """A function that derives `PodInfo` from pods according to these feature gates."""
     return partial(
         PodInfo,
         pod_level_resources=gates.enabled("PodLevelResources"),
@@ -88,6 +88,6 @@ def derive_with(gates: FeatureGates) -> Callable[[Pod], PodInfo]:
 
 
 def effective_gates(config: KubeSchedulerConfiguration, gates: FeatureGates | None) -> FeatureGates:
-    """Gates of the configuration file, with those given beside it on top."""
+    """Gates of the configuration file, overridden by those given separately."""
     from_file = FeatureGates(config.feature_gates)
     return from_file if gates is None else from_file.merge(gates)

@@ -1,6 +1,6 @@
 """The composition root: wires a whole scheduler and owns its tasks.
 
-In: an API, a configuration, plugins and a queue of one's own. Out: a running scheduler:
+In: an API, a configuration, and your own plugins and queue. Out: a running scheduler:
 
     scheduler = Scheduler(api, config=load(Path("config.yaml")), plugins={"MyPlugin": MyPlugin})
     await scheduler.run()
@@ -55,15 +55,15 @@ from kuberth.scheduling.loop import SchedulingLoop
 logger = logging.getLogger(__name__)
 
 LAST_PODS_SECONDS: Final = 20 * 60.0
-"""The longest that pods in flight keep replaced plugins open: Permit may hold a pod for 15 minutes."""
+"""How long in-flight pods may keep replaced plugins open: Permit may hold a pod for 15 minutes."""
 LAST_REQUESTS_SECONDS: Final = 60.0
-"""Seconds that extenders stay open after their removal: cycles that began before may ask them."""
+"""How long extenders stay open after their removal: cycles that began before may call them."""
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
-"""Finished pods take no room and are not kept."""
+"""Finished pods use no resources and are not stored."""
 
 
 class Scheduler:
-    """A whole scheduler over one API. Make it, then `await run()`; `stop()` ends it."""
+    """A whole scheduler over one API. Create it, then `await run()`; `stop()` ends it."""
 
     def __init__(
         self,
@@ -83,9 +83,9 @@ class Scheduler:
     ) -> None:
         """`plugins` are added to the in-tree ones (or to `registry`); `queue` replaces the default queue.
 
-        One cycle in `check_plans_every` is decided a second time without plans, to check what plugins state
-        their answers depend on; 0: none is. Events are written through `events_api`, so that they need not
-        share a rate limit with bindings; or they go to `recorder` in place of the API.
+        One cycle in `check_plans_every` is evaluated a second time without plans, to check the plugins'
+        inputs; 0 turns this off. Events are written through `events_api`, so that they need not share a rate
+        limit with bindings, or go to `recorder` instead of the API.
         """
         config = default_configuration(feature_gates) if config is None else config
         self.config = config
@@ -139,7 +139,7 @@ class Scheduler:
             extenders=self.extenders,
             rng=_plugins_numbers(rng),
         )
-        # Changed in place with the configuration: its holders look up pods' profiles in it.
+        # Changed in place at a reload: its holders look up pods' profiles in it.
         self.runners = dict(assemble(config, registry=registry, handle=self._handle, metrics=self.metrics))
         self._plugins.contain(_plugins_of(self.runners))
         made, self._queue_parts = self._make_queue(config, self.runners, queue)
@@ -311,7 +311,7 @@ class Scheduler:
         )
 
     def _kinds_wanted(self, runners: Mapping[str, Runner]) -> set[type[Any]]:
-        """The kinds that plugins look up or registered events of."""
+        """The kinds that plugins look up, or whose events they registered."""
         return {*self.stores.kinds(), *event_kinds(runners.values())}
 
     def _reflector(self, kind: type[Any]) -> Reflector[Any]:
@@ -327,15 +327,15 @@ class Scheduler:
 
     @property
     def registry(self) -> Registry:
-        """The registry from which plugins are made now."""
+        """The registry that provides plugins now."""
         return self._registry
 
     @property
     def max_unschedulable_seconds(self) -> float:
-        """Seconds after which a rejected pod is tried again without an event."""
+        """After this number of seconds, a rejected pod is retried without an event."""
         return self._max_unschedulable_seconds
 
-    # Another configuration
+    # Reload
 
     async def reconfigure(
         self,
@@ -344,13 +344,13 @@ class Scheduler:
         registry: Registry | None = None,
         queue: QueueFactory | None = None,
     ) -> None:
-        """Swap profiles, plugins, extenders and the queue's settings, between two cycles.
+        """Replace profiles, plugins, extenders and the queue's settings between two cycles.
 
-        Pods that wait are asked at their gates and tried again by the new rules; those whose cycle has begun
-        are placed by the old ones. KuberthError: it cannot be, and nothing has changed. Plugins and the queue
-        are made again, from `registry` and `queue` or as before. They are started before they are in force;
-        old plugins are closed when the pods in flight that use them are done, and their background tasks
-        cancelled.
+        Pending pods go through PreEnqueue again and are tried with the new rules; in-flight pods finish with
+        the old ones. KuberthError: the configuration is rejected, and nothing has changed. Plugins and the
+        queue are constructed again, from `registry` and `queue` or as before. They are started before they
+        become active; old plugins are closed when the in-flight pods that use them are done, and their
+        background tasks are cancelled.
         """
         async with self._changing:
             registry = self._registry if registry is None else registry
@@ -397,12 +397,12 @@ class Scheduler:
                 self._retiring.append(self._task(retiring, "replaced plugins"))
 
     async def _start(self, *components: Components) -> None:
-        """Start plugins and a queue; KuberthError: one of them failed."""
+        """Start plugins and a queue; KuberthError if one of them failed."""
         for each in components:
             await each.start(unless=self._stopped)
 
     async def _retire_plugins(self, plugins: Components, uids: set[str]) -> None:
-        """Close replaced plugins when no pod in flight uses them any more."""
+        """Close replaced plugins when no in-flight pod uses them any more."""
         try:
             async with asyncio.timeout(LAST_PODS_SECONDS):
                 while uids := uids & self.queue.uids_in_flight:  # noqa: ASYNC110 - pods come back in many ways
@@ -428,7 +428,8 @@ class Scheduler:
         runners: Mapping[str, Runner],
         queue: SchedulingQueue,
     ) -> None:
-        """Replace configuration, runners and queue; nothing is awaited here, so no cycle sees half of it."""
+        """Replace configuration, runners and queue; there is no await here, so every cycle sees a consistent
+        state."""
         old_extenders, self.extenders = self.extenders, handle.extenders
         self.config, self._handle = config, handle
         self.runners.clear()
@@ -442,7 +443,7 @@ class Scheduler:
             self._retiring.append(self._task(self._retire(old_extenders), "old extenders"))
 
     async def _retire(self, extenders: Extenders) -> None:
-        """Close extenders of the former configuration, once cycles that began with it have called them."""
+        """Close extenders of the former configuration when cycles that began with it have called them."""
         try:
             await asyncio.sleep(LAST_REQUESTS_SECONDS)
         finally:
@@ -452,10 +453,10 @@ class Scheduler:
     # Running
 
     async def run(self, *, begin: Awaitable[object] | None = None, grace_seconds: float = 10.0) -> None:
-        """Sync with the API, wait for `begin` (such as being the leader), schedule until `stop()`.
+        """Sync with the API, wait for `begin` (such as leadership), then schedule until `stop()`.
 
-        Stopping pops no more pods, sends pods that wait on Permit back, and gives bindings under way
-        `grace_seconds` to end.
+        After `stop()`, no more pods are popped, pods that wait on Permit are rejected, and in-flight bindings
+        get `grace_seconds` to end.
         """
         _log_warnings(self.runners)
         failure: KuberthError | None = None
@@ -466,7 +467,7 @@ class Scheduler:
                     async with self._changing:
                         await self._start(self._plugins, self._queue_parts)
                 except KuberthError as exc:
-                    failure = exc  # raised below, as it is and not in a group
+                    failure = exc  # raised below, without a group
                 else:
                     await self._run_until_stopped(tasks, begin, grace_seconds)
                 await self._close_components()
@@ -479,7 +480,7 @@ class Scheduler:
             raise failure
 
     async def discard(self) -> None:
-        """Release what the constructor took, for a scheduler that never runs."""
+        """Release the resources of a scheduler that never runs."""
         await self.extenders.close()
         await self._close_components()
 
@@ -520,13 +521,13 @@ class Scheduler:
             unfinished = [task.get_name() for task in self._work]
             unfinished += (binding_name(placement) for placement in self._binding.under_way.values())
             names = ", ".join(sorted(unfinished)) or "writing events"
-            logger.warning("not done within %g s, given up: %s", grace_seconds, names)
+            logger.warning("not done within %g s, abandoned: %s", grace_seconds, names)
             for task in self._work:
                 task.cancel()
             self._binding.give_up()
 
     async def wait_synced(self) -> None:
-        """Return once every watched kind was listed."""
+        """Return when every watched kind has been listed."""
         await self._following.wait_synced()
 
     @property
@@ -534,11 +535,11 @@ class Scheduler:
         return self._following.synced
 
     def stop(self) -> None:
-        """Begin to end; `run` returns when all is done."""
+        """Stop scheduling; `run` returns when everything has ended."""
         self._stopped.set()
 
     def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
-        """Run `work` in a task of this scheduler; its failure is logged and stops nothing."""
+        """Run `work` in a task of this scheduler; a failure is logged and has no other effect."""
         self._job(work, name)
 
     def _job(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
@@ -551,15 +552,15 @@ class Scheduler:
     def _task(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         if self._tasks is None:
             work.close()
-            raise KuberthError(f"{name!r} was to be started, but the scheduler is not running")
+            raise KuberthError(f"{name!r} cannot be started: the scheduler is not running")
         guarded = _guarded(work, name)
         try:
             task = self._tasks.create_task(guarded, name=name)
         except RuntimeError:
             guarded.close()
             work.close()
-            raise KuberthError(f"{name!r} was to be started, but the scheduler is ending") from None
-        # A task that is cancelled before its first step never gets to the work, which nothing else ends.
+            raise KuberthError(f"{name!r} cannot be started: the scheduler is shutting down") from None
+        # A task that is cancelled before its first step never awaits the work, which would stay open.
         task.add_done_callback(lambda _: work.close())
         return task
 
@@ -570,11 +571,11 @@ class Scheduler:
         self._failures.observer = self._binding.observer = sheltered
 
     def keep_scores(self, number: int) -> None:
-        """Record how the best nodes were scored for this many placements; finding that out takes time."""
+        """Record the scores of the best nodes for this number of placements, which takes some time."""
         self._cycle.score_tables = number
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
-        """Bring these pods (by namespace/name) to the active queue, as a plugin asked."""
+        """Move these pods (by namespace/name) to activeQ, as a plugin requested."""
         self.queue.activate(pods)
 
 
@@ -600,7 +601,7 @@ async def _guarded(work: Coroutine[Any, Any, None], name: str) -> None:
 
 
 def _shared_queue_sort(runners: Mapping[str, Runner]) -> Any:
-    """The queue is one, so all profiles must sort it alike."""
+    """ConfigError unless all profiles sort the queue in the same way."""
     plugins = {runner.profile.queue_sort.name: runner.profile.queue_sort for runner in runners.values()}
     if len(plugins) != 1:
         raise ConfigError(
@@ -610,7 +611,7 @@ def _shared_queue_sort(runners: Mapping[str, Runner]) -> Any:
 
 
 def _plugins_numbers(rng: random.Random) -> random.Random:
-    """Numbers for plugins, seeded as the scheduler's: how many they draw changes none of its own."""
+    """The random generator of plugins, seeded like the scheduler's, but independent of it."""
     twin = random.Random()
     try:
         twin.setstate(rng.getstate())

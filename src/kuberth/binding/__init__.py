@@ -1,6 +1,5 @@
-"""The binding cycle: makes a placement true.
+"""The binding cycle: writes a placement to the API.
 
-On a pod's way this is the last part. A placement comes in; out goes a binding on the API, or the pod
-returns to the queue with every reservation undone. All are concurrent; a pod that waits for nothing but the
-API needs no task.
+On a pod's way this is the last part. A placement comes in; the pod is bound, or returns to the queue with
+every reservation undone. Bindings are concurrent; a pod that waits only for the API server needs no task.
 """

@@ -34,12 +34,12 @@ from kuberth.queue.interface import SchedulingQueue
 logger = logging.getLogger(__name__)
 
 _SLOW_SECONDS: Final = 2.0
-"""PreBind that takes longer is recorded as an event."""
+"""PreBind phases that take longer are reported with an event."""
 _BINDING: Final = ("binding",)
 
 
 class BindingCycle:
-    """Binds placed pods side by side: with a task each, or without where none is needed."""
+    """Binds placed pods concurrently: in a task each, or without one if no task is needed."""
 
     def __init__(
         self,
@@ -57,9 +57,11 @@ class BindingCycle:
         limit: AdaptiveLimit,
         hold: Hold,
     ) -> None:
-        """`limit`: of the bindings that wait for nothing but the API. In the queue pods keep their order, a
-        more urgent one can still come first, and no deadline runs. `hold`: while it is held, no placement is
-        undone."""
+        """`limit`: limits the bindings that wait only for the API server.
+
+        Pods beyond the limit stay in the queue, where they keep their order, a pod of higher priority can go
+        first, and no deadline runs. `hold`: while it is held, no placement is undone.
+        """
         self._queue = queue
         self._cluster = cluster
         self._waiting_pods = waiting_pods
@@ -78,9 +80,8 @@ class BindingCycle:
         self.observer: OutcomeObserver | None = None
 
     def has_capacity(self) -> bool:
-        """Whether the next pod should be placed now.
-
-        If not, the callback of `when_capacity_returns` is called later.
+        """Whether the next pod should be placed now. If not, the callback of `when_capacity_returns` will be
+        called.
         """
         has_room = self._limit.has_room()
         if not has_room and self._look_again is None:
@@ -89,16 +90,16 @@ class BindingCycle:
         return has_room
 
     def _expect_room(self) -> None:
-        """The server may have stalled, which no answer will say."""
+        """The server may have stalled without an answer."""
         self._look_again = None
         self._notify_capacity()
 
     def when_capacity_returns(self, notify: Callable[[], None]) -> None:
-        """Call `notify` when capacity returns after there was none."""
+        """Call `notify` when bindings are possible again after the limit was reached."""
         self._notify_capacity = notify
 
     def start_waiting(self, placement: Placement) -> None:
-        """From now on plugins can see, approve and reject the pod if Permit asked to wait."""
+        """Let plugins see, approve and reject the pod from now on, if Permit holds it."""
         if placement.permit_timeouts and self._waiting_pods.get(placement.info.uid) is None:
             self._waiting_pods.add(
                 placement.pod, placement.permit_timeouts, attempts=placement.queued.attempts
@@ -107,7 +108,7 @@ class BindingCycle:
                 self.observer.pod_held(placement)
 
     def start(self, placement: Placement) -> None:
-        """Bind the pod, in a task where one is needed. If this raises, the binding has not begun."""
+        """Bind the pod, in a task if one is needed. If this raises, the binding has not begun."""
         self.start_waiting(placement)
         try:
             if not self._begin(placement):
@@ -117,9 +118,10 @@ class BindingCycle:
             raise
 
     def _begin(self, placement: Placement) -> bool:
-        """Bind the pod without a task if nothing has to be waited for but the API; False: `run` it.
+        """Bind the pod without a task if only the API server has to be awaited; False: use `run`.
 
-        Most pods go this way: no plugin holds them at Permit or has anything to do before the binding.
+        This is the case for most pods: no plugin holds them on Permit or has anything to do before the
+        binding.
         """
         self._settle_permit(placement)
         if placement.permit_timeouts or not self._announce_nomination:
@@ -139,7 +141,8 @@ class BindingCycle:
         return True
 
     def _settle_permit(self, placement: Placement) -> None:
-        """A pod that was allowed before its binding began waits no more: the last of a gang allows all."""
+        """Remove a pod from the waiting pods if it was allowed before its binding began: the last pod of a
+        gang allows all."""
         if placement.permit_timeouts:
             waiting = self._waiting_pods.get(placement.info.uid)
             if waiting is not None and waiting.is_allowed:
@@ -150,19 +153,19 @@ class BindingCycle:
     def _end(
         self, placement: Placement, under_way: BindUnderWay, started_ns: int, future: asyncio.Future[Any]
     ) -> None:
-        """What `run` does after its task's binding, for one that had no task; never raises."""
+        """Finish a binding that had no task, like `run` does with a task; never raises."""
         self._metrics.goroutines.inc(_BINDING, -1)
         if self._limit.end(started_ns, answered=_is_answered(future)):
             self._notify_capacity()
         if self._under_way.pop(future, None) is None:
-            return  # given up
+            return  # shut down
         try:
             if not future.cancelled() and isinstance(future.exception(), AnswerLostError):
-                # Whether it is bound, the plugin has to find out, and that takes a task.
+                # The plugin has to find out whether the pod is bound, which needs a task.
                 self._spawn(self.run(placement), name=binding_name(placement))
                 return
             status = placement.runner.binding.end_bind(under_way, placement.state)
-        except Exception as exc:  # a defect of ours must not lose the pod
+        except Exception as exc:  # an internal error must not lose the pod
             logger.exception("binding pod %s failed", placement.info.key)
             status = Status.error(exc)
         try:
@@ -172,11 +175,11 @@ class BindingCycle:
 
     @property
     def under_way(self) -> Mapping[asyncio.Future[Any], Placement]:
-        """Bindings that have no task, by the future of their end."""
+        """Bindings without a task, by the future of their end."""
         return self._under_way
 
     def give_up(self) -> None:
-        """Wait for no binding any more; which of them will have happened is unknown."""
+        """Abandon all bindings; which of them take effect is unknown."""
         abandoned = list(self._under_way)
         self._under_way.clear()
         if self._look_again is not None:
@@ -185,11 +188,11 @@ class BindingCycle:
             future.cancel()
 
     async def run(self, placement: Placement) -> None:
-        """Bind the pod, whatever it takes; never raises."""
+        """Run the whole binding cycle of a pod; never raises."""
         self._metrics.goroutines.inc(_BINDING)
         try:
             status = await self._bind(placement)
-        except Exception as exc:  # a defect of ours must not lose the pod
+        except Exception as exc:  # an internal error must not lose the pod
             logger.exception("binding pod %s failed", placement.info.key)
             status = Status.error(exc)
         finally:
@@ -215,8 +218,8 @@ class BindingCycle:
         status = await self._wait_on_permit(placement)
         if not status.is_success:
             return rejected_on(node_name, status)
-        # Permit was the last point at which a plugin can call the pod unschedulable. Whatever happens from
-        # here on is a failure that no event mends: no missed events are kept, and the error backoff follows.
+        # Permit was the last point at which a plugin can make the pod unschedulable. Later failures cannot be
+        # fixed by an event: no missed events are kept, and the error backoff applies.
         self._queue.done(placement.info.uid)
         slow = asyncio.get_running_loop().call_later(
             _SLOW_SECONDS, self._record_waiting, placement, "PreBind", "PreBind has not finished yet"
@@ -236,7 +239,7 @@ class BindingCycle:
         return status
 
     def _prepare(self, placement: Placement) -> Status:
-        """Say early where the pod is going if it will take a while to get there."""
+        """Write the pod's nomination early if the binding will take a while."""
         if not self._announce_nomination:
             return SUCCESS
         status = self._pre_flight(placement)
@@ -268,7 +271,7 @@ class BindingCycle:
         return status
 
     def _record_waiting(self, placement: Placement, point: str, why: str) -> None:
-        """Upstream has no event for this; without one, users cannot see why a placed pod is not bound."""
+        """# Not in upstream: without this event, users cannot see why a placed pod is not bound."""
         note = f"Placed on {placement.node_name}, {why}"
         self._recorder.record(PodEvent(placement.info.pod, f"WaitingOn{point}", point, note))
 
@@ -303,9 +306,9 @@ class BindingCycle:
             self._queue.activate(placement.state.pods_to_activate)
 
     def _fail(self, placement: Placement, status: Status) -> None:
-        """Undo the placement; the resources it frees are an event for waiting pods."""
+        """Undo the placement; the released resources are an event for pending pods."""
         info = placement.info
-        # It may have failed before it came to wait; the next attempt must not find this one's verdict.
+        # It may have failed before it waited; the next attempt must not find this one's verdict.
         self._waiting_pods.remove(info.uid)
         placement.runner.reserving.run_unreserve(placement.state, info.pod, placement.node_name)
         forgotten = self._cluster.forget_pod(info.uid)
@@ -317,7 +320,7 @@ class BindingCycle:
         if status.is_rejected:
             if verbosity.level >= 2:
                 verbosity.log(2, verbosity.NO_FIT, pod=info.pod, err=status.message)
-            # Its own leaving must not bring a rejected pod back at once.
+            # Removing the pod must not requeue the rejected pod itself at once.
             self._failures.handle(rejection)
             if forgotten:
                 self._queue.move(ASSIGNED_POD_DELETE, info.pod, None, pre_check=is_another)
@@ -328,12 +331,12 @@ class BindingCycle:
 
 
 def _is_answered(future: asyncio.Future[Any]) -> bool:
-    """Whether the server answered, in whatever way."""
+    """Whether the server responded, successfully or not."""
     return not future.cancelled() and not isinstance(future.exception(), AnswerLostError | UnreachableError)
 
 
 def binding_name(placement: Placement) -> str:
-    """What the binding is called in logs and as a task."""
+    """The name of the binding in logs and as a task."""
     return f"bind {placement.info.key}"
 
 

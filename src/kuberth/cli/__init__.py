@@ -46,7 +46,7 @@ COMMANDS: Final = {
 
 
 COLLECTED_AFTER: Final = (20_000, 10, 20)
-"""Allocations, and collections of the younger generation, between two searches for cycles."""
+"""Allocations, and collections of the younger generation, between two garbage collections."""
 
 
 class LazyGroup(click.Group):
@@ -65,7 +65,7 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(kuberth.__version__, prog_name="kuberth")
-@click.option("-v", "--verbose", count=True, help="Log more; -vv logs everything.")
+@click.option("-v", "--verbose", count=True, help="Increase log verbosity: -v adds INFO, -vv adds DEBUG.")
 def cli(verbose: int) -> None:
     """Kuberth: the Kubernetes scheduler in Python."""
     levels = (logging.ERROR, logging.INFO, logging.DEBUG)
@@ -84,7 +84,7 @@ def main(
     """Run the command line; `plugins` and `queue` are available as if they were built in."""
     error: BaseException | None = None
     # A cluster is hundreds of thousands of objects without reference cycles, and imported modules stay:
-    # searching them for cycles every few hundred allocations wastes time.
+    # frequent collections would waste time.
     gc.set_threshold(*COLLECTED_AFTER)
     for stream in (sys.stdout, sys.stderr):
         # Where the encoding lacks a letter, its number is shown.
@@ -93,7 +93,7 @@ def main(
     try:
         cli.main(args=args, prog_name=prog_name, obj=Extras(plugins or {}, queue))
     except* KuberthError as group:
-        # Tasks fail in groups; the first error is the one to report.
+        # Tasks fail in groups; report the first error.
         error = first_error(group)
     if error is not None:
         click.echo(f"Error: {error}", err=True)

@@ -72,7 +72,7 @@ def run_bench(extras: Extras, file: Path | None, names: Sequence[str], flags: Ma
             click.echo(f"{workload} is skipped: {workload.refusal()}", err=True)
         workloads = [each for each in workloads if not each.refusal()]
     for workload in workloads:
-        # A workload that cannot run is reported before hours are spent on the others.
+        # Report workloads that cannot run before hours are spent on the others.
         if refusal := workload.refusal():
             raise ConfigError(f"{workload.where}: {refusal}")
     if flags["plot"] is not None:
@@ -87,7 +87,7 @@ def run_bench(extras: Extras, file: Path | None, names: Sequence[str], flags: Ma
         try:
             failed = run_on_fastest_loop(_run_all(workloads, contenders, _settings(flags), display, results))
         except (asyncio.CancelledError, KeyboardInterrupt):
-            if results:  # hours may have gone into them
+            if results:  # the runs may have taken hours
                 _report(results, display, flags)
             raise click.Abort from None  # SIGTERM is reported like Ctrl-C
         if folded is not None:
@@ -170,15 +170,15 @@ async def _run_all(
     display: Display,
     results: list[WorkloadResult],
 ) -> int:
-    """Append to `results`; returns how many workloads failed. A failure does not end the others."""
+    """Append to `results`; returns the number of failed workloads. A failure does not stop the others."""
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
-        """Cancel the run, which ends what it started."""
+        """Cancel the run, which stops everything that it started."""
         task.cancel()
-        # An await that ends in the same moment may lose a cancellation (asyncio.wait_for does).
+        # An await that ends at the same time may swallow a cancellation (asyncio.wait_for does).
         loop.call_later(_AGAIN_SECONDS, stop)
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -198,7 +198,7 @@ async def _run_all(
 
 
 class Display:
-    """Shows a progress bar inside the `with` block, on a terminal; `quiet`: no lines in between."""
+    """Shows a progress bar inside the `with` block, on a terminal; `quiet`: without lines in between."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -291,7 +291,7 @@ _COST: Final = (
 
 
 def results_tables(results: Sequence[WorkloadResult]) -> list[Table]:
-    """Throughput, and what it costs: two tables, so that both fit 80 columns."""
+    """Throughput and cost: two tables, so that both fit 80 columns."""
     return [_table(results, _THROUGHPUT, with_ratio=True), _table(results, _COST, with_ratio=False)]
 
 

@@ -1,6 +1,6 @@
 """`kuberth completion`: a script that completes commands and options in a shell.
 
-In: the shell's name. Out: the script, which asks `kuberth` itself for the words.
+In: the shell's name. Out: the script, which calls `kuberth` to get the words.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def validate_command(
     plugin_references: tuple[str, ...],
     queue_reference: str | None,
 ) -> None:
-    """Validate FILE (- for standard input); list every problem and exit with 1 if there are any.
+    """Validate FILE (- for standard input), list every problem, and exit with 1 if there is one.
 
     Plugins and the queue are constructed, as a scheduler would, but not started.
     """
@@ -88,7 +88,7 @@ def print_command(
     plugin_references: tuple[str, ...],
     output: str,
 ) -> None:
-    """Print FILE (- for standard input) with all defaults; without FILE, the default configuration."""
+    """Print FILE (- for standard input) with all defaults, or the default configuration."""
     from kuberth.config import to_json, to_yaml
 
     config, _ = _load(extras, file, feature_gates, plugin_references)
@@ -98,7 +98,10 @@ def print_command(
 async def _construct(
     config: KubeSchedulerConfiguration, registry: Registry, queue: QueueFactory | None
 ) -> list[str]:
-    """Make a scheduler that never runs; return what its profiles warn of. KuberthError: it cannot be made."""
+    """Construct a scheduler that never runs; return its profiles' warnings.
+
+    KuberthError if it cannot be constructed.
+    """
     from kuberth.assembly.scheduler import Scheduler
     from kuberth.local.memory_api import MemoryApi
 

@@ -53,7 +53,7 @@ class DurationType(click.ParamType[timedelta]):
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """Plugins and a queue that the caller of `kuberth.cli.main` added."""
+    """Plugins and a queue from the caller of `kuberth.cli.main`."""
 
     plugins: Mapping[str, PluginFactory] = field(default_factory=dict)
     queue: QueueFactory | None = None
@@ -79,7 +79,7 @@ reload_option = click.option(
     "--reload",
     "reload_modules",
     is_flag=True,
-    help="Import the modules of --plugin, --queue and installed plugins again when their files change.",
+    help="Re-import the modules of --plugin, --queue and installed plugins when their files change.",
 )
 
 feature_gates_option = click.option(
@@ -101,7 +101,7 @@ def output_option(*formats: str, text: str = "Output format.") -> Callable[[Comm
 
 
 def parallel_options(command: Command) -> Command:
-    """Add the options that say where simulations run."""
+    """Add the options for where simulations run."""
     command = click.option(
         "--dask", default="", metavar="ADDRESS", help="Scheduler address of a Dask cluster to run on instead."
     )(command)
@@ -121,7 +121,7 @@ def connection_options(command: Command) -> Command:
 
 
 def server_options(command: Command) -> Command:
-    """Options for a running Kuberth that serves its own pages."""
+    """Options for a running Kuberth that serves pages."""
     command = click.option(
         "--insecure-skip-tls-verify",
         "insecure",
@@ -129,7 +129,7 @@ def server_options(command: Command) -> Command:
         help="Skip TLS verification for --server (insecure).",
     )(command)
     command = click.option(
-        "--certificate-authority", metavar="FILE", help="CA certificate that --server is verified with."
+        "--certificate-authority", metavar="FILE", help="CA certificate to verify --server."
     )(command)
     return click.option(
         "--server",
@@ -153,7 +153,7 @@ def configuration(
 
 
 def build_registry(extras: Extras, references: Sequence[str]) -> Registry:
-    """In-tree plugins, installed packages, the caller's own, and those named on the command line."""
+    """In-tree plugins, installed packages, the caller's plugins, and those given on the command line."""
     from kuberth.assembly.profiles import full_registry
 
     registry = full_registry(extras.plugins)
@@ -182,7 +182,8 @@ def queue_factory(extras: Extras, reference: str | None) -> QueueFactory | None:
             raise ConfigError(f"--queue {reference} failed: {type(exc).__name__}: {exc}") from exc
         if not isinstance(queue, SchedulingQueue):
             raise ConfigError(
-                f"--queue {reference} made {queue!r}, which is not a kuberth.queue.interface.SchedulingQueue"
+                f"--queue {reference} returned {queue!r}, which is not a "
+                "kuberth.queue.interface.SchedulingQueue"
             )
         return queue
 
@@ -197,7 +198,7 @@ def _called(reference: str) -> tuple[str, Mapping[str, Any]]:
     try:
         call = ast.parse(f"factory({rest}", mode="eval").body
         if not isinstance(call, ast.Call) or call.args:
-            raise ValueError("only arguments by name are taken")
+            raise ValueError("only keyword arguments are allowed")
         return path, {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
     except (SyntaxError, ValueError) as exc:
         raise ConfigError(
@@ -209,7 +210,7 @@ def _called(reference: str) -> tuple[str, Mapping[str, Any]]:
 def notices(
     config: KubeSchedulerConfiguration, registry: Registry, *, references: Sequence[str]
 ) -> Iterator[str]:
-    """Warnings about options that have no effect or another one than it seems, one sentence each."""
+    """Warnings about options that have no effect or a surprising one, one sentence each."""
     from kuberth.config import resolve_profile
     from kuberth.framework.registry import UnusablePlugin, installed_plugins, resolve_reference
 
@@ -252,7 +253,7 @@ def _weights_of_zero(profile: KubeSchedulerProfile, points: Mapping[str, Sequenc
 
 
 def run_on_fastest_loop(main: Coroutine[Any, Any, T]) -> T:
-    """Run on uvloop's event loop where it is installed, on Python's own otherwise."""
+    """Run on uvloop's event loop if it is installed, otherwise on Python's."""
     import asyncio
 
     try:

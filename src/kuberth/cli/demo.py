@@ -1,4 +1,4 @@
-"""`kuberth demo`: a tour of what the scheduler does, on a cluster in memory."""
+"""`kuberth demo`: a tour of what the scheduler does, on an in-memory cluster."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _STYLES: Final = {
 _PREFIXES: Final = {"title": "\n# ", "command": "$ ", "result": "→ ", "code": "  "}
 
 
-@click.command(short_help="Play a tour of what the scheduler does.")
+@click.command(short_help="Show a tour of what the scheduler does.")
 @default_option("--pause", click.FloatRange(min=0), 4.0, "Seconds between scenes.")
 @click.option("--no-page", is_flag=True, help="Do not serve the web page.")
 @click.option("--keep", is_flag=True, help="Keep the cluster after the tour, until Ctrl-C.")
 def demo(pause: float, no_page: bool, keep: bool) -> None:
-    """Play a tour: spread, gates, preemption, a gang, a rule of your own, explain.
+    """Show a tour: spread, gates, preemption, a gang, a custom rule, explain.
 
-    A cluster in memory runs in this process while the tour lasts; nothing is stored.
+    An in-memory cluster runs in this process during the tour; nothing is stored.
     """
     import asyncio
 

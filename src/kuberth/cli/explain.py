@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     "-f",
     "--filename",
     type=FILE,
-    help="Manifest of one pod or workload, which need not exist in the cluster.",
+    help="Manifest of one pod or workload; it does not have to exist in the cluster.",
 )
 @click.option("-n", "--namespace", help="Namespace of the target.  [default: that of the kubeconfig]")
 @connection_options
@@ -42,9 +42,7 @@ if TYPE_CHECKING:
     help="Read the cluster from files instead (kubectl get ... -A -o yaml).",
 )
 @server_options
-@click.option(
-    "--dry-run", is_flag=True, help="Only read the cluster, even if a running Kuberth could be asked."
-)
+@click.option("--dry-run", is_flag=True, help="Only read the cluster; do not query a running Kuberth.")
 @click.option("--config", "config_path", type=FILE, help="KubeSchedulerConfiguration for the dry run.")
 @feature_gates_option
 @click.option("--names", is_flag=True, help="List every node by name.")
@@ -61,7 +59,8 @@ def explain(extras: Extras | None, /, **flags: Any) -> None:
     from kuberth.cli.explain_sources import answer_tree
 
     inquiry = _inquiry(extras or Extras(), flags)
-    # The process ends after one answer, and a cluster has no reference cycles: there is nothing to collect.
+    # The process ends after one answer, and a cluster has no reference cycles: garbage collection is not
+    # needed.
     gc.disable()
     try:
         _print(answer_tree(inquiry), flags["output"], names=flags["names"])

@@ -1,4 +1,4 @@
-"""Prints an explanation: the verdict first, then the reasons, then what would help.
+"""Prints an explanation: the verdict, the reasons, then what would help.
 
 In: the tree of an explanation (`trees.to_tree`), computed here or by a server. Out: lines on a console, which
 wraps them to its width and omits colours where they are not supported.
@@ -25,11 +25,11 @@ GROUPS_SHOWN: Final = 5
 FEASIBLE_SHOWN: Final = 20
 INDENT: Final = 2
 NARROW: Final = 60
-"""The number of columns below which scores are printed line by line."""
+"""Below this number of columns, scores are printed line by line."""
 
 
 def print_explanation(tree: Tree, console: Console, *, names: bool = False, now: float | None = None) -> None:
-    """Print it. `names`: list every node. `now`: the time that ages are relative to."""
+    """Print it. `names`: list every node. `now`: the time to which ages are relative."""
     console.print(Text(printable(_headline(tree)), style="bold"))
     for title, section in _SECTIONS:
         lines = list(section(tree, _Style(names=names, now=now, narrow=console.width < NARROW)))
@@ -189,7 +189,7 @@ def _scores(tree: Tree, style: _Style) -> Iterator[RenderableType]:
             parts = ", ".join(f"{plugin} {score}" for plugin, score in row["byPlugin"].items() if score)
             yield Text(f"{row['node']}: {row['total']} ({parts})")
         return
-    # Plugins are rows: their names are long, and there are more plugins than nodes to show.
+    # Plugins are rows: their names are long, and there are more plugins than nodes.
     shown = table["best"][:NAMES_SHOWN]
     grid = Table(box=None, pad_edge=False)
     grid.add_column("")

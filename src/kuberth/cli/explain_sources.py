@@ -35,15 +35,15 @@ from kuberth.explaining.trees import API_VERSION, KIND, to_tree
 from kuberth.framework.registry import Registry
 
 NO_SUCH_PAGE: Final = (403, 404, 406)
-"""Status codes with which API servers answer requests for unknown paths."""
+"""Status codes that API servers return for unknown paths."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:
-    """The target to explain, and where to look."""
+    """The target to explain, and the source."""
 
     target: ExplainTarget | None
-    """The pod or workload to explain; None: that of the manifest."""
+    """The pod or workload to explain; None: the one in the manifest."""
     manifest: Path | None
     namespace: str | None
     kubeconfig: str | None
@@ -72,7 +72,7 @@ class Inquiry:
 
 
 def answer_tree(inquiry: Inquiry) -> dict[str, Any]:
-    """Answer from the best source there is."""
+    """Get the answer from the best available source."""
     if inquiry.dump is not None:
         return to_tree(explain(_from_files(inquiry, inquiry.dump)))
     client = load_client_config(kubeconfig=inquiry.kubeconfig, context=inquiry.context)
@@ -149,16 +149,16 @@ async def _ask_kuberth(inquiry: Inquiry, serving: ClientConfig, namespace: str) 
     finally:
         await api.close()
     if tree is None:
-        raise ConfigError(f"{inquiry.server} has no {PATH}: it is not Kuberth, or of another version")
+        raise ConfigError(f"{inquiry.server} has no {PATH}: it is not Kuberth, or another version")
     return tree
 
 
 async def _page(
     api: HttpApi, target: ExplainTarget, namespace: str, *, guessed: bool = False
 ) -> dict[str, Any] | None:
-    """The answer of a running Kuberth; None: there is none at this address.
+    """The answer of a running Kuberth; None if there is none at this address.
 
-    `guessed`: the address may be another server's, so a refusal also means that there is none.
+    `guessed`: the address may belong to another server, so an error also means that there is none.
     """
     query = urlencode({"pod": target.name, "namespace": namespace})
     try:

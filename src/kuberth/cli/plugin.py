@@ -1,4 +1,4 @@
-"""`kuberth plugin`: start a plugin of your own, see which there are, and check one.
+"""`kuberth plugin`: create, list and check plugins.
 
 In: a name and extension points, or `module:Class`. Out: a package with a working plugin; a table of plugins;
 a finding for each rule of the contract, and exit code 1 if one is broken.
@@ -72,9 +72,9 @@ def new_command(name: str, points: str, directory: Path | None) -> None:
 def list_command(
     extras: Extras | None, names: Sequence[str], plugin_references: Sequence[str], output: str
 ) -> None:
-    """List all plugins and queues; with NAME, show arguments, events and the statement of these.
+    """List all plugins and queues, or show the arguments, events and inputs of the named ones.
 
-    -o json shows everything of all.
+    -o json prints all details of all plugins and queues.
     """
     from kuberth.api.wire import encode
     from kuberth.cli.plugin_description import describe, queues
@@ -122,7 +122,7 @@ def _show_one(each: PluginDescription) -> None:
 @plugin_group.command("check")
 @click.argument("reference", metavar="MODULE:CLASS")
 @click.option("--args", "args_file", type=FILE, help="YAML file with the plugin's arguments.")
-@click.option("--pods", "pods_file", type=FILE, help="YAML file with pods to ask about beside random ones.")
+@click.option("--pods", "pods_file", type=FILE, help="YAML file with pods to test besides random ones.")
 @default_option("--clusters", click.IntRange(min=1), 40, "Random clusters to try.")
 @default_option("--seed", int, 1, "Seed of the first random cluster.")
 @output_option("table", "json")
@@ -131,7 +131,7 @@ def check_command(
 ) -> None:
     """Check a plugin against the framework's contract on random clusters.
 
-    Exits with 1 if a rule is broken. A class of scheduling queues is checked against the contract of queues.
+    Exits with 1 if a rule is broken. A queue class is checked against the contract of queues.
     """
     from kuberth.api.wire import encode
     from kuberth.explaining.sources import read_pods

@@ -1,6 +1,6 @@
 """Describes plugins and queues for `kuberth plugin list`.
 
-In: a registry. Out: where a plugin comes from, its extension points, arguments, events and statement.
+In: a registry. Out: a plugin's origin, extension points, arguments, events and inputs.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from kuberth.framework.registry import Registry, UnusablePlugin
 IN_TREE: Final = "in-tree"
 ALL_EVENTS: Final = "every event (it registers none itself)"
 QUEUE: Final = "queue"
-"""Stands for the extension points of a scheduling queue."""
+"""The entry for the extension points of a scheduling queue."""
 QUEUE_GROUP: Final = "kuberth.queues"
-"""Entry points of packages with queues."""
+"""The entry point group of queues."""
 _WORDS: Final[Mapping[Any, str]] = {
     bool: "boolean",
     int: "integer",
@@ -54,25 +54,25 @@ _SCHEDULER: Final = "default-scheduler"
 class PluginDescription:
     name: str
     origin: str
-    """In-tree, a package, or an option of the command line."""
+    """In-tree, a package, or a command line option."""
     factory: str
-    """The class or function that makes it."""
+    """Its class or factory function."""
     points: Sequence[str] = ()
     args: Sequence[str] = ()
     """The arguments, each with its type and default."""
     events: Sequence[str] = ()
-    """Events that bring back pods that it rejected."""
+    """Events that requeue pods that it rejected."""
     statement: Sequence[str] = ()
-    """Inputs that its answers depend on."""
+    """The inputs of its answers."""
     problem: str = ""
-    """Why it cannot be made without arguments."""
+    """Why it cannot be constructed without arguments."""
 
     def tree(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
 def describe(name: str, registry: Registry) -> PluginDescription:
-    """The plugin of this name, made with default arguments."""
+    """The plugin with this name, constructed with default arguments."""
     factory = registry[name]
     origin = registry.origin(name)
     where = factory.reference if isinstance(factory, UnusablePlugin) else _where(factory)
@@ -85,7 +85,7 @@ def describe(name: str, registry: Registry) -> PluginDescription:
     points = points_of(factory) if inspect.isclass(factory) and issubclass(factory, Plugin) else ()
     try:
         profile = Evaluator(config=_alone(name, factory), registry=registry).runner.profile
-    except Exception as error:  # whatever a plugin's constructor does
+    except Exception as error:  # a plugin's constructor may raise anything
         return _with(base, points=points, problem=described(error))
     plugin = profile.plugins[name]
     events = tuple(
@@ -120,7 +120,7 @@ def _alone(name: str, factory: object) -> KubeSchedulerConfiguration:
 
 
 def queues() -> Sequence[PluginDescription]:
-    """Scheduling queues: our own, and those that installed packages declare; `--queue` takes their class."""
+    """Scheduling queues: the included ones, and those that installed packages declare, for `--queue`."""
     from kuberth.queue import FairShareQueue, PriorityQueue, ReservedShareQueue
 
     found = [_queue(kind, IN_TREE) for kind in (PriorityQueue, FairShareQueue, ReservedShareQueue)]
@@ -128,8 +128,8 @@ def queues() -> Sequence[PluginDescription]:
         origin = f"package {entry.dist.name}" if entry.dist else f"entry point {entry.value}"
         try:
             found.append(_queue(entry.load(), origin))
-        except Exception as error:  # whatever a module does when it is imported
-            problem = f"cannot be loaded: {described(error)}; mend or uninstall the package"
+        except Exception as error:  # a module may raise anything when it is imported
+            problem = f"cannot be loaded: {described(error)}; fix or uninstall the package"
             found.append(PluginDescription(entry.name, origin, entry.value, points=(QUEUE,), problem=problem))
     return found
 
@@ -168,7 +168,7 @@ def _default(value: Any) -> str:
 
 
 def type_in_words(kind: Any) -> str:
-    """A type as the reader of a configuration file calls it: `integer (0 to 100)`, `list of string`."""
+    """A type in terms of a configuration file: `integer (0 to 100)`, `list of string`."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return type_in_words(parts[0]) + _range(parts[1:])
@@ -184,7 +184,7 @@ def type_in_words(kind: Any) -> str:
 
 
 def _range(notes: Sequence[Any]) -> str:
-    """The bounds in annotations; those of machine integers are no news."""
+    """The bounds in annotations, except those of machine integers."""
     low = next((each.ge for each in notes if isinstance(each, msgspec.Meta) and each.ge is not None), None)
     high = next((each.le for each in notes if isinstance(each, msgspec.Meta) and each.le is not None), None)
     low = None if low in _MACHINE_BOUNDS else low

@@ -1,7 +1,7 @@
 """The files of a new plugin package.
 
-In: a name and extension points. Out: by path, the text of every file: a typed plugin whose rule works as it
-is, its arguments, tests, a configuration that enables it, and a README (texts: plugin_scaffold.yaml).
+In: a name and extension points. Out: by path, the text of every file: a typed plugin with a working rule, its
+arguments, tests, a configuration that enables it, and a README (texts: plugin_scaffold.yaml).
 """
 
 from __future__ import annotations
@@ -34,36 +34,36 @@ POINTS: Final = (
 _MAY_REJECT: Final = frozenset({"preEnqueue", "preFilter", "filter", "reserve", "permit"})
 _READS_LABELS: Final = frozenset({"preEnqueue", "preFilter", "filter", "preScore", "score"})
 _OWN: Final = frozenset({"kuberth", "hatchling", "msgspec", "pytest"})
-"""Packages that every new package builds upon: one of the same name would replace them."""
+"""Packages on which every new package depends: a package with the same name would replace them."""
 _LINE_LENGTH: Final = 88
-"""ruff's, where nothing else is configured."""
+"""ruff's default line length."""
 _NAME: Final = re.compile("[A-Za-z][A-Za-z0-9]*([-_][A-Za-z0-9]+)*")
 _WORDS: Final = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Scaffold:
-    """A package that is to be written."""
+    """A package to create."""
 
     distribution: str
     module: str
     class_name: str
     points: Sequence[str]
-    """The extension points, as the configuration writes them."""
+    """The extension points, as written in configurations."""
     files: Mapping[str, str]
     """Texts of the files by path within the package."""
 
 
 def scaffold(name: str, points: Sequence[str]) -> Scaffold:
-    """The package of a plugin; ConfigError if the name or a point will not do."""
+    """The package of a plugin; ConfigError if the name or an extension point is invalid."""
     if not _NAME.fullmatch(name):
-        raise ConfigError(f"{name!r} is no name for a plugin; use letters, digits and dashes: quiet-nodes")
+        raise ConfigError(f"{name!r} is not a valid plugin name; use letters, digits and dashes: quiet-nodes")
     ordered = _chosen(points)
     words = [word.lower() for word in _WORDS.findall(name)]
     module, distribution = "_".join(words), "-".join(words)
     class_name = "".join(word.capitalize() for word in words)
     if keyword.iskeyword(module) or keyword.iskeyword(class_name):
-        raise ConfigError(f"{name!r} is a keyword of Python; choose another name")
+        raise ConfigError(f"{name!r} is a Python keyword; choose another name")
     fill = {
         "distribution": distribution,
         "module": module,
@@ -129,7 +129,8 @@ def _taken(made: Scaffold) -> str:
 
 
 def _chosen(points: Sequence[str]) -> Sequence[str]:
-    """The extension points in the order a pod meets them; `PreFilter` and `pre_filter` are preFilter."""
+    """The extension points in the order in which a pod passes them; `PreFilter` and `pre_filter` mean
+    preFilter."""
     by_name = {point.casefold(): point for point in POINTS}
     found = [by_name.get(point.casefold().replace("_", "").replace("-", ""), "") for point in points]
     problem = ""

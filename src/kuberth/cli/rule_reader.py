@@ -1,7 +1,7 @@
 """Reads the rules of a running scheduler again, for `kuberth run` and `kuberth up`.
 
-In: a configuration and the plugins and the queue of the command line. Out: `Rules`, and the sources that are
-watched: the file of the configuration and, with `--reload`, the modules of plugins and queue.
+In: a configuration, and the plugins and the queue of the command line. Out: `Rules`, and the watched sources:
+the configuration file and, with `--reload`, the modules of plugins and queue.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kuberth.programs.reloading import Rules, RuleSource, file_source
 logger = logging.getLogger(__name__)
 
 OWN_DISTRIBUTION: Final = "kuberth"
-"""Its plugins are replaced by an upgrade, which takes a new process."""
+"""Plugins that only an upgrade replaces, which needs a new process."""
 
 
 class RuleReader:
@@ -38,7 +38,7 @@ class RuleReader:
         path: Path | None,
         reloads_modules: bool,
     ) -> None:
-        """`load` reads the configuration: the text, or without one what the command line names."""
+        """`load` reads the configuration: the given text, or without one the file of the command line."""
         self._extras = extras
         self._registry = registry
         self._load = load
@@ -66,7 +66,8 @@ class RuleReader:
     def _rules(self, text: str | None, registry: Registry, *, fresh: bool) -> Rules:
         for name in registry if fresh else ():
             factory = registry[name]
-            # A package that broke while it runs would otherwise fail only where its plugin is made.
+            # A package that broke while the scheduler runs would otherwise only fail when its plugin is
+            # constructed.
             if isinstance(factory, UnusablePlugin) and not isinstance(self._registry[name], UnusablePlugin):
                 raise ConfigError(factory.problem)
         config = self._load(text, registry)
@@ -75,7 +76,7 @@ class RuleReader:
         return Rules(config, registry, queue_factory(self._extras, self._queue) if fresh else None)
 
     def _module_names(self) -> Iterator[str]:
-        """Names of the plugin modules, also of plugins that only the next configuration may enable."""
+        """Names of the plugin modules, including plugins that only the next configuration may enable."""
         for reference in (*self._plugins, *([] if self._queue is None else [self._queue])):
             yield reference.partition(":")[0]
         for entry in installed_plugins():

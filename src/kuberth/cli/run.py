@@ -21,18 +21,18 @@ from kuberth.observe import verbosity
 logger = logging.getLogger(__name__)
 
 _OF_EVERY_POD: Final = 2
-"""The level of an INFO line of a layer that pods pass through,"""
+"""The level of INFO lines of a layer that handles pods."""
 _DETAIL: Final = 4
-"""and of a DEBUG line."""
+"""The level of DEBUG lines of such a layer."""
 _OF_THE_PROCESS: Final = ("kuberth.cli", "kuberth.programs.run", "kuberth.serving")
-"""Loggers whose INFO lines are always written: they are about the process, not about pods."""
+"""Loggers whose INFO lines are always written: they concern the process, not pods."""
 _REPEATED: Final = {"kuberth.outcomes.failure_handling": 5}
 """Loggers whose INFO lines repeat lines of `verbosity`, with the level from which both are written."""
 _SEVERITIES: Final = {logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
 
 
 def set_up_logging(level: int, logging_format: str) -> None:
-    """Log to standard error what belongs to `-v level`."""
+    """Log the lines of `-v level` to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if logging_format == "json" else TextFormatter())
     lowest = (
@@ -72,7 +72,7 @@ class JsonFormatter(logging.Formatter):
             "caller": f"{path.parent.name}/{path.name}:{record.lineno}",
             "msg": record.getMessage(),
         }
-        # Errors have no level: that is how klog's JSON marks them.
+        # Errors have no level in klog's JSON.
         if record.levelno < logging.ERROR:
             line["v"] = _level_of(record)
         line |= {key: _tree(value) for key, value in _fields(record).items()}
@@ -97,7 +97,7 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _tree(value: Any) -> Any:
-    """An object is logged by name, as klog does."""
+    """Log an object by name, as klog does."""
     metadata = getattr(value, "metadata", None)
     if metadata is None:
         return value

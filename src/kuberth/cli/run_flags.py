@@ -2,7 +2,7 @@
 
 In: the words of a command line. Out: `Flags`, the values with upstream's defaults, also as text as
 kube-scheduler shows them. A flag without help has no effect here: it is accepted, so that kube-scheduler's
-manifests keep working, and listed in the log.
+manifests keep working, and logged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Level(click.ParamType[int]):
 
 
 class _File(click.Path):
-    """A file that must exist; empty means none, which is what manifests with unset variables pass."""
+    """A file that must exist; empty means none, as in manifests with unset variables."""
 
     def __init__(self) -> None:
         super().__init__(exists=True, dir_okay=False, path_type=Path)
@@ -44,17 +44,17 @@ def _go_gates(values: Iterable[str]) -> str:
 
 
 class Kind(NamedTuple):
-    """The way in which the value of a flag is parsed and shown."""
+    """How the value of a flag is parsed and shown."""
 
     type: click.ParamType[Any]
     show: Callable[[Any], str] = str
     is_switch: bool = False
-    """Takes no separate value: `--name`, or `--name=false`."""
+    """Whether it takes no separate value: `--name`, or `--name=false`."""
     is_list: bool = False
-    """Takes several values, separated by commas or by repeating the flag."""
+    """Whether it takes several values, separated by commas or by repeating the flag."""
 
     def parse(self, text: str) -> Any:
-        """Parse a default, which is written as it is shown."""
+        """Parse a default from its displayed form."""
         if self.is_list:
             return _split((text.strip("[]"),))
         return self.type.convert(text, None, None) if text else None
@@ -80,7 +80,7 @@ class Flag(NamedTuple):
     default: str = ""
     """The default as kube-scheduler shows it."""
     help: str = ""
-    """Empty: without effect here."""
+    """Empty for flags without effect."""
     metavar: str | None = None
 
     @property
@@ -197,7 +197,7 @@ FLAGS: Final = (
 
 _BY_NAME: Final = {flag.name: flag for flag in FLAGS}
 _ALWAYS_OFF: Final = {"help": "false", "version": "false"}
-"""Flags that end the process before they could be shown."""
+"""Flags that end the process before the values are shown."""
 
 
 class Flags:
@@ -220,7 +220,7 @@ class Flags:
         return cls(given)
 
     def __getitem__(self, name: str) -> Any:
-        """The effective value: as given, or the default; None for an empty one."""
+        """The effective value: the given one, or the default; None for an empty one."""
         flag = _BY_NAME[name]
         return self._given[name] if name in self._given else flag.kind.parse(flag.default)
 

@@ -91,13 +91,13 @@ def run_scheduler(
         with collecting_in_portions():
             return run_on_fastest_loop(run_daemon(settings))
     except (SystemExit, KeyboardInterrupt) as end:
-        # Signals arrive in another way: code in the process, most likely a plugin, raised this.
+        # Signals arrive differently: code in the process, most likely a plugin, raised this.
         logger.error("%r was raised inside the scheduler; exiting, so that it can be restarted", end)
         return 1
 
 
 def configuration(flags: Flags, registry: Registry) -> KubeSchedulerConfiguration:
-    """The file with the flags that override it; other flags count only without a file, as upstream's."""
+    """The file, overridden by flags; as upstream, other flags only count without a file."""
     file = flags["config"]
     config = load_configuration(file, registry, parse_settings(",".join(flags["feature-gates"])))
     replace = msgspec.structs.replace

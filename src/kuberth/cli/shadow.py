@@ -41,7 +41,7 @@ from kuberth.cli.context import (
     "--settle",
     DurationType(positive=True),
     "2s",
-    "Time within which bindings may arrive in another order than they were decided.",
+    "Time within which bindings may arrive in a different order than the decisions.",
 )
 @output_option(
     "text", "json", text="Output format; json prints one line per decision and the report as the last line."
@@ -69,10 +69,10 @@ def shadow(
     metrics_port: int | None,
     metrics_address: str,
 ) -> None:
-    """Decide every pod beside the cluster's scheduler and report where the two agree.
+    """Compare Kuberth's decision for every pod with that of the cluster's scheduler.
 
-    Nothing is written: the rights to get, list and watch are enough. A report is printed on Ctrl-C, or after
-    --for or --pods.
+    Writes nothing, and needs only the verbs get, list and watch. Prints a report on Ctrl-C, or after --for or
+    --pods.
     """
     from kuberth.cli.context import run_on_fastest_loop
     from kuberth.cli.shadow_display import display_for

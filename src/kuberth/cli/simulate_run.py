@@ -60,14 +60,14 @@ from kuberth.text.figures import count, duration
 
 LINE_SECONDS: Final = 5.0
 BAR_SECONDS: Final = 0.1
-"""Shortest time between two lines, and between two states of a bar."""
+"""The minimum time between two lines, and between two updates of a bar."""
 
 Show = Callable[[int, float], None]
-"""Called with the number that is done, and the virtual time (s) or 0."""
+"""Called with the number of finished pods or runs, and the virtual time (s) or 0."""
 
 
 INTERRUPTED_CODE: Final = 130
-"""Exit code after an interrupt, as of a process that SIGINT ended."""
+"""The exit code after an interrupt, as for a process that SIGINT ended."""
 NO_CLUSTER: Final = "give a cluster: --cluster FILE or --nodes NUMBER"
 Flags = Mapping[str, Any]
 
@@ -89,7 +89,7 @@ def shown_progress(what: str, total: int) -> Iterator[Show]:
 
 
 class Throttle:
-    """Passes on what it is called with, unless the last time was less than `seconds` ago."""
+    """Passes calls on, unless the last one was less than `seconds` ago."""
 
     def __init__(self, show: Show, seconds: float, *, clock: Clock) -> None:
         self._show = show
@@ -115,7 +115,7 @@ def _simulated(seconds: float) -> str:
 
 
 def experiment_of(flags: Flags) -> Experiment:
-    """The cluster and the workload that the flags name."""
+    """The cluster and the workload of the flags."""
     return Experiment(
         _cluster(flags),
         _workload(flags),
@@ -151,7 +151,7 @@ def _autoscaler(flags: Flags) -> Autoscaler | None:
 
 
 def _make_queue(extras: Extras, reference: str, context: QueueContext) -> SchedulingQueue:
-    """Make the queue of `--queue`, in whichever process it is needed."""
+    """Creates the queue of `--queue`, in the process that needs it."""
     factory = queue_factory(extras, reference)
     assert factory is not None
     return factory(context)
@@ -180,7 +180,7 @@ def _cluster(flags: Flags) -> ClusterState:
 def run_simulation(extras: Extras, flags: dict[str, Any]) -> None:
     variants = _variants(extras, flags)
     seeds = range(flags["seed"], flags["seed"] + flags["seeds"])
-    # The first scenario of each variant is made before any run: errors are reported at once.
+    # The first scenario of each variant is created before any run: errors are reported at once.
     total = sum(len(make(seeds[0]).arrivals) for make in variants.values()) * len(seeds)
     with shown_progress("pods", total) as show:
         outcomes = run_in_turn(variants, seeds, report=show)
@@ -189,7 +189,7 @@ def run_simulation(extras: Extras, flags: dict[str, Any]) -> None:
 
 
 def _expect_all(outcomes: Mapping[str, Sequence[Outcome]], seeds: int) -> None:
-    """Exit as after an interrupt, and say what is missing, if not all runs were finished."""
+    """Exit as after an interrupt, and print what is missing, if not all runs were finished."""
     done, wanted = (
         sum(not each.interrupted for runs in outcomes.values() for each in runs),
         len(outcomes) * seeds,
@@ -221,7 +221,7 @@ def run_fit(extras: Extras, flags: dict[str, Any]) -> None:
     if flags["fit_shapes"] is not None and flags["fit_pods"] is None:
         raise click.UsageError("--fit-shapes needs --fit-pods")
     if flags["autoscale"] is not None or flags["spot"] is not None:
-        raise click.UsageError("--fit is about nodes that stay: leave out --autoscale and --spot")
+        raise click.UsageError("--fit needs a fixed set of nodes: omit --autoscale and --spot")
     if flags["cluster"] is None and flags["nodes"] is None:
         raise click.UsageError(NO_CLUSTER)
     pod = expect_pod(read_workload(flags["fit"]).arrivals)
@@ -283,7 +283,7 @@ def _variants(extras: Extras, flags: dict[str, Any]) -> dict[str, ScenarioMaker]
 
 
 def check_flags(flags: Flags) -> None:
-    """UsageError or ConfigError, before anything runs, for flags that cannot be."""
+    """UsageError or ConfigError for invalid combinations of flags, before anything runs."""
     if (flags["trace"] is None) == (flags["generate"] is None):
         raise click.UsageError("give a workload: --trace FILE or --generate MIX")
     shapes_compared = bool(flags["compare"]) and all(holds_shapes(file) for file in flags["compare"])

@@ -20,7 +20,7 @@ from kuberth.cli.context import connection_options, output_option, server_option
 @click.option("--once", is_flag=True, help="Print the state once and exit, as without a terminal.")
 @output_option("text", "json")
 def top(**flags: Any) -> None:
-    """Show nodes, scheduling queues, waiting pods and throughput of a running Kuberth, live.
+    """Show the live nodes, scheduling queues, pending pods and throughput of a running Kuberth.
 
     Press ? for the keys. -o json prints the state once.
     """

@@ -43,7 +43,7 @@ _BARS: Final = "▁▂▃▄▅▆▇█"
 _NARROW: Final = 60
 _BRIEF_ROWS: Final = 10
 _PACE_SECONDS: Final = 120
-"""Shown where there is no terminal with a width."""
+"""The width of columns if there is no terminal."""
 
 
 def _age(now: float, at: float) -> str:
@@ -149,9 +149,10 @@ def _table(
     width: int | None,
     height: int,
 ) -> list[Text]:
-    """The rows around the selected one. Widths of columns: 0 takes the rest, a negative one aligns right.
+    """The rows around the selected one.
 
-    Without a width, columns are as wide as their longest cell.
+    Widths of columns: 0 takes the rest, a negative one aligns right. Without a width, columns are as wide as
+    their longest cell.
     """
     height = max(height - 1, 0)
     first = max(0, min(model.selected - height // 2, len(rows) - height))
@@ -187,7 +188,7 @@ def _nodes(model: TopModel, width: int | None, lines_left: int, now: float) -> l
     others = [place for place in range(3, len(resources)) if any(row[4][place] for row in rows)]
     narrow = _is_narrow(width)
     shown = [0, 1, 2, *others][: None if width is None else max(3, (width - 50) // 14)]
-    # As wide as the names: empty columns would push the others out of 80 columns.
+    # As wide as the names: empty columns would not fit 80 columns.
     places = [place for place in (1, 2) if not narrow and (width or any(row[place] for row in rows))]
     columns = [("NODE", 0), *((("ZONE", 8), ("POOL", 14))[place - 1] for place in places), ("", 3)]
     columns += [(resources[place].rpartition("/")[2].upper(), 5 if narrow else 13) for place in shown]
@@ -331,7 +332,7 @@ _BODIES: Final[Mapping[str, Callable[[TopModel, int | None, int, float], list[Te
 def detail_lines(
     story: Mapping[str, Any], explanation: Mapping[str, Any] | None, *, width: int, now: float
 ) -> list[str]:
-    """The history of a pod and the explanation why it is pending or runs where it does."""
+    """The history of a pod, and the explanation why it is pending or why it was placed on its node."""
     output = io.StringIO()
     console = Console(
         file=output,

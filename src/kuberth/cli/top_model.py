@@ -29,7 +29,7 @@ class PodName(NamedTuple):
 
 
 class ReasonCount(NamedTuple):
-    """How many pods wait in a queue for the same reason."""
+    """How many pods are pending in a queue for the same reason."""
 
     queue: str
     reason: str
@@ -73,7 +73,7 @@ class TopModel:
         """The selected row of the view, or the first shown line of the detail."""
         self.ended = False
         self.wanted: PodName | None = None
-        """The pod whose history is to be requested."""
+        """The pod whose history should be requested."""
         self.sought: str | None = None
         """The text to search for among all pods."""
         self.found: list[list[Any]] = []
@@ -113,7 +113,7 @@ class TopModel:
         return rows + [row for row in self.found if (row[1], row[2]) not in waiting]
 
     def reasons(self) -> list[ReasonCount]:
-        """Why pods wait, the most frequent first."""
+        """Why pods are pending, the most frequent reason first."""
         numbers = Counter(
             (row[3], row[7])
             for row in self.seen.pods.values()
@@ -210,7 +210,7 @@ class TopModel:
     # Answers
 
     def take_found(self, tree: Mapping[str, Any]) -> None:
-        """Take the placed pods of a search result; waiting pods are known already."""
+        """Add the placed pods of a search result; pending pods are known already."""
         self.found = [
             ["", namespace, name, "placed", 0, 0, 0.0, f"on {node}", "", []]
             for namespace, name, queue, node in tree.get("pods", ())

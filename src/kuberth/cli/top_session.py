@@ -56,13 +56,13 @@ _ESCAPE: Final = "\x1b"
 
 
 FIRST_SECONDS: Final = 15.0
-"""Time within which the server must have sent its whole state."""
+"""The time limit for the server to send its whole state."""
 DRAW_SECONDS: Final = 0.1
-"""Shortest time between two frames."""
+"""The minimum time between two frames."""
 AGAIN_SECONDS: Final = 2.0
-"""Time before a stream that ended is requested again."""
+"""The delay before a stream that ended is requested again."""
 CLOCK_SECONDS: Final = 1.0
-"""Time after which ages are redrawn even if nothing changes."""
+"""The interval at which ages are redrawn even if nothing changes."""
 
 
 def decode_keys(text: str) -> Iterator[str]:
@@ -108,7 +108,7 @@ def keys_of(descriptor: int, press: Callable[[str], None]) -> Iterator[None]:
 
     try:
         tty.setcbreak(descriptor, termios.TCSANOW)
-        # No Ctrl-Z: the shell would be left with the screen of this program.
+        # No Ctrl-Z: the shell would keep the screen of this program.
         mode = termios.tcgetattr(descriptor)
         mode[6][termios.VSUSP] = b"\0"
         termios.tcsetattr(descriptor, termios.TCSANOW, mode)
@@ -192,7 +192,7 @@ class _Session:
         self._skew = 0.0
 
     async def run(self) -> None:
-        # Errors that waiting cannot fix are raised before the screen is taken.
+        # Errors that waiting cannot fix are raised before the screen is switched.
         async with aclosing(_stream(self._api, self._client)) as pieces:
             first = await anext(pieces, b"")
             with (
@@ -216,7 +216,7 @@ class _Session:
             self._ended.set()
 
     async def _read(self, first: bytes, pieces: AsyncIterator[bytes]) -> None:
-        """Follow the stream, and request it again when it ends."""
+        """Read the stream, and request it again when it ends."""
         await self._follow(first, pieces)
         while True:
             self._problem = self._problem or f"{self._client.server} ended the stream; reconnecting"
@@ -271,7 +271,7 @@ class _Session:
                 continue
 
     async def _answer(self) -> None:
-        """Make the requests that keys asked for."""
+        """Send the requests that keys have triggered."""
         model = self._model
         if (wanted := model.wanted) is not None:
             model.wanted = None

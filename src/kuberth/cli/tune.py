@@ -1,4 +1,4 @@
-"""`kuberth tune`: search a better scheduler configuration for a workload."""
+"""`kuberth tune`: search for a better scheduler configuration for a workload."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kuberth.cli.simulate import seed_option, workload_options
 
 
 @click.command(
-    short_help="Search a better configuration for a workload.",
+    short_help="Search for a better configuration for a workload.",
     epilog="docs/tune.md describes the objectives and how a configuration is judged.",
 )
 @workload_options
@@ -26,14 +26,14 @@ from kuberth.cli.simulate import seed_option, workload_options
     default=("wait-mean",),
     show_default=True,
     metavar="NAME[=WEIGHT]",
-    help="Figure to make smaller, such as wait-p99, wait-p90@1000 (of a priority), nodes-used, fragmentation "
+    help="Figure to minimize, such as wait-p99, wait-p90@1000 (of a priority), nodes-used, fragmentation "
     "or unfairness; repeatable for a weighted sum.",
 )
 @click.option(
     "--search",
     multiple=True,
     metavar="PLUGIN.ARG=LOW..HIGH",
-    help="Search a numeric argument of a plugin, too, such as InterPodAffinity.hardPodAffinityWeight=0..100; "
+    help="Also search a numeric plugin argument, such as InterPodAffinity.hardPodAffinityWeight=0..100; "
     "repeatable.",
 )
 @default_option("--trials", click.IntRange(1, 100_000), 40, "Number of configurations to try.")
@@ -47,7 +47,7 @@ from kuberth.cli.simulate import seed_option, workload_options
 )
 @parallel_options
 @click.option(
-    "--state", type=NEW_FILE, help="File for finished runs; the same command continues from it after Ctrl-C."
+    "--state", type=NEW_FILE, help="File that saves finished runs, to resume the search after Ctrl-C."
 )
 @click.option(
     "--output-file",
@@ -56,9 +56,9 @@ from kuberth.cli.simulate import seed_option, workload_options
 )
 @click.pass_context
 def tune(ctx: click.Context, /, **flags: Any) -> None:
-    """Search a configuration that is better than the default for a workload.
+    """Search for a configuration that is better than the default for a workload.
 
-    It says so if none is better.
+    Reports if no configuration is better.
     """
     from kuberth.cli.tune_run import run_tune  # heavy: not for --help
 

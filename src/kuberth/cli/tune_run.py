@@ -1,7 +1,7 @@
 """Runs `kuberth tune`.
 
 In: the flags of the command line. Out: a verdict on standard output, configurations, a page, and the files of
-`kuberth simulate` about the runs that the search has not seen.
+`kuberth simulate` about the unseen runs.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def run_tune(extras: Extras, flags: dict[str, Any]) -> None:
 
 
 def _range(text: str) -> tuple[str, tuple[float, float]]:
-    """From `NAME.argument=LOW..HIGH`."""
+    """Parse `NAME.argument=LOW..HIGH`."""
     name, _, bounds = text.partition("=")
     low, dots, high = bounds.partition("..")
     try:
@@ -121,7 +121,7 @@ def _show_notices(extras: Extras, flags: Mapping[str, Any]) -> None:
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM ends a search as Ctrl-C does, so that its processes end with it."""
+    """Let SIGTERM end a search like Ctrl-C, so that its processes end with it."""
     before = signal.signal(signal.SIGTERM, lambda _number, _frame: signal.raise_signal(signal.SIGINT))
     try:
         yield
@@ -142,7 +142,7 @@ def _how_to_continue(state: Path | None) -> str:
 
 
 def _base(file: Path | None) -> Mapping[str, Any]:
-    """The tree of a file that was read and checked already."""
+    """The tree of a file that was already read and validated."""
     if file is None:
         return {}
     tree, _errors = read_tree(file.read_bytes())

@@ -49,7 +49,7 @@ def default_data() -> Path:
 @click.option(
     "--devices",
     type=FILE,
-    help="YAML file with the devices that drivers publish on the nodes.",
+    help="YAML file with devices that simulated drivers publish.",
 )
 @click.option(
     "--data",
@@ -86,7 +86,7 @@ def default_data() -> Path:
     type=FILE,
     help="Path to a KubeSchedulerConfiguration file.",
 )
-@click.option("--no-scheduler", is_flag=True, help="Do not start the scheduler, to run another one.")
+@click.option("--no-scheduler", is_flag=True, help="Do not start a scheduler; run another one instead.")
 @click.option("--without", multiple=True, metavar="CONTROLLER", help="Controller to disable; repeatable.")
 @feature_gates_option
 @reload_option

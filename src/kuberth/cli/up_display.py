@@ -69,7 +69,8 @@ async def run_cluster(settings: ClusterSettings) -> None:
 
 
 def link_for(link: str, console: Console) -> str:
-    """The link with its token on a terminal; elsewhere without: redirected output is stored and shared."""
+    """The link, with its token on a terminal; otherwise without, since redirected output is stored and
+    shared."""
     if console.is_terminal:
         return link
     return f"{link.partition('#')[0]}\n  (log in with the token of the user kuberth-admin in the kubeconfig)"
@@ -79,7 +80,7 @@ def link_for(link: str, console: Console) -> str:
 def _log_on(console: Console) -> Iterator[None]:
     """Print the log through the console while both are on one terminal, so that they do not overlap.
 
-    Warnings are always shown: they are about what the user just did.
+    Warnings are always shown: they concern what the user just did.
     """
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
@@ -103,7 +104,7 @@ class ConsoleHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            # Wrapped here, not by the terminal: the summary below must know how many rows there are.
+            # Wrapped here, not by the terminal: the summary below must know the number of rows.
             self._console.print(Text(printable(self.format(record), keep="\n", instead=" "), overflow="fold"))
         except Exception:
             self.handleError(record)
@@ -151,8 +152,8 @@ def summary_line(summary: Summary) -> str:
 
 
 def summary_table(summary: Summary, *, rows: int = _REASONS) -> RenderableType:
-    """The summary with at most `rows` reasons, each on one line however narrow the terminal is."""
-    # Text from objects may contain brackets, which are no markup.
+    """The summary with at most `rows` reasons, each on one line even on a narrow terminal."""
+    # Text from objects may contain brackets, which are not markup.
     head = Text(summary_line(summary))
     if summary.bound_per_second:
         head.append(f"; {summary.bound_per_second:.1f} bound/s")
@@ -160,7 +161,7 @@ def summary_table(summary: Summary, *, rows: int = _REASONS) -> RenderableType:
         return head
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="dim")
     table.add_column("pods", justify="right", no_wrap=True)
-    # no_wrap is set on the text: rich narrows all columns that have it alike.
+    # no_wrap is set on the text: rich narrows all columns that set it equally.
     table.add_column("reason")
     for number, reason in _cut_reasons(summary, rows):
         table.add_row(str(number or ""), Text(reason, no_wrap=True, overflow="ellipsis"))

@@ -1,6 +1,6 @@
-"""`kuberth version`: which Kuberth this is and what it runs on.
+"""`kuberth version`: versions of Kuberth, Python and the dependencies.
 
-In: the installed distributions and the commit that the build wrote into the package. Out: a table, or JSON.
+In: the installed distributions and the commit that the build recorded in the package. Out: a table, or JSON.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kuberth.cli.context import output_option
 
 
 def facts() -> dict[str, str | dict[str, str]]:
-    """Versions of Kuberth, of Kubernetes' scheduler that it follows, and of all that both run on."""
+    """Versions of Kuberth, the matching Kubernetes, Python and the dependencies."""
     import platform
 
     return {
@@ -31,7 +31,7 @@ def facts() -> dict[str, str | dict[str, str]]:
 @click.command("version")
 @output_option("text", "json")
 def version_command(output: str) -> None:
-    """Show the versions of Kuberth and of what it runs on."""
+    """Show the versions of Kuberth, Python and the dependencies."""
     found = facts()
     if output == "json":
         import json
@@ -45,13 +45,13 @@ def version_command(output: str) -> None:
 
 
 def _commit() -> str:
-    """The git commit that the package was built from; "" where the build knew none, as in a checkout."""
+    """The git commit that the package was built from; "" if it is unknown, as in a checkout."""
     file = Path(kuberth.__file__).with_name("commit.txt")
     return file.read_text(encoding="utf-8").strip() if file.is_file() else ""
 
 
 def _dependencies() -> dict[str, str]:
-    """The installed version of each direct dependency, without those of extras and other systems."""
+    """The installed version of each direct dependency, except those of extras and other systems."""
     from importlib import metadata
 
     needed = [line for line in metadata.requires("kuberth") or () if "extra ==" not in line]

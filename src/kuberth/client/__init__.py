@@ -1,5 +1,5 @@
 """The Kubernetes API: the protocol that the scheduler uses, and its implementation over HTTP.
 
-Both ends of a pod's way: a pod arrives through list and watch, and leaves as a binding. Other layers depend
-on the protocol alone.
+A pod's way begins and ends here: it arrives through list and watch, and leaves as a binding. Other layers
+depend only on the protocol.
 """

@@ -1,8 +1,8 @@
-"""How many writes of one kind may wait for the API server, by how fast it answers.
+"""Limits the number of in-flight writes of one kind by how fast the API server answers.
 
-In: the start and the end of every write, on an injected clock. Out: whether one more may start. A server that
-is kept busy by fewer writes gets no more: what it has not got yet can still be put in another order. No I/O
-and no tasks here. docs/adr/0019-bindings-in-flight.md says why this rule was chosen.
+In: the start and the end of every write, on an injected clock. Out: whether another one may start. If fewer
+writes keep the server busy, no more are sent: writes that have not been sent can still be reordered. It does
+no I/O and has no tasks. docs/adr/0019-bindings-in-flight.md explains the rule.
 """
 
 from __future__ import annotations
@@ -15,54 +15,54 @@ from kuberth.clock import NANOSECONDS, Clock
 
 CEILING: Final = 512
 FLOOR: Final = 8
-"""Enough to measure."""
+"""Enough writes for a measurement."""
 FREE_SECONDS: Final = 0.2
-"""Answers that take no longer are fast enough, however fast an idle server answers: fewer writes would only
-make smaller batches."""
+"""Answers within this time are fast enough, however fast an idle server is: a lower limit would only make
+smaller batches."""
 TOLERANCE: Final = 1.6
 """The allowed duration of answers, as a multiple of the shortest mean of a round."""
 PROBE_SECONDS: Final = 15.0
-"""How often the limit is halved for two rounds, to see how long an answer takes with a shorter queue: the
-first round ends the queue, the second measures."""
+"""How often the limit is halved for two rounds, to measure an answer with a shorter queue: the first round
+empties the queue, the second measures."""
 STALLED_SECONDS: Final = 1.0
-"""Seconds without an answer after which some more may start: those in flight may be lost."""
+"""After this number of seconds without an answer, more writes may start: those in flight may be lost."""
 MIN_ANSWERS: Final = 8
-"""Answers of a round, at least."""
+"""The minimum number of answers in a round."""
 _SLOW_START: Final = 1.5
 _MAX_CUT: Final = 0.5
 _RESUMED: Final = 0.75
 
 
 class AdaptiveLimit:
-    """A limit between `FLOOR` and `CEILING` that follows the server.
+    """A limit between `FLOOR` and `CEILING` that adapts to the server.
 
-    A round is as many answers as there are writes in flight. After each the limit is multiplied by the ratio
-    of the allowed mean duration to the measured one, at most 1 and at least a half, and grows by its square
-    root if it was reached. The allowed duration is `TOLERANCE` times the shortest mean of a round, or
-    `FREE_SECONDS` if that is longer. At the floor no queue is of our making, so what is measured there
-    replaces the shortest mean, and the limit grows faster until answers take too long.
+    A round has as many answers as there are writes in flight. After each round, the limit is multiplied by
+    the ratio of the allowed mean duration to the measured one, at most 1 and at least a half, and grows by
+    its square root if it was reached. The allowed duration is `TOLERANCE` times the shortest mean of a round,
+    or `FREE_SECONDS` if that is longer. At the floor there is no queue of our own, so the measured mean
+    replaces the shortest one, and the limit grows faster until answers take too long.
     """
 
     def __init__(self, clock: Clock, *, refusals: Callable[[], int] = lambda: 0) -> None:
-        """`refusals`: how many writes the server has asked to repeat later, ever. More of them in a round
-        halve the limit."""
+        """`refusals`: the total number of writes that the server has asked to repeat later. If it grows
+        during a round, the limit is halved."""
         self._clock = clock
         self._refusals = refusals
         self._refused_before = refusals()
         self._limit = float(FLOOR)
         self._probing_rounds = 0
-        """The limit is halved for this number of rounds."""
+        """The number of rounds for which the limit is halved."""
         self._probed_ns = clock.now_ns()
         self._in_flight = 0
         self._answered_ns = clock.now_ns()
-        """When a write last ended, or more were allowed because none did."""
+        """When a write last ended, or the limit was last raised because none did."""
         self._allowance = 0
-        """Writes beyond the limit, because none ended for long."""
+        """Additional writes that may start because none has ended for long."""
         self._is_crowded = False
         self._was_reached = False
         """Whether the limit was reached in this round."""
         self._is_unloaded = True
-        """The round began with no more in flight than the floor, and the limit there."""
+        """Whether the round began with no more in flight than the floor, and with the limit there."""
         self._is_slow_start = True
         self._fastest = math.inf
         """Shortest mean duration of a round, in seconds."""
@@ -72,17 +72,20 @@ class AdaptiveLimit:
 
     @property
     def limit(self) -> int:
-        """Writes that may be in flight."""
+        """The maximum number of writes in flight."""
         return max(int(self._limit / 2 if self._probing_rounds else self._limit), FLOOR)
 
     @property
     def in_flight(self) -> int:
-        """Writes that have started and not ended."""
+        """The number of writes in flight."""
         return self._in_flight
 
     def has_room(self) -> bool:
-        """Whether one more write may start. Once the limit is reached, a quarter of it has to become free
-        (writes that start together travel together), or none may have ended for `STALLED_SECONDS`."""
+        """Whether another write may start.
+
+        Once the limit is reached, a quarter of it has to become free (writes that start together are sent
+        together), or none may have ended for `STALLED_SECONDS`.
+        """
         limit = self.limit
         if self._in_flight < limit:
             self._allowance = 0
@@ -102,7 +105,7 @@ class AdaptiveLimit:
         return True
 
     def start(self) -> int:
-        """A write starts, whether there is room or not. Returns what `end` is to be called with."""
+        """Record that a write starts, regardless of the limit. Returns the argument for `end`."""
         now_ns = self._clock.now_ns()
         if not self._in_flight:
             self._answered_ns = now_ns
@@ -110,12 +113,14 @@ class AdaptiveLimit:
         return now_ns
 
     def end(self, started_ns: int, *, answered: bool) -> bool:
-        """A write has ended; `answered`: with the server's answer. Returns whether there is room again
-        after `has_room` said that there is none."""
+        """Record that a write has ended; `answered`: with a response of the server.
+
+        Returns whether writes may start again after `has_room` has returned False.
+        """
         self._in_flight -= 1
         now_ns = self._answered_ns = self._clock.now_ns()
         seconds = (now_ns - started_ns) / NANOSECONDS
-        # A failure says something about the server's pace only if it took long, as a timeout does.
+        # A failure is a measurement of the server only if it took long, like a timeout.
         if answered or seconds > self._allowed_seconds:
             self._answers += 1
             self._seconds += seconds

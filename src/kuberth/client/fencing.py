@@ -1,7 +1,7 @@
-"""An API that refuses writes when this process may no longer be the leader.
+"""An API that rejects writes when this process may not be the leader any more.
 
-Leader election has no fencing of its own: a scheduler that was paused past its deadline must not write from
-outdated state. Reads pass; every write is checked first.
+Leader election has no fencing: a scheduler that was paused past its deadline must not write from outdated
+state. Reads pass; every write is checked first.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ T = TypeVar("T")
 
 _REFUSAL: Final = "not written: this scheduler is not the leader any more"
 PAUSE_SECONDS: Final = 1.0
-"""A refusal takes this long, so that a caller that tries again at once does not spin."""
+"""How long a rejection takes, so that a caller that retries at once does not spin."""
 
 
 class FencedApi(Api):
-    """Passes everything to another API, and refuses writes when `may_write` returns False."""
+    """Passes everything to another API, and rejects writes when `may_write` returns False."""
 
     def __init__(self, api: Api, may_write: Callable[[], bool]) -> None:
         self._api = api
@@ -72,18 +72,19 @@ class FencedApi(Api):
         """Implements `FinalizingApi.add_finalizer`; raises ApiError if the other API cannot."""
         await self._check_slowly()
         if not isinstance(self._api, FinalizingApi):
-            raise ApiError("this API has no way to change an object byte by byte")
+            raise ApiError("this API does not support byte-level edits of objects")
         return await self._api.add_finalizer(kind, name, finalizer, namespace=namespace)
 
     @property
     def refused_posts(self) -> int:
-        """Implements `RefusalCounter.refused_posts`; 0 if the other API counts none."""
+        """Implements `RefusalCounter.refused_posts`; 0 if the other API does not count them."""
         return self._api.refused_posts if isinstance(self._api, RefusalCounter) else 0
 
     def post_nowait(
         self, write: Write, *, check: Callable[[], None] | None = None
     ) -> asyncio.Future[None] | None:
-        """Implements `PostingApi.post_nowait`; None if writes are refused or the other API takes no posts."""
+        """Implements `PostingApi.post_nowait`; None if writes are rejected or the other API does not support
+        posts."""
         if not isinstance(self._api, PostingApi) or not self._may_write():
             return None
 

@@ -43,11 +43,11 @@ T = TypeVar("T")
 
 PAGE_SIZE: Final = 500
 MAX_RETRIES: Final = 10
-"""Retries after answers with Retry-After: client-go's number."""
+"""Retries after responses with Retry-After, as many as in client-go."""
 WATCH_SECONDS: Final = (300, 600)
 """Range of a watch's duration, chosen at random so that watches do not all restart at once."""
 WATCH_GRACE_SECONDS: Final = 30.0
-"""A server that has not ended a watch this long after its duration counts as dead."""
+"""A server that has not ended a watch this long after its timeout counts as dead."""
 MAX_BODY_BYTES: Final = 10 * 1024 * 1024
 MAX_TARGETS: Final = 1024
 """Cached paths, one per kind and namespace."""
@@ -56,10 +56,10 @@ _METHODS: Final = {Verb.CREATE: "POST", Verb.UPDATE: "PUT", Verb.PATCH: "PATCH",
 
 
 class HttpApi(Api):
-    """Any API server over HTTP. Close it when done: `await api.close()`.
+    """The API of any API server over HTTP. Close it when done: `await api.close()`.
 
     `metrics` counts every request as client-go does; several clients may share one. The code of a request
-    without an answer is "<error>".
+    without a response is "<error>".
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class HttpApi(Api):
         info = REGISTRY.of(kind)
         parameters = {"resourceVersion": resource_version, "fieldSelector": field_selector}
         if resource_version not in ("", "0"):
-            # From the server's cache, which ignores the limit and answers everything at once.
+            # From the server's cache, which ignores the limit and returns everything at once.
             return await self._list_all(info, parameters)
         # Not "0", which ignores the limit: the JSON of all pods of a cluster would take too much memory.
         parameters["resourceVersion"] = ""
@@ -135,7 +135,7 @@ class HttpApi(Api):
                 answer = await self._list(info, {**parameters, "limit": str(PAGE_SIZE), "continue": token})
             except ApiError as error:
                 if error.code == 410 and token:
-                    # The server has compacted the version that the pages come from.
+                    # The server has compacted the revision of the pages.
                     return await self._list_all(info, parameters)
                 raise
             page = decode_page(kind, answer.body, what=f"list {info.plural}")
@@ -252,13 +252,13 @@ class HttpApi(Api):
         assert self._post_metrics is not None
         self._post_metrics.record(post, str(status), size)
         if post.future.done():
-            return  # the poster gave up meanwhile
+            return  # the caller gave up meanwhile
         if status < 300:
             post.future.set_result(None)
         elif status == 401 or retry_after(answer) is not None:
             if status != 401:
                 self.refused_posts += 1
-            # The task is ours: it ends with the post's future, and `close` ends it.
+            # We own the task: it ends with the post's future, and `close` ends it.
             task = asyncio.get_running_loop().create_task(self._post_again(post, answer), name=post.what)
             self._retries.add(task)
             task.add_done_callback(self._retries.discard)
@@ -272,7 +272,7 @@ class HttpApi(Api):
             post.future.set_exception(error)
 
     async def _post_again(self, post: Post, answer: HttpAnswer) -> None:
-        """Retry a refused post like any other request."""
+        """Retry a rejected post like any other request."""
         target: _Target = post.context
         tries = _Tries(post.deadline)
         try:
@@ -330,7 +330,7 @@ class HttpApi(Api):
         return answer.body
 
     async def stream(self, path: str) -> AsyncGenerator[bytes, None]:
-        """The bytes of a long answer of any path, as they arrive."""
+        """The body of a long response for any path, as it arrives."""
         what = f"GET {path}"
         connection = await self._open_stream(path, what, rule=f'nonResourceURLs: ["{path}"], verbs: ["get"]')
         try:
@@ -415,7 +415,7 @@ class HttpApi(Api):
             await self._limiter.acquire()
 
     async def _may_retry(self, answer: HttpAnswer, credential: Credential, tries: _Tries) -> bool:
-        """Whether a refused request is retried: with new credentials, or after the server's Retry-After."""
+        """Whether to retry a rejected request: with new credentials, or after the server's Retry-After."""
         if answer.status == 401 and not tries.renewed:
             tries.renewed = True
             return self._credentials.refused(credential)
@@ -450,7 +450,7 @@ class HttpApi(Api):
         self._pod_sharing(pod, old)
 
     def _share_all(self, items: Sequence[Any]) -> None:
-        """Share the parts of a page's pods; without that a list takes three times the memory."""
+        """Share equal parts of a page's pods; otherwise a list takes three times the memory."""
         for item in items:
             if isinstance(item, Pod):
                 self.share(item, None)
@@ -514,7 +514,7 @@ class _PostMetrics:
         self.rate_limiter_duration = metrics.rate_limiter_duration.of(labels)
 
     def record(self, post: Post, code: str, size: int | None) -> None:
-        """Record the answer of a post, `size` bytes, or None for a lost one."""
+        """Record the response of a post, of `size` bytes, or None for a lost one."""
         self._requests.inc(self._created if code == "201" else (code, *self._labels))
         self._duration.observe(asyncio.get_running_loop().time() - post.posted)
         self._request_size.observe(len(post.body))
@@ -524,7 +524,7 @@ class _PostMetrics:
 
 @dataclass(slots=True)
 class _Tries:
-    """The number of retries of one request, and their deadline."""
+    """The retries of one request, and their deadline."""
 
     deadline: float
     retries: int = 0
@@ -532,12 +532,12 @@ class _Tries:
 
 
 def _host_label(config: ClientConfig) -> str:
-    """The server's label in metrics: host and, where the address has one, port."""
+    """The server's label in metrics: host and, if the address has one, port."""
     return config.server.rpartition("://")[2].partition("/")[0]
 
 
 def _ignore_end(_connection: RequestConnection) -> None:
-    """The reader of a watch notices its end."""
+    """Ends silently: the reader of the watch notices it."""
 
 
 def _forget(
@@ -550,4 +550,4 @@ def _decoded(kind: type[T], answer: HttpAnswer, what: str) -> T:
     try:
         return decode(kind, answer.body)
     except WireError as error:
-        raise ApiError(f"{what}: the answer cannot be read: {error}", code=answer.status) from error
+        raise ApiError(f"{what}: the response cannot be decoded: {error}", code=answer.status) from error

@@ -1,7 +1,7 @@
 """The API protocol that the scheduler uses.
 
 In: verbs on typed objects. Out: objects, watch events, or an `ApiError`. All implementations (HTTP to any API
-server, or a cluster in this process) behave alike; tests/contract checks them.
+server, or a cluster in this process) behave the same; tests/contract checks them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class WatchType(enum.StrEnum):
     MODIFIED = "MODIFIED"
     DELETED = "DELETED"
     BOOKMARK = "BOOKMARK"
-    """No change: everything up to this resource version has been delivered."""
+    """A bookmark: everything up to this resource version has been delivered."""
 
 
 class WatchEvent(NamedTuple):
@@ -44,16 +44,17 @@ class ObjectList(NamedTuple):
 class Api(Protocol):
     """List, watch, get and write; inherit from it to get the verbs create, update, patch, bind and delete.
 
-    Kinds are types: the structs of `kuberth.api`, and what `kuberth.api.register_kind` returned.
+    Kinds are types: the structs of `kuberth.api`, and the result of `kuberth.api.register_kind`.
     """
 
     async def list(
         self, kind: type[Any], *, resource_version: str = "", field_selector: str = ""
     ) -> ObjectList:
-        """List objects. `resource_version` "" is the newest state, "0" any state that the server has cached.
+        """List objects.
 
-        Any other is the oldest acceptable state; code 504 if the server has not reached it. An object that
-        cannot be read is logged by name and left out.
+        `resource_version` "" is the newest state, "0" any state that the server has cached. Any other is the
+        oldest acceptable state; code 504 if the server has not reached it. An invalid object is logged by
+        name and omitted.
         """
         ...
 
@@ -73,9 +74,9 @@ class Api(Protocol):
         ...
 
     async def write(self, write: Write) -> Any:
-        """Carry out one write; returns the object as the server stores it, None for a binding or a deletion.
+        """Perform a write; returns the object as the server stores it, None for a binding or a deletion.
 
-        The verbs below end here. ConflictError if a precondition does not hold.
+        All verbs below use this method. ConflictError if a precondition fails.
         """
         ...
 
@@ -121,7 +122,8 @@ class Api(Protocol):
         uid: str = "",
         grace_period_seconds: int | None = None,
     ) -> None:
-        """Delete an object; ConflictError if it has another UID. A pod on a node is only marked."""
+        """Delete an object; ConflictError if it has another UID. A pod on a node is only marked as
+        terminating."""
         await self.write(
             Write(Verb.DELETE, kind, name, namespace, uid=uid, grace_period_seconds=grace_period_seconds)
         )
@@ -138,15 +140,15 @@ class FinalizingApi(Protocol):
 
 @runtime_checkable
 class SteadyApi(Protocol):
-    """An API that states whether its watches may stall. Those of an API in this process cannot."""
+    """An API that states whether its watches may stall. Those of an API in the same process cannot."""
 
     steady: bool
-    """True: a watch without events is alive; it needs no bookmarks as a proof."""
+    """Whether a watch without events is alive without bookmarks."""
 
 
 @runtime_checkable
 class SharingApi(Protocol):
-    """An API that decodes pods, whose equal parts may be shared to save memory."""
+    """An API that decodes pods whose equal parts may be shared to save memory."""
 
     def share(self, pod: Pod, old: Pod | None) -> None:
         """Let a pod from a watch share equal parts with its last version and with other pods.
@@ -166,11 +168,10 @@ class PostingApi(Protocol):
         """Create an object or a subresource whose body is `bytes`.
 
         `check` runs right before the request is sent; it raises the ApiError to end with if the request must
-        not be sent.
-
-        None: the request cannot be sent at once (rate limit, credentials to be fetched); use `write` instead.
-        Otherwise the future of the answer: None, or the ApiError that `write` would raise. Cancelling it
-        before the request is sent prevents the write; afterwards the outcome is unknown.
+        not be sent. Returns None if the request cannot be sent at once (rate limit, credentials to be
+        fetched); use `write` instead. Otherwise returns the future of the response: None, or the ApiError
+        that `write` would raise. Cancelling it before the request is sent prevents the write; afterwards the
+        outcome is unknown.
         """
         ...
 
@@ -181,5 +182,5 @@ class RefusalCounter(Protocol):
 
     @property
     def refused_posts(self) -> int:
-        """How many there were so far; the API repeats them by itself."""
+        """The total number so far; the API retries them itself."""
         ...

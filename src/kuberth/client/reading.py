@@ -1,7 +1,7 @@
-"""Decodes objects one by one, so that an unreadable one does not affect the others.
+"""Decodes objects one by one, so that an invalid one does not affect the others.
 
-In: raw objects, as JSON or as trees, and a decoder. Out: objects and watch events. An object that cannot be
-read is logged by name and skipped.
+In: raw objects, as JSON or as trees, and a decoder. Out: objects and watch events. An invalid object is
+logged by name and skipped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def read_items(read: Read[Raw], kind: type[Any], items: Iterable[Raw], *, what: 
         try:
             found.append(read(kind, item))
         except WireError as error:
-            logger.error("%s: an object cannot be read and is skipped: %s", what, error)
+            logger.error("%s: an object cannot be decoded and is skipped: %s", what, error)
     return found
 
 
@@ -52,14 +52,14 @@ def read_change(
 def _skipped(
     read: Read[Raw], kind: type[Any], type_: WatchType, raw: Raw, error: WireError, *, what: str
 ) -> WatchEvent | None:
-    """The event for an unreadable object: a deletion needs only a name; other changes are skipped."""
+    """The event for an invalid object: a deletion needs only a name; other changes are skipped."""
     try:
         metadata = read(_MetadataOnly, raw).metadata
     except WireError:
-        logger.error("%s: an object cannot be read and is skipped: %s", what, error)
+        logger.error("%s: an object cannot be decoded and is skipped: %s", what, error)
         return None
     if type_ is WatchType.DELETED:
         return WatchEvent(type_, kind(metadata=metadata), metadata.resource_version)
-    logger.error("%s: an object cannot be read, its change is skipped: %s", what, error)
+    logger.error("%s: an object cannot be decoded, its change is skipped: %s", what, error)
     # A bookmark, so that the watch continues from here.
     return WatchEvent(WatchType.BOOKMARK, None, metadata.resource_version)

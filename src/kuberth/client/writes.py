@@ -1,7 +1,7 @@
-"""Describes a write to the API as a value.
+"""A write to the API as a value.
 
 In: the verb, the object and the preconditions. Out: a `Write`, which every implementation of
-`kuberth.client.protocol.Api` carries out with one method, and which describes itself in messages.
+`kuberth.client.protocol.Api` performs with one method, and which describes itself in messages.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kuberth.client.rest.resource_paths import object_name
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 METADATA_ALONE: Final = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
-"""The media types to accept where the object itself is of no use."""
+"""The media types to accept if the returned object is not needed."""
 STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 
 
@@ -43,15 +43,15 @@ class Write(msgspec.Struct, frozen=True):
     namespace: str = ""
     """Empty for kinds without namespaces."""
     subresource: str = ""
-    """`status`, `binding` or the like; empty for the object itself."""
+    """`status`, `binding` or similar; empty for the object itself."""
     body: Any = None
     """The object, or the patch as a mapping; `bytes` are JSON to be sent unchanged."""
     uid: str = ""
-    """The UID that the object of a deletion must have; empty for any."""
+    """The UID that the object to delete must have; empty for any."""
     grace_period_seconds: int | None = None
     """The grace period of a deletion; None is the object's own."""
     description: str = ""
-    """Replaces the description that is derived from the other fields."""
+    """Replaces the description derived from the other fields."""
     wants_answer: bool = True
     """Whether the object is of use that the server answers with: that of a pod can be megabytes long."""
 

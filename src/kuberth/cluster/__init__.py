@@ -1,5 +1,5 @@
-"""The cluster in columns: what is placed where, and what every node offers.
+"""The cluster in columns: which pods are placed where, and what every node offers.
 
-On a pod's way this is what a scheduling cycle decides over. Nodes and placed pods come in from intake,
-assumptions from the cycle; out go views over rows, counts per distinct term, and answers to "what if".
+On a pod's way, a scheduling cycle decides over this data. Nodes and placed pods come from intake, assumed
+pods from the cycle; views over rows, counts per distinct term, and what-ifs go out.
 """

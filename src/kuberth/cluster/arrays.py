@@ -8,6 +8,6 @@ from numpy.typing import NDArray
 Column = NDArray[np.int64]
 """int64[row]: one number per row of the table, or per node of a view."""
 Rows = NDArray[np.int64]
-"""Row numbers of the table."""
+"""int64[...]: row numbers of the table."""
 Mask = NDArray[np.bool_]
-"""One flag per row of the table, or per node of a view."""
+"""bool[row]: one flag per row of the table, or per node of a view."""

@@ -1,6 +1,6 @@
-"""Counts per row that stay small while few rows have any, and become a column when many do.
+"""Counts per row: a dict while few rows have any, a column when many do.
 
-In: "one more on this row". Out: a dense column over all rows, or just the rows that count.
+In: increments of a row. Out: a dense column over all rows, or only the rows with a count.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SPARSE_ROWS: Final = 48
 
 
 class RowCounts:
-    """How many per row; rows that were never counted are zero."""
+    """The count of each row; rows that were never counted are zero."""
 
     __slots__ = ("_dense", "_sparse", "total")
 
@@ -31,7 +31,7 @@ class RowCounts:
 
     @classmethod
     def of(cls, column: Column) -> RowCounts:
-        """The counts of a whole column, which is not to be used by anyone else afterwards."""
+        """Counts from a whole column, which the caller must not use afterwards."""
         counts = cls()
         counts.total = int(column.sum())
         rows = np.flatnonzero(column)
@@ -58,7 +58,7 @@ class RowCounts:
             self._sparse.pop(row, None)
 
     def add_all(self, other: RowCounts, times: int = 1) -> None:
-        """Count everything that `other` counts as well, each `times` times."""
+        """Add all counts of `other`, multiplied by `times`."""
         if other._dense is None:
             for row, number in other._sparse.items():
                 self.add(row, times * number)
@@ -73,12 +73,12 @@ class RowCounts:
         self.total += times * other.total
 
     def column(self, slots: int) -> Column:
-        """The counts of rows 0 to `slots`, beyond which there are none; not to be written to."""
+        """The counts of rows 0 to `slots`; higher rows have none. Read-only."""
         if self._dense is None:
             spread = self._spread(slots)
             if slots > SPARSE_ROWS:
                 return spread
-            # So short a column is smaller than the dict, and needs no spreading the next time.
+            # A column this short is smaller than the dict, and need not be built the next time.
             self._dense, self._sparse = spread, {}
         if len(self._dense) < slots:
             self._dense = resized(self._dense, slots)

@@ -1,6 +1,6 @@
-"""Container images as columns: per image name that is asked for, which nodes have it and its size.
+"""Container images as columns: for each requested image name, which nodes have it and its size.
 
-In: the images that nodes report. Out: a column of sizes per image name, and how many nodes have it.
+In: the images that nodes report. Out: a column of sizes per image name, and the number of nodes that have it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from kuberth.cluster.arrays import Column
 from kuberth.cluster.counting import resized
 
 MAX_UNKNOWN: Final = 1024
-"""Columns of images that no node has; with more they are dropped, and made again when asked for."""
+"""The maximum number of columns of images that no node has; beyond it they are dropped, and recreated on
+request."""
 
 
 class ImageColumn:
@@ -28,9 +29,9 @@ class ImageColumn:
         self.present: NDArray[np.bool_] = np.zeros(capacity, np.bool_)
         """bool[row]: whether the node has the image."""
         self.size_bytes: Column = np.zeros(capacity, np.int64)
-        """int64[row]: how big it is there; 0 where it is not."""
+        """int64[row]: its size there; 0 if the node does not have it."""
         self.node_count = 0
-        """How many nodes have it."""
+        """The number of nodes that have it."""
 
     def set(self, row: int, size_bytes: int | None) -> None:
         is_there = size_bytes is not None
@@ -40,7 +41,7 @@ class ImageColumn:
 
 
 class ImageColumns:
-    """The columns of all image names in use; a name's column is made when it is first asked for."""
+    """The columns of all image names in use; a column is created when it is first requested."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -63,7 +64,7 @@ class ImageColumns:
 
     @property
     def are_known(self) -> bool:
-        """Whether any node says which images it has."""
+        """Whether any node reports images."""
         return self._nodes_with_any > 0
 
     def column(self, name: str) -> ImageColumn:
@@ -77,7 +78,7 @@ class ImageColumns:
         return column
 
     def _forget_unused(self) -> None:
-        """Pods may name whatever images they like; what counts is what nodes have."""
+        """# Pods may name any images; only those on nodes need columns."""
         self._columns = {name: column for name, column in self._columns.items() if column.node_count}
         self._limit = len(self._columns) + MAX_UNKNOWN
 

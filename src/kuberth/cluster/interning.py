@@ -1,7 +1,7 @@
 """Columns of small ids that stand for distinct values, so that a rule is evaluated once per value.
 
-In: a value per row. Out: an id per row, and the value of every id. An id no row uses any more is given
-to the next new value, so the dictionary stays as small as the cluster.
+In: a value per row. Out: an id per row, and the value of every id. An id that no row uses is given to the
+next new value, so the dictionary stays as small as the cluster.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ V = TypeVar("V")
 
 
 class InternedColumn(Generic[V]):
-    """`values[ids[row]]` is the row's value; id 0 is the default, which rows without a node have too."""
+    """`values[ids[row]]` is the row's value; id 0 is the default, also for rows without a node."""
 
     __slots__ = ("_free", "_index", "_uses", "ids", "values", "version")
 
@@ -25,9 +25,9 @@ class InternedColumn(Generic[V]):
         self.ids: NDArray[np.int32] = np.zeros(capacity, np.int32)
         """int32[row]: the id of the row's value."""
         self.values: list[V] = [default]
-        """The value of every id; some may be in use no more."""
+        """The value of every id; some may be unused."""
         self.version = 0
-        """Grows whenever some row's value changes."""
+        """Grows whenever a row's value changes."""
         self._index: dict[V, int] = {default: 0}
         self._uses: list[int] = [0]
         self._free: list[int] = []
@@ -52,7 +52,7 @@ class InternedColumn(Generic[V]):
         self.set(row, self.values[0])
 
     def id_of(self, value: V) -> int | None:
-        """The id of a value that some row has."""
+        """The id of a value that at least one row has."""
         return self._index.get(value)
 
     def grow(self, capacity: int) -> None:

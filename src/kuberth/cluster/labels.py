@@ -1,7 +1,7 @@
-"""Node labels as columns of small ids: one column per label key that is asked for.
+"""Node labels as columns of small ids: one column per requested label key.
 
-In: the labels of nodes as they come and go. Out: per key, the id of every row's value and the list of
-distinct values, so that a selector is evaluated once per value and gathered over the rows.
+In: the labels of nodes, as nodes are added and removed. Out: per key, the id of every row's value and the
+list of distinct values, so that a selector is evaluated once per value and the results are looked up per row.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ from kuberth.cluster.arrays import Column
 from kuberth.cluster.interning import InternedColumn
 
 ABSENT: Final = 0
-"""The id of "this node does not have the label"."""
+"""The id that means that the node does not have the label."""
 
 
 class LabelColumn(InternedColumn[str | None]):
-    """One label key; value id 0, None, means the label is absent. Value ids double as topology domains."""
+    """The column of one label key; value id 0 (None) means that the label is absent.
+
+    Value ids also serve as topology domains.
+    """
 
     __slots__ = ("__weakref__", "_numbers", "key")
 
@@ -33,14 +36,14 @@ class LabelColumn(InternedColumn[str | None]):
         self.ids = ids
         """The value id of each row. Read-only and shared with other columns while no node has the key."""
         self.key = key
-        """The label key whose values these are."""
+        """The label key."""
         self._numbers: tuple[int, Column, NDArray[np.bool_]] | None = None
 
     def answers(self, requirement: Requirement) -> NDArray[np.bool_]:
         """Per value id: whether the requirement accepts it.
 
-        It takes as long as the fewer of the values here and in the requirement: a pod can have thousands of
-        requirements on a label that every node has a value of its own for.
+        The time depends on the smaller of the two sets of values: a pod can have thousands of requirements on
+        a label that is different on every node.
         """
         meaning, values = requirement.meaning, requirement.values
         if meaning in (Operator.GREATER_THAN, Operator.LESS_THAN):
@@ -58,7 +61,8 @@ class LabelColumn(InternedColumn[str | None]):
         return answers
 
     def exceptions(self, requirement: Requirement) -> tuple[bool, Sequence[int]]:
-        """What In, NotIn, Exists or DoesNotExist say of most value ids, and the ids with the other answer."""
+        """The result of In, NotIn, Exists or DoesNotExist for most value ids, and the ids with the opposite
+        result."""
         meaning = requirement.meaning
         if meaning is Operator.EXISTS or meaning is Operator.DOES_NOT_EXIST:
             return meaning is Operator.EXISTS, (ABSENT,)
@@ -66,7 +70,7 @@ class LabelColumn(InternedColumn[str | None]):
         return meaning is Operator.NOT_IN, [identity for identity in ids if identity is not None]
 
     def _as_numbers(self) -> tuple[Column, NDArray[np.bool_]]:
-        """The values as integers, and which of them are."""
+        """The values as integers, and which of them are integers."""
         if self._numbers is None or self._numbers[0] != self.version:
             parsed = [None if value is None else parse_int64(value) for value in self.values]
             numbers = np.fromiter((number or 0 for number in parsed), np.int64, len(parsed))
@@ -76,21 +80,21 @@ class LabelColumn(InternedColumn[str | None]):
 
 
 class LabelColumns:
-    """The columns of all label keys in use; a key's column is made when it is first asked for.
+    """The columns of all label keys in use; a column is created when it is first requested.
 
     Terms of pods can name any number of keys that no node has. The columns of such keys share their ids, and
-    live only as long as they are in use.
+    live only while they are used.
     """
 
     def __init__(self, capacity: int) -> None:
         self._columns: dict[str, LabelColumn] = {}
-        """Of keys that nodes have or had."""
+        """Columns of keys that nodes have or had."""
         self._unused: WeakValueDictionary[str, LabelColumn] = WeakValueDictionary()
-        """Of other keys."""
+        """Columns of other keys."""
         self._no_ids = _absent_everywhere(capacity)
         self._labels: dict[int, Mapping[str, str]] = {}
         self.keys: Counter[str] = Counter()
-        """The keys that nodes have, and how many nodes."""
+        """The keys that nodes have, with the number of nodes."""
 
     def set(self, row: int, labels: Mapping[str, str]) -> None:
         self._replace(row, labels)

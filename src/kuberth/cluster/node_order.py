@@ -1,4 +1,4 @@
-"""The order in which nodes are tried: zones take turns, so that a partial search sees all of them."""
+"""The order in which nodes are tried: zones alternate, so that a partial search covers all of them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kuberth.api.core import Node
 from kuberth.api.well_known import BETA_REGION, BETA_ZONE, REGION, ZONE
 
 NOWHERE: Final = -1
-"""The place of a row that is not in an order."""
+"""The place of a row that is not in the order."""
 
 
 def zone_of(node: Node) -> tuple[str, str]:
-    """Region and zone; both empty for a node outside any."""
+    """Region and zone; both are empty for a node without them."""
     labels = node.metadata.labels
     return labels.get(REGION, labels.get(BETA_REGION, "")), labels.get(ZONE, labels.get(BETA_ZONE, ""))
 
@@ -33,7 +33,7 @@ def interleaved_by_zone(nodes: Iterable[tuple[int, Node]]) -> NDArray[np.int64]:
 
 
 class NodeOrder:
-    """An order of rows to go round in, from any place on."""
+    """A cyclic order of rows; a search can start at any place."""
 
     __slots__ = ("count", "place", "rows", "twice")
 
@@ -41,15 +41,15 @@ class NodeOrder:
         self.rows = rows
         """The rows in order."""
         self.count = len(rows)
-        """How many there are; asked for several times a cycle."""
+        """The number of rows; read several times per cycle."""
         self.twice = np.concatenate((rows, rows))
-        """The same, and once more, so that any stretch of a round is a slice."""
+        """The rows twice in a row, so that any part of the cycle is a slice."""
         self.place = np.full(slots, NOWHERE, np.int64)
-        """int64[row]: where the row stands in `rows`; NOWHERE if it does not. Rows may have come since."""
+        """int64[row]: the row's index in `rows`, or NOWHERE. The table may have more rows since."""
         self.place[rows] = np.arange(len(rows))
 
     def place_of(self, row: int) -> int | None:
-        """Where any row of the table stands; None if it is not in this order."""
+        """The place of any row of the table; None if it is not in this order."""
         if row >= len(self.place):
             return None
         place = self.place.item(row)

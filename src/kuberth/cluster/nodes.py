@@ -1,7 +1,7 @@
-"""Views: the same columns seen over all rows, over some, or over one.
+"""Views: the same columns over all rows, over some, or over one.
 
-In: the cluster table and a choice of rows. Out: `Nodes` for whole-table plugins, `NodeRow` for plugins
-that look at one node. A position counts within a view, a row is the node's place in the table.
+In: the cluster table and a choice of rows. Out: `Nodes` for whole-table plugins, `NodeRow` for per-node
+plugins. A position is an index into a view, a row is an index into the table.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ S = TypeVar("S", bound=np.generic)
 
 
 class Nodes:
-    """A view of the table. `take(column)` gives a column over the view's rows, in the view's order."""
+    """A view of the table. `take(column)` returns a column restricted to the view's rows, in the view's
+    order."""
 
     __slots__ = ("_index", "places", "table")
 
@@ -33,13 +34,13 @@ class Nodes:
         places: slice | NDArray[np.int64] | None = None,
     ) -> None:
         self.table = table
-        """The whole cluster table. Take its columns through the view: `nodes.take(nodes.table.pod_count)`."""
+        """The whole cluster table. Read its columns through the view: `nodes.take(nodes.table.pod_count)`."""
         self._index = index
         self.places = places
-        """Where the rows stand in the table's `node_order().twice`, if that is where they come from."""
+        """The slice of the table's `node_order().twice`, if the rows come from there."""
 
     def take(self, column: NDArray[S]) -> NDArray[S]:
-        """The entries of `column` (its last axis are rows) for this view. Not to be written to."""
+        """The entries of `column` for this view; the column's last axis are rows. Read-only."""
         if isinstance(self._index, slice):
             return column[..., self._index]
         return column.take(self._index, axis=-1)
@@ -51,42 +52,42 @@ class Nodes:
         return self._index
 
     def rows_at(self, positions: NDArray[np.intp]) -> NDArray[np.int64]:
-        """The rows of some positions."""
+        """The rows of the given positions."""
         if isinstance(self._index, slice):
             return np.asarray(positions + self._index.start, np.int64)
         return self._index[positions]
 
     def row(self, position: int) -> int:
-        """The row of one position."""
+        """The row of the given position."""
         return position + self._index.start if isinstance(self._index, slice) else int(self._index[position])
 
     def live(self) -> NDArray[np.bool_]:
-        """Which positions hold a node; the view of the whole table has gaps where nodes were deleted."""
+        """bool[position]: which positions hold a node; the whole table has gaps where nodes were deleted."""
         if isinstance(self._index, slice):
             return self.table.live[self._index].copy()
         return self.table.live.take(self._index)
 
     def at(self, positions: NDArray[Any]) -> Nodes:
-        """A view of some positions of this one, by index or by mask."""
+        """The view of some positions of this one, given by index or mask."""
         if positions.dtype == np.bool_:
             positions = np.flatnonzero(positions)
         return Nodes(self.table, self.rows_at(positions))
 
     def at_places(self, positions: NDArray[np.intp]) -> Nodes:
-        """The same of a view over a stretch of the node order, whose places are then known too."""
+        """The view of a slice of the node order, with known places."""
         places = None if not isinstance(self.places, slice) else positions + self.places.start
         return Nodes(self.table, self.rows_at(positions), places)
 
     def node(self, position: int) -> NodeRow:
-        """The node at a position, which must hold one."""
+        """The node at a position that holds one."""
         return NodeRow(self.table, self.row(position))
 
     def name(self, position: int) -> str:
-        """The name of the node at a position; "" in a gap."""
+        """The name of the node at a position; "" for a gap."""
         return self.table.names[self.row(position)]
 
     def position(self, name: str) -> int | None:
-        """Where the node of this name stands in the view, if it does."""
+        """The position of the node with this name; None if it is not in the view."""
         row = self.table.row_of(name)
         if row is None:
             return None
@@ -100,18 +101,18 @@ class Nodes:
         return [self.table.names[row] for row in self.rows()[self.live()].tolist()]
 
     def __len__(self) -> int:
-        """How many positions the view has, gaps included."""
+        """The number of positions of the view, including gaps."""
         if isinstance(self._index, slice):
             return int(self._index.stop - self._index.start)
         return len(self._index)
 
     def __iter__(self) -> Iterator[NodeRow]:
-        """The nodes of the view, one by one, without gaps."""
+        """The nodes of the view one by one, without gaps."""
         return (NodeRow(self.table, row) for row in self.rows()[self.live()].tolist())
 
 
 class NodeRow:
-    """One node as a plugin sees it: its object, its pods and its sums."""
+    """One node as a plugin sees it: its object, its pods and their sums."""
 
     __slots__ = ("row", "table")
 
@@ -119,7 +120,7 @@ class NodeRow:
         self.table = table
         """The whole cluster table."""
         self.row = row
-        """The node's place in the table: `table.pod_count[node.row]`."""
+        """The node's row in the table: `table.pod_count[node.row]`."""
 
     @property
     def name(self) -> str:
@@ -128,7 +129,7 @@ class NodeRow:
 
     @property
     def node(self) -> Node:
-        """The node's object, as the API gave it last."""
+        """The last known version of the node's object."""
         return self.table.node_at(self.row)
 
     @property
@@ -138,25 +139,25 @@ class NodeRow:
 
     @property
     def pods(self) -> Sequence[PodInfo]:
-        """The pods on the node, assumed ones included."""
+        """The pods on the node, including assumed ones."""
         return tuple(self.table.pods_at(self.row))
 
     @property
     def pod_count(self) -> int:
-        """How many pods are on the node, assumed ones included."""
+        """The number of pods on the node, including assumed ones."""
         return int(self.table.pod_count[self.row])
 
     def allocatable(self, resource: str) -> int:
-        """How much of a resource pods can have: milli-CPU for cpu, bytes or units for all others."""
+        """The allocatable amount of a resource: thousandths of a core for cpu, else bytes or units."""
         return self._entry(self.table.allocatable, resource)
 
     def requested(self, resource: str) -> int:
-        """How much of it the pods on the node asked for."""
+        """The sum of the requests for a resource, over the pods on the node."""
         return self._entry(self.table.requested, resource)
 
     @property
     def alone(self) -> Nodes:
-        """The view of just this node."""
+        """The view of only this node."""
         return Nodes(self.table, slice(self.row, self.row + 1))
 
     def _entry(self, matrix: NDArray[np.int64], resource: str) -> int:

@@ -17,7 +17,7 @@ from kuberth.cluster.pod_info import PodInfo
 
 
 def pod_group_not_found(key: str) -> str:
-    """The API's message for a PodGroup that does not exist."""
+    """The API's message for a missing PodGroup."""
     return f'podgroup.scheduling.k8s.io "{key.rpartition("/")[2]}" not found'
 
 
@@ -28,52 +28,52 @@ class GroupMembers:
 
     def __init__(self) -> None:
         self.unscheduled: dict[str, PodInfo] = {}
-        """Those that have no node."""
+        """The pods without a node."""
         self.queued: dict[str, PodInfo] = {}
-        """Those of them that no scheduling cycle of the group is busy with."""
+        """The unscheduled pods that are not in a scheduling cycle of the group."""
         self.assumed: dict[str, PodInfo] = {}
-        """Those that count on a node which the API has not confirmed, with it."""
+        """The pods that are assumed on a node, with the node."""
         self.assigned: dict[str, PodInfo] = {}
-        """Those that are bound."""
+        """The bound pods."""
         self._in_hand: set[str] = set()
         self._pending: dict[str, PodInfo] = {}
-        """Assumed pods as the API knows them, without a node."""
+        """The assumed pods' objects in the API, without a node."""
 
     @property
     def total(self) -> int:
-        """How many pods there are."""
+        """The number of pods."""
         return len(self.unscheduled) + len(self.assumed) + len(self.assigned)
 
     @property
     def scheduled(self) -> int:
-        """How many of them have a node, confirmed or not."""
+        """The number of pods that have a node, assumed or bound."""
         return len(self.assumed) + len(self.assigned)
 
     def scheduled_pods(self) -> Iterator[PodInfo]:
-        """Those that have a node, with it."""
+        """The pods that have a node, with the node."""
         yield from self.assigned.values()
         yield from self.assumed.values()
 
     def take_in_hand(self, uids: Collection[str]) -> None:
-        """A cycle of the group begins with these pods: nothing else can bring them forward."""
+        """Record that a cycle of the group begins with these pods."""
         self._in_hand.update(uids)
         for uid in uids:
             self.queued.pop(uid, None)
 
     def let_go(self, uids: Collection[str]) -> None:
-        """The cycle has ended."""
+        """Record that the cycle has ended."""
         self._in_hand.difference_update(uids)
         self.queued.update((uid, self.unscheduled[uid]) for uid in uids if uid in self.unscheduled)
 
     def arrive(self, info: PodInfo) -> None:
-        """A pod without a node is new, or has a new version."""
+        """Add a pod without a node, or its new version."""
         if info.uid in self.assumed:
             self._pending[info.uid] = info
         elif info.uid not in self.assigned:
             self._wait(info)
 
     def assume(self, info: PodInfo) -> None:
-        """The pod counts on the node in its spec. One that has left meanwhile is not taken in again."""
+        """Assume the pod on the node in its spec. Ignored if the pod has been removed meanwhile."""
         pending = self.unscheduled.pop(info.uid, None)
         if pending is not None:
             self.queued.pop(info.uid, None)
@@ -81,17 +81,17 @@ class GroupMembers:
             self.assumed[info.uid] = info
 
     def forget(self, uid: str) -> None:
-        """The node in its spec counts no longer: the pod is unscheduled again."""
+        """Undo an assumption: the pod is unscheduled again."""
         if self.assumed.pop(uid, None) is not None:
             self._wait(self._pending.pop(uid))
 
     def assign(self, info: PodInfo) -> None:
-        """The API says that the pod is on the node in its spec."""
+        """Record that the pod is bound to the node in its spec."""
         self.leave(info.uid)
         self.assigned[info.uid] = info
 
     def leave(self, uid: str) -> None:
-        """The pod is gone, wherever it was."""
+        """Remove the pod from any state."""
         for pods in (self.unscheduled, self.queued, self.assumed, self.assigned, self._pending):
             pods.pop(uid, None)
 
@@ -102,37 +102,37 @@ class GroupMembers:
 
 
 class PodGroups:
-    """All groups, by `namespace/name`. Every pod that comes here has one."""
+    """All groups, by `namespace/name`. All methods expect pods with a group."""
 
     def __init__(self) -> None:
         self._groups: dict[str, GroupMembers] = {}
 
     def get(self, group: str) -> GroupMembers | None:
-        """The pods of a group; None if not one is known."""
+        """The pods of a group; None if none is known."""
         return self._groups.get(group)
 
     def arrive(self, info: PodInfo) -> None:
-        """A pod without a node is new, or has a new version."""
+        """Add a pod without a node, or its new version."""
         self._of(info).arrive(info)
 
     def assume(self, info: PodInfo) -> None:
-        """The pod counts on the node in its spec."""
+        """Assume the pod on the node in its spec."""
         members = self._groups.get(info.group)
         if members is not None:
             members.assume(info)
 
     def forget(self, info: PodInfo) -> None:
-        """The node in its spec counts no longer: the pod is unscheduled again."""
+        """Undo an assumption: the pod is unscheduled again."""
         members = self._groups.get(info.group)
         if members is not None:
             members.forget(info.uid)
 
     def assign(self, info: PodInfo) -> None:
-        """The API says that the pod is on the node in its spec."""
+        """Record that the pod is bound to the node in its spec."""
         self._of(info).assign(info)
 
     def leave(self, info: PodInfo) -> None:
-        """A pod is gone: deleted, or it has ended."""
+        """Remove a pod that was deleted or has finished."""
         members = self._groups.get(info.group)
         if members is not None:
             members.leave(info.uid)

@@ -1,7 +1,7 @@
-"""What scheduling needs to know of a pod, derived once: requests, affinity terms, ports, claims.
+"""What scheduling needs to know about a pod, derived once: requests, affinity terms, ports, claims.
 
-In: a `Pod`. Out: a `PodInfo` that the queue, the cluster table and the plugins share. A part that
-cannot be read (a broken quantity or selector) is left empty and listed in `problems`.
+In: a `Pod`. Out: a `PodInfo` that the queue, the cluster table and the plugins share. A part that cannot be
+parsed (an invalid quantity or selector) is left empty and listed in `problems`.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ NO_REQUEST: Final = PodRequest(
 
 
 class PodMatcher(NamedTuple):
-    """Which pods a term speaks of: by namespace (listed, or by the namespace's labels) and by label."""
+    """Which pods a term matches: by namespace (listed, or by the namespace's labels) and by label."""
 
     namespaces: frozenset[str]
-    """Names of namespaces it speaks of."""
+    """The names of matching namespaces."""
     namespace_selector: Selector
-    """Or by the namespace's labels."""
+    """The selector of further matching namespaces, by their labels."""
     selector: Selector
-    """And by the pod's labels."""
+    """The selector of the pod's labels."""
 
     def matches(self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]) -> bool:
-        """Whether it speaks of a pod with these labels, in a namespace with those."""
+        """Whether it matches a pod with these labels, in a namespace with those."""
         if namespace not in self.namespaces and not self.namespace_selector.matches(namespace_labels):
             return False
         return self.selector.matches(labels)
 
 
 class AffinityTerm(NamedTuple):
-    """Pods to be near to (or far from), and what near means: sharing a value of `topology_key`."""
+    """A pod affinity term: which pods to be near to (or far from), and the topology key for "near"."""
 
     pods: PodMatcher
-    """Which pods it is about."""
+    """The pods that the term matches."""
     topology_key: str
-    """The node label of which near nodes share a value."""
+    """The node label whose value nearby nodes share."""
 
 
 class WeightedTerm(NamedTuple):
-    """A preferred term; the weight is negative for anti-affinity."""
+    """A preferred pod affinity term; the weight is negative for anti-affinity."""
 
     term: AffinityTerm
-    """The term itself."""
+    """The term."""
     weight: int
     """1 to 100, or -1 to -100 for anti-affinity."""
 
@@ -62,14 +62,14 @@ ALL_ADDRESSES: Final = "0.0.0.0"
 
 
 class HostPort(NamedTuple):
-    """A port that a pod takes on its node."""
+    """A host port of a pod."""
 
     ip: str
     """The address; 0.0.0.0 means all of the node's."""
     protocol: str
     """TCP, UDP or SCTP."""
     port: int
-    """The number."""
+    """The port number."""
 
     def conflicts_with(self, other: HostPort) -> bool:
         """Whether pods with these two ports cannot share a node."""
@@ -82,18 +82,18 @@ def overlap(address: str, other: str) -> bool:
 
 
 class PodClass(NamedTuple):
-    """All that a term can see of a pod. Pods of one class are counted together."""
+    """Everything about a pod that terms can match. Pods of one class are counted together."""
 
     namespace: str
     """The pod's namespace."""
     labels: frozenset[tuple[str, str]]
     """Its labels, as pairs."""
     terminating: bool
-    """Whether it is being deleted."""
+    """Whether the pod is terminating."""
 
 
 class PodInfo:
-    """A pod and what is derived from it. Immutable: a new version of the pod makes a new one."""
+    """A pod with values derived from it. Immutable: a new version of the pod creates a new one."""
 
     __slots__ = (
         "attachable_volumes",
@@ -117,17 +117,17 @@ class PodInfo:
     )
 
     def __init__(self, pod: Pod, *, pod_level_resources: bool = True, with_devices: bool = False) -> None:
-        """Without `pod_level_resources` (the feature gate) the pod asks for what its containers ask for.
+        """Without `pod_level_resources` (the feature gate), only the containers' requests count.
 
-        `with_devices` (gate DRANodeAllocatableResources): if it has a node, it takes there what devices of
-        its claims take, too.
+        `with_devices` (the gate DRANodeAllocatableResources): if the pod has a node, the node resources of
+        its devices count too.
         """
         metadata, spec = pod.metadata, pod.spec
         problems: list[str] = []
         self.pod = pod
         """The pod's object."""
         self.uid = metadata.uid
-        """Its UID, by which the table and the waiting pods know it."""
+        """Its UID, the key in the table and the queue."""
         self.key = f"{metadata.namespace}/{metadata.name}"
         """`namespace/name`."""
         self.group = group_of(pod)
@@ -135,15 +135,15 @@ class PodInfo:
         self.priority = pod_priority(pod)
         """Its priority; 0 if it has none."""
         self.pod_class = _class_of(metadata)
-        """What terms can see of it."""
+        """The part of the pod that terms can match."""
         self.device_claims: frozenset[str] = _NO_CLAIMS
-        """`namespace/name` of the claims whose devices take something of its node's own resources."""
+        """`namespace/name` of the claims whose devices use resources of the node."""
         with_devices = with_devices and bool(spec.node_name)
         if with_devices and (taking := pod.status.node_allocatable_resource_claim_statuses):
             namespace = metadata.namespace
             self.device_claims = frozenset(f"{namespace}/{each.resource_claim_name}" for each in taking)
         self.request = NO_REQUEST
-        """A `PodRequest`: what it asks for, in whole numbers; zero if it cannot be read."""
+        """A `PodRequest`: the pod's requests as integers; zero if they cannot be parsed."""
         try:
             self.request = _shared(
                 compute_pod_request(pod, pod_level_resources=pod_level_resources, with_devices=with_devices)
@@ -152,11 +152,11 @@ class PodInfo:
             problems.append(str(exc))
 
         self.required_affinity: tuple[AffinityTerm, ...] = ()
-        """Terms of required pod affinity."""
+        """Required pod affinity terms."""
         self.required_anti_affinity: tuple[AffinityTerm, ...] = ()
-        """Terms of required pod anti-affinity."""
+        """Required pod anti-affinity terms."""
         self.preferred_terms: tuple[WeightedTerm, ...] = ()
-        """Preferred terms of both, those of anti-affinity with a negative weight."""
+        """Preferred terms of both, with a negative weight for anti-affinity."""
         if spec.affinity is not None:
             near, far = spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity
             try:
@@ -178,26 +178,26 @@ class PodInfo:
                 problems.append(f"pod affinity: {exc}")
 
         self.host_ports = host_ports(pod)
-        """A tuple of `HostPort`: the ports it takes on its node."""
+        """A tuple of `HostPort`: the host ports of the pod."""
         self.volume_claims = tuple(
             f"{metadata.namespace}/{volume.persistent_volume_claim.claim_name}"
             for volume in spec.volumes
             if volume.persistent_volume_claim is not None
         )
-        """A tuple of `namespace/name`: the claims it uses."""
+        """A tuple of `namespace/name`: the persistent volume claims that the pod uses."""
         self.attachable_volumes = tuple(filter(is_attachable, spec.volumes))
-        """A tuple of volumes of its spec: those that a CSI driver may have to attach."""
+        """A tuple of the volumes in its spec that a CSI driver may have to attach."""
         self.disks = disks(spec.volumes)
-        """A tuple of `Disk`: those in its spec that not all pods can share (GCE, AWS, iSCSI, RBD)."""
+        """A tuple of `Disk`: the disks in its spec that pods cannot share freely (GCE, AWS, iSCSI, RBD)."""
         self.problems: tuple[str, ...] = tuple(problems)
-        """What could not be read, a text each; a pod with problems is rejected with them."""
+        """The parts that could not be parsed, as messages; a pod with problems is rejected with them."""
         self.signed: tuple[object, bytes | None] | None = None
-        """What signed it last and the signature, which the framework keeps here for as long as this lives."""
+        """The last signature with its signer, cached here by the framework."""
         self.digests: dict[object, tuple[int, bytes]] | None = None
-        """Long signatures, which take long to make, by what signed it, with its version."""
+        """Long signatures, which are expensive to compute, by signer, with the version."""
 
     def placed_on(self, node_name: str) -> PodInfo:
-        """The same pod with a node; everything derived stays the same."""
+        """The same pod with a node; all derived values stay the same."""
         replace = msgspec.structs.replace
         return self._of(replace(self.pod, spec=replace(self.pod.spec, node_name=node_name)))
 
@@ -211,12 +211,12 @@ class PodInfo:
         ):
             return None
         twin = self._of(pod)
-        if old.labels != new.labels:  # a binding brings those of the node's topology
+        if old.labels != new.labels:  # a binding adds the node's topology labels
             twin.pod_class = _class_of(new)
         return twin
 
     def _of(self, pod: Pod) -> PodInfo:
-        # One by one: this is on the way of every pod, and a loop over names takes five times as long.
+        # One by one: this runs for every pod, and a loop over names takes five times as long.
         twin = PodInfo.__new__(PodInfo)
         twin.pod = pod
         twin.uid = self.uid
@@ -240,7 +240,7 @@ class PodInfo:
 
     @property
     def selecting_controller(self) -> tuple[str, str] | None:
-        """Kind and name of its controller, if that is of a kind with a selector of pods; None for Jobs."""
+        """Kind and name of its controller, if that kind has a pod selector; None for Jobs."""
         return selecting_controller(self.pod)
 
     @property
@@ -263,7 +263,7 @@ class PodInfo:
 
 
 def group_of(pod: Pod) -> str:
-    """`namespace/name` of the pod group that the pod says it belongs to; "" if it says none."""
+    """`namespace/name` of the pod group in the pod's spec; "" if there is none."""
     named = pod.spec.scheduling_group
     if named is None or not named.pod_group_name:
         return ""
@@ -271,7 +271,7 @@ def group_of(pod: Pod) -> str:
 
 
 def selecting_controller(pod: Pod) -> tuple[str, str] | None:
-    """Kind and name of the pod's ReplicationController, ReplicaSet or StatefulSet; None if it has no such."""
+    """Kind and name of the pod's ReplicationController, ReplicaSet or StatefulSet; None if it has none."""
     for owner in pod.metadata.owner_references:
         if owner.controller:
             return (owner.kind, owner.name) if (owner.api_version, owner.kind) in _SELECTING else None
@@ -285,7 +285,7 @@ _NO_CLAIMS: Final = frozenset[str]()
 _MAX_SHARED: Final = 4096
 _MANY_LABELS: Final = 64
 _CLASSES: Final[dict[tuple[int, str, bool], tuple[Mapping[str, str], PodClass]]] = {}
-"""By the identity of their labels, which are kept beside them: replicas share theirs."""
+"""Classes by the identity of their labels, which are kept with them: replicas share theirs."""
 _REQUESTS: Final[dict[tuple[int, ...], PodRequest]] = {}
 
 
@@ -304,7 +304,7 @@ def _class_of(metadata: ObjectMeta) -> PodClass:
 
 
 def _shared(request: PodRequest) -> PodRequest:
-    """An equal request that other pods have."""
+    """An equal request object that other pods use."""
     if request.scalars:
         return request
     key = (
@@ -320,7 +320,7 @@ def _shared(request: PodRequest) -> PodRequest:
 
 
 def _reported(pod: Pod) -> object:
-    """What is reported that counts among the pod's requests; None: nothing."""
+    """The resources in the pod's status that count among its requests; None if nothing counts."""
     status = pod.status
     if (
         not status.container_statuses
@@ -341,7 +341,7 @@ def _reported(pod: Pod) -> object:
 
 
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:
-    """The ports that the pod takes while it runs; no address means all of the node's."""
+    """The host ports of the pod while it runs; no address means all of the node's."""
     return tuple(
         HostPort(port.host_ip or ALL_ADDRESSES, port.protocol or "TCP", port.host_port)
         for container in (*_sidecars(pod), *pod.spec.containers)
@@ -351,7 +351,7 @@ def host_ports(pod: Pod) -> tuple[HostPort, ...]:
 
 
 def compile_term(pod: Pod, term: PodAffinityTerm) -> AffinityTerm:
-    """A term of `pod`; with no namespaces and no namespace selector it speaks of the pod's own namespace."""
+    """A term of `pod`; without namespaces and namespace selector it matches the pod's own namespace."""
     namespaces = frozenset(term.namespaces)
     if not namespaces and term.namespace_selector is None:
         namespaces = frozenset((pod.metadata.namespace,))

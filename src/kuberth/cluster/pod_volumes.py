@@ -1,7 +1,7 @@
-"""The volumes of a pod that tie it to a node: those that are attached there, and disks named in the pod.
+"""The volumes of a pod that tie it to a node: attached volumes, and disks named in the pod.
 
-In: a pod's volumes. Out: the few that volume plugins look at, and the identity of every inline disk, so
-that the cluster table can count its users per node.
+In: a pod's volumes. Out: those that volume plugins read, and the identity of every inline disk, so that the
+cluster table can count its users per node.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ MIGRATED_SOURCES: Final = (
     "vsphere_volume",
     "portworx_volume",
 )
-"""In-tree volume sources whose work a CSI driver has taken over: fields of `Volume` and of a PV's spec."""
+"""In-tree volume sources that CSI drivers have replaced: fields of `Volume` and of a PV's spec."""
 
-# Every pod that comes by is looked at, so a volume is asked for all its sources in one go.
+# All pods are processed, so all sources of a volume are read in one call.
 _sources = attrgetter("persistent_volume_claim", "ephemeral", *MIGRATED_SOURCES)
 _NO_SOURCE: Final = (None,) * (2 + len(MIGRATED_SOURCES))
 _restricted = attrgetter("gce_persistent_disk", "aws_elastic_block_store", "iscsi", "rbd")
@@ -31,7 +31,7 @@ _NOT_RESTRICTED: Final = (None,) * 4
 
 
 class Disk(NamedTuple):
-    """A disk that a pod names itself. An RBD image is one disk for each of its monitors."""
+    """A disk named in a pod. An RBD image is one disk per monitor."""
 
     source: str
     identity: tuple[str, ...]
@@ -39,23 +39,23 @@ class Disk(NamedTuple):
 
     @property
     def conflicting(self) -> tuple[Disk, ...]:
-        """The uses that exclude this one on the same node: two readers may share, a writer is alone."""
+        """The uses that exclude this one on the same node: two readers may share, a writer may not."""
         writer = self._replace(read_only=False)
         return (writer,) if self.read_only else (writer, self._replace(read_only=True))
 
 
 def is_attachable(volume: Volume) -> bool:
-    """Whether a CSI driver may have to attach it: through a claim, or in place of an in-tree plugin."""
+    """Whether a CSI driver may have to attach it: through a claim, or instead of an in-tree plugin."""
     return bool(_sources(volume) != _NO_SOURCE)
 
 
 def is_restricted(volume: Volume) -> bool:
-    """Whether it is a disk of a kind that several pods cannot use as they like."""
+    """Whether it is a disk that pods cannot share freely."""
     return bool(_restricted(volume) != _NOT_RESTRICTED)
 
 
 def disks(volumes: Iterable[Volume]) -> tuple[Disk, ...]:
-    """The disks of these kinds."""
+    """The disks that pods cannot share freely."""
     return tuple(disk for volume in volumes if is_restricted(volume) for disk in _disks(volume))
 
 

@@ -1,8 +1,8 @@
-"""What pods ask for, added up: the part of a row that NodeResourcesFit and its like look at.
+"""Sums of requests: the part of a row that NodeResourcesFit and similar plugins read.
 
-In: pods, and the rows of the cluster table that hold them. Out: amounts, one matrix for the table's columns
-`requested`, `nonzero_requested` and `pod_count`; per row those of all pods below a priority, of which only
-rows that changed are added up again. So "what if they all left" is a subtraction.
+In: pods, and the rows of the cluster table that hold them. Out: amounts, in one matrix for the table's
+columns `requested`, `nonzero_requested` and `pod_count`; per row the sums of all pods below a priority,
+updated only for changed rows. "What if they all left" is then a subtraction.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     from kuberth.cluster.table import ClusterTable
 
 Amounts = NDArray[np.int64]
-"""int64[kind, position], a position for a pod, some pods or a row. The kinds are the resources as in the
-column `requested`, then the two of `nonzero_requested`, then the number of pods."""
+"""int64[kind, position]: amounts of a pod, some pods or a row per position. The kinds are the resources as in
+the column `requested`, then the two of `nonzero_requested`, then the number of pods."""
 
 NONZERO: Final = slice(-3, -1)
 """The kinds of `nonzero_requested`."""
 COUNT: Final = -1
-"""The kind that counts pods."""
+"""The kind for the number of pods."""
 BESIDE_RESOURCES: Final = 3
-"""How many kinds there are that are no resources."""
+"""The number of kinds that are not resources."""
 
 MAX_PRIORITIES: Final = 8
-"""For how many priorities sums are kept: the last ones that were asked for."""
+"""For how many priorities sums are kept: the most recently requested ones."""
 
 
 def amounts_of(pods: Sequence[PodInfo], table: ClusterTable) -> Amounts:
-    """A position for every pod."""
+    """Amounts with a position per pod."""
     requests = [info.request for info in pods]
     amounts = np.zeros((len(table.requested) + BESIDE_RESOURCES, len(pods)), np.int64)
     amounts[CPU] = [request.milli_cpu for request in requests]
@@ -56,15 +56,15 @@ def amounts_of(pods: Sequence[PodInfo], table: ClusterTable) -> Amounts:
 
 
 def sums_of(groups: Iterable[Sequence[PodInfo]], table: ClusterTable) -> Amounts:
-    """A position for every group of pods."""
+    """Amounts with a position per group of pods."""
     groups = list(groups)
     return _sums_of(amounts_of([info for group in groups for info in group], table), groups)
 
 
 def with_pods(present: Amounts, groups: Sequence[Sequence[PodInfo]], table: ClusterTable) -> Amounts | None:
-    """What is there together with a group of pods for every position; None: the numbers may be too large."""
+    """The present amounts plus those of a group of pods, by position; None if they may overflow."""
     each = amounts_of([info for group in groups for info in group], table)
-    # Sums in the table stay at the limit of int64, which these would not.
+    # Sums in the table are capped at int64, these would not be.
     if int(each.max(initial=0)) * each.shape[1] + int(present.max(initial=0)) >= 2**63:
         return None
     return present + _sums_of(each, groups)
@@ -78,7 +78,7 @@ def _sums_of(each: Amounts, groups: Sequence[Sequence[PodInfo]]) -> Amounts:
 
 
 class _Below:
-    """Sums over the pods below one priority; position and row are the same."""
+    """Sums over the pods below one priority; positions are rows."""
 
     __slots__ = ("_at", "_priority", "amounts")
 
@@ -103,13 +103,13 @@ class _Below:
 
 
 class RequestsBelow:
-    """Sums by priority, for the priorities that were asked for lately."""
+    """Sums by priority, for recently requested priorities."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[int, _Below] = OrderedDict()
 
     def of(self, table: ClusterTable, priority: int, *, keep: bool) -> Amounts:
-        """Per row: what the pods below `priority` ask for. Not to be kept while a what-if changes rows."""
+        """Per row: the requests of pods below `priority`. Do not keep them while a what-if changes rows."""
         below = self._kept.get(priority) if keep else None
         if below is None:
             below = _Below(priority)

@@ -1,8 +1,8 @@
-"""Amounts of resources as columns: what nodes offer and what the pods on them asked for.
+"""Resources as columns: allocatable amounts of nodes and requests of the pods on them.
 
-In: allocatable amounts of nodes, requests of pods. Out: two matrices [resource, row] of whole numbers:
-milli-CPU, bytes, or units. A resource has a column only while some node offers it: whatever names pods
-think up, a name that no node offers fits nowhere and needs no count.
+In: allocatable amounts of nodes, requests of pods. Out: two integer matrices [resource, row]: thousandths of
+a core, bytes, or units. A resource has a column only while some node offers it: names that no node offers fit
+nowhere and need no sums.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ EPHEMERAL_STORAGE: Final = 2
 """The row that holds `ephemeral-storage`, in bytes."""
 _FIXED: Final = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": EPHEMERAL_STORAGE}
 MAX_RESOURCES: Final = 1024
-"""Distinct resources that nodes may offer; more count as zero, so that no node can exhaust the memory."""
+"""The maximum number of distinct resources that nodes may offer; more count as zero, to bound memory."""
 
 _LIMIT: Final = 2**63 - 1
 
 RequestsOf = Callable[[str], Iterable[tuple[int, int]]]
-"""For a resource that becomes a column: the row and the amount of every placed pod that asks for it."""
+"""For a resource that gets a column: the row and the amount of every placed pod that requests it."""
 
 
 class SaturatingSums:
-    """Adds to sums in a matrix that do not wrap around: beyond int64 a sum stays at the limit.
+    """Adds to sums in a matrix without overflow: sums beyond int64 stay at the limit.
 
-    The exact sum is kept beside the matrix meanwhile, so that amounts can be subtracted again.
+    The exact sum is kept beside the matrix, so that amounts can be subtracted again.
     """
 
     __slots__ = ("_exact",)
 
     def __init__(self) -> None:
         self._exact: dict[tuple[int, int], int] = {}
-        """By place in the matrix: sums that int64 cannot hold."""
+        """By index in the matrix: exact sums beyond int64."""
 
     def add(self, matrix: Column, index: int, row: int, amount: int) -> None:
         total = matrix.item(index, row) + amount
@@ -55,15 +55,15 @@ class SaturatingSums:
         matrix[index, row] = total
 
     def forget(self, index: int) -> None:
-        """All sums at this index are zero."""
+        """Reset the sums at this index to zero."""
         self._exact = {place: total for place, total in self._exact.items() if place[0] != index}
 
 
 class ResourceColumns:
-    """The two matrices, and which resource is which of their rows."""
+    """The two matrices, with the row of each resource."""
 
     def __init__(self, capacity: int, *, requests_of: RequestsOf, changed: Callable[[int], None]) -> None:
-        """`changed` is called with rows whose sums came or went with a column."""
+        """`changed` is called with rows whose sums change when a column is added or removed."""
         self.index: dict[str, int] = dict(_FIXED)
         """Resource name to row of the matrices."""
         self.allocatable: Column = np.zeros((len(_FIXED), capacity), np.int64)
@@ -76,7 +76,7 @@ class ResourceColumns:
         self._free: list[int] = []
 
     def offer(self, row: int, amounts: Mapping[str, int]) -> list[str]:
-        """The node of the row offers these; returns those for which there is no more room."""
+        """Set what the row's node offers; returns the resources beyond the maximum number."""
         before = np.flatnonzero(self.allocatable[:, row])
         self.allocatable[:, row] = 0
         unknown: dict[str, int] = {}
@@ -89,14 +89,14 @@ class ResourceColumns:
         refused: list[str] = []
         for name, amount in unknown.items():
             if len(self.index) < MAX_RESOURCES:
-                index = self._add(name)  # first: it may replace the matrix
+                index = self._add(name)  # first, because it may replace the matrix
                 self.allocatable[index, row] = amount
             else:
                 refused.append(name)
         return refused
 
     def count(self, request: PodRequest, row: int, sign: int) -> None:
-        """A pod with this request comes (1) to or leaves (-1) the row."""
+        """Add (1) or remove (-1) a pod with this request on the row."""
         sums, requested = self._sums, self.requested
         sums.add(requested, CPU, row, sign * request.milli_cpu)
         sums.add(requested, MEMORY, row, sign * request.memory)
@@ -107,7 +107,7 @@ class ResourceColumns:
                 sums.add(requested, index, row, sign * amount)
 
     def grow(self, capacity: int) -> None:
-        """Make room for more rows."""
+        """Enlarge the matrices for more rows."""
         self.allocatable = resized(self.allocatable, capacity)
         self.requested = resized(self.requested, capacity)
 

@@ -1,11 +1,10 @@
-"""What selectors can see of the labels of pods: pods in which they see the same are equal for all of them.
+"""The labels of pods that selectors use: pods that agree in these are equal for all selectors.
 
 In: the selectors of pod affinity terms, spread constraints, services and controllers, as they become known.
-Out: for a pod, those of its labels that some selector looks at. Pods of a StatefulSet or an indexed Job have
-a label of their own each, which hardly ever matters; so they share a plan and a rejection.
-
-A selector is never forgotten: what is seen of a pod may become more, never less. Memory is bounded: of a
-label of which selectors name too many values every value counts, and with too many labels all of them do.
+Out: for a pod, those of its labels that some selector uses. Pods of a StatefulSet or an indexed Job each have
+a distinct label that hardly ever matters; without it, they share a plan and a rejection. A selector is never
+forgotten, so the used labels only grow. Memory is bounded: if selectors name too many values of a label,
+every value counts, and with too many labels all labels count.
 """
 
 from __future__ import annotations
@@ -21,47 +20,47 @@ from kuberth.cluster.pod_info import PodInfo
 
 K = TypeVar("K")
 SeenLabel = tuple[str, str] | tuple[str]
-"""A label and its value; without a value: selectors only ask whether the label is there."""
+"""A label and a value; without a value, selectors only test whether the label exists."""
 
 MAX_VALUES: Final = 1024
-"""Values of one label that selectors may name; from then on every value of the label counts."""
+"""The maximum number of values of a label that selectors may name; beyond it, every value counts."""
 MAX_SELECTED: Final = 65_536
-"""Labels and values that selectors may name; from then on all labels of a pod count."""
+"""The maximum number of labels and values that selectors may name; beyond it, all labels of a pod count."""
 MAX_KNOWN: Final = 4096
-"""Sets of labels whose visible part is kept."""
+"""For how many sets of labels the used part is cached."""
 _PARTS: Final = attrgetter("key", "operator", "values")
 _NO_VALUES: Final = frozenset[str]()
 MAX_UNSEEN: Final = 262_144
-"""Labels of pods that no selector has named yet; beyond that they are collected again."""
+"""The maximum number of pod labels that no selector has named yet; beyond it, they are collected again."""
 
 
 class SelectedLabels:
-    """The labels that selectors name, of all selectors that were noted."""
+    """The labels that all registered selectors name."""
 
     def __init__(self) -> None:
         self.version = 0
-        """Grows when a selector comes that looks at a label which `of` left out for some pod."""
+        """Grows when a new selector uses a label that `of` omitted for some pod."""
         self._values: dict[str, set[str] | None] = {}
-        """By label, the values that In and NotIn name, to which every other value is the same as no label;
-        None: every value counts."""
+        """By label, the values that In and NotIn name; all other values are equivalent to no label. None:
+        every value counts."""
         self._keys: set[str] = set()
-        """Labels that Exists or DoesNotExist names."""
+        """Labels that Exists or DoesNotExist name."""
         self._unseen_pairs: set[tuple[str, str]] = set()
         self._unseen_keys: set[str] = set()
         self._known: dict[int, tuple[Mapping[str, str], Sequence[SeenLabel]]] = {}
-        """What `of` found, by the identity of labels."""
+        """Results of `of`, by the identity of labels."""
         self._size = 0
         self._all_count = False
         self._followed: dict[Changes[Any], tuple[ChangeReader[Any], Callable[[Any], None]]] = {}
         self._followed_version = 0
 
     def follow(self, changes: Changes[K], note: Callable[[frozenset[K] | None], None]) -> None:
-        """Call `note` with what changed (None: anything) before labels are looked at again."""
+        """Call `note` with every change (None: anything) before labels are read again."""
         self._followed[changes] = changes.reader(), note
         self._followed_version = -1
 
     def refresh(self) -> None:
-        """Note the selectors of all that is followed, so that `version` is as of now."""
+        """Register the selectors of all followed objects, so that `version` is current."""
         version = 0
         for changes in self._followed:
             version += changes.version
@@ -72,13 +71,13 @@ class SelectedLabels:
                     note(reader.read())
 
     def of(self, info: PodInfo) -> Sequence[SeenLabel]:
-        """What selectors see of the pod's labels, those of its own terms and constraints included."""
+        """The labels of the pod that selectors use, including those of its own terms and constraints."""
         self._note_own(info)
         if len(self._unseen_pairs) > MAX_UNSEEN:
             self._start_again()
         labels = info.labels
         known = self._known.get(id(labels))
-        if known is not None and known[0] is labels:  # replicas share theirs
+        if known is not None and known[0] is labels:  # replicas share their labels
             return known[1]
         seen = sorted(labels.items()) if self._all_count else self._seen_of(labels)
         if len(self._known) >= MAX_KNOWN:
@@ -104,14 +103,14 @@ class SelectedLabels:
         return seen
 
     def note_terms(self, info: PodInfo) -> None:
-        """Note the pod affinity terms of a pod that other pods may meet."""
+        """Register the pod affinity terms of a pod that other pods may encounter."""
         for term in (*info.required_affinity, *info.required_anti_affinity):
             self.note(term.pods.selector.requirements)
         for weighted in info.preferred_terms:
             self.note(weighted.term.pods.selector.requirements)
 
     def note_selector(self, selector: LabelSelector | None) -> None:
-        """Note a selector as objects have it. Parts that cannot be read select nothing."""
+        """Register a selector. Parts that cannot be parsed select nothing."""
         if selector is None or self._all_count:
             return
         is_news = False
@@ -127,7 +126,7 @@ class SelectedLabels:
         self._finish(is_news)
 
     def note(self, requirements: Iterable[Requirement]) -> None:
-        """From now on these may be asked of any pod."""
+        """Register requirements that may be evaluated for any pod."""
         if self._all_count:
             return
         is_news = False
@@ -150,7 +149,10 @@ class SelectedLabels:
             self._start_again()
 
     def _name_key(self, key: str) -> bool:
-        """Note that the presence of a label counts. Whether some pod has it, and it was not seen of it."""
+        """Register that the presence of a label counts.
+
+        Returns whether some pod has the label and it was omitted.
+        """
         if key in self._keys:
             return False
         self._keys.add(key)
@@ -159,7 +161,10 @@ class SelectedLabels:
         return key in self._unseen_keys
 
     def _name(self, key: str, values: Set[str] | None) -> bool:
-        """Note values of a label, None for all. Whether some pod has one that was not seen of it."""
+        """Register values of a label; None: all.
+
+        Returns whether some pod has one that was omitted.
+        """
         if key not in self._values:
             self._size += 1
         named = self._values.setdefault(key, set())

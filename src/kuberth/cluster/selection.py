@@ -1,4 +1,4 @@
-"""Which nodes of a view a rule accepts: evaluated once per distinct value, gathered over the rows.
+"""Which nodes of a view a rule accepts: evaluated once per distinct value, then looked up per row.
 
 In: a view and a compiled selector or a list of tolerations. Out: a mask over the view's positions.
 """
@@ -62,7 +62,7 @@ def _meets_all(nodes: Nodes, requirements: Iterable[Requirement]) -> Mask:
 
 
 def meets_term(nodes: Nodes, term: CompiledNodeSelectorTerm) -> Mask:
-    """Nodes that one term of a node selector accepts; a term with an error in it accepts none."""
+    """Nodes that one term of a node selector accepts; a term with an error accepts none."""
     if term.errors or not (term.requirements or term.fields):
         return nowhere(nodes)
     mask = _meets_all(nodes, term.requirements)
@@ -72,9 +72,9 @@ def meets_term(nodes: Nodes, term: CompiledNodeSelectorTerm) -> Mask:
 
 
 def sum_of_weights(nodes: Nodes, preferred: Iterable[CompiledPreferredTerm]) -> Column:
-    """Per node, the weights of all terms that accept it.
+    """Per node, the sum of the weights of all terms that accept it.
 
-    Terms with one requirement on one label are summed per value of the label, and gathered once for all.
+    Terms with one requirement on one label are added up per value of the label, and looked up once for all.
     """
     sums = np.zeros(len(nodes), np.int64)
     of_all = 0
@@ -105,7 +105,7 @@ def sum_of_weights(nodes: Nodes, preferred: Iterable[CompiledPreferredTerm]) -> 
 
 
 def meets_field(nodes: Nodes, requirement: FieldRequirement) -> Mask:
-    """Nodes whose field meets one requirement; the name is the only field, any other reads as empty."""
+    """Nodes whose field meets one requirement; the name is the only field, any other is empty."""
     if requirement.field != "metadata.name":
         return everywhere(nodes) if requirement.matches_value("") else nowhere(nodes)
     named = nowhere(nodes)
@@ -124,7 +124,7 @@ def meets_node_selector(nodes: Nodes, selector: CompiledNodeSelector) -> Mask:
 
 
 def meets_required_affinity(nodes: Nodes, affinity: RequiredNodeAffinity) -> Mask:
-    """Nodes that a pod's nodeSelector and required node affinity accept together."""
+    """Nodes that a pod's nodeSelector and required node affinity both accept."""
     mask = everywhere(nodes)
     if affinity.selector is not None:
         mask &= has_labels(nodes, affinity.selector)
@@ -134,7 +134,7 @@ def meets_required_affinity(nodes: Nodes, affinity: RequiredNodeAffinity) -> Mas
 
 
 def by_taints(nodes: Nodes, judge: Callable[[Sequence[Taint]], int]) -> NDArray[np.int64]:
-    """`judge` asked once per distinct list of taints, its numbers gathered over the nodes."""
+    """The results of `judge` per node, computed once per distinct list of taints."""
     column = nodes.table.taints
     answers = np.fromiter(map(judge, column.values), np.int64, len(column.values))
     return np.take(answers, nodes.take(column.ids))

@@ -41,20 +41,20 @@ from kuberth.errors import KuberthError, QuantityError
 
 _FIRST_CAPACITY: Final = 64
 FEW_PODS: Final = 8
-"""Pods of a what-if up to which it is faster to put them on their rows than to add them up."""
+"""Up to this number of pods in a what-if, putting them on their rows is faster than adding them up."""
 
 K = TypeVar("K")
 
 
 class PlacementObserver(Protocol):
-    """Called when a pod takes or leaves its place (not for what-ifs)."""
+    """Notified when a pod is placed or removed (not for what-ifs)."""
 
     def pod_placed(self, info: PodInfo) -> None:
-        """The pod counts on its node from now on."""
+        """Called when the pod counts on its node."""
         ...
 
     def pod_removed(self, info: PodInfo) -> None:
-        """The pod no longer counts on its node."""
+        """Called when the pod no longer counts on its node."""
         ...
 
 
@@ -76,63 +76,64 @@ class ClusterTable:
         self.live: NDArray[np.bool_] = np.zeros(capacity, np.bool_)
         """bool[row]: whether the row holds a node."""
         self.names: list[str] = []
-        """The node's name per row; empty in a gap."""
+        """The node's name per row; empty for a gap."""
         self._resources = ResourceColumns(capacity, requests_of=self._requests_of, changed=self._touch)
         self.resources: Mapping[str, int] = self._resources.index
-        """Resource name to row of `allocatable` and `requested`; only resources that some node offers."""
+        """Resource name to row of `allocatable` and `requested`; only resources that at least one node
+        offers."""
         self.allocatable: Column = self._resources.allocatable
-        """[resource, row]: what nodes offer, in milli-CPU, bytes, or units."""
+        """[resource, row]: allocatable amounts of nodes, in thousandths of a core, bytes, or units."""
         self.requested: Column = self._resources.requested
-        """[resource, row]: sums of the pods' requests, same units."""
+        """[resource, row]: sums of the pods' requests, in the same units."""
         self._nonzero_sums = SaturatingSums()
         self.nonzero_requested: Column = np.zeros((2, capacity), np.int64)
-        """[CPU or MEMORY, row]: as `requested`, with a default for containers that ask for nothing."""
+        """[CPU or MEMORY, row]: like `requested`, with a default for containers without a request."""
         self.allowed_pods: Column = np.zeros(capacity, np.int64)
-        """int64[row]: how many pods the node takes, `pods` of its allocatable."""
+        """int64[row]: the maximum number of pods, `pods` in the node's allocatable."""
         self.pod_count: Column = np.zeros(capacity, np.int64)
-        """int64[row]: how many pods are there, assumed ones included."""
+        """int64[row]: the number of pods, including assumed ones."""
         self.unschedulable: NDArray[np.bool_] = np.zeros(capacity, np.bool_)
         """bool[row]: spec.unschedulable of the node."""
         self.taints: InternedColumn[tuple[Taint, ...]] = InternedColumn(capacity, ())
-        """`values[ids[row]]` is the node's list of taints, without their times."""
+        """`values[ids[row]]` is the node's list of taints, without timestamps."""
         self.declared_features: InternedColumn[frozenset[str]] = InternedColumn(capacity, frozenset())
-        """`values[ids[row]]` is the set of features the node declares."""
+        """`values[ids[row]]` is the set of the node's declared features."""
         self.row_generation: Column = np.zeros(capacity, np.int64)
         """int64[row]: `generation` of the last write to the row, by node, by pod or by a what-if."""
         self.settled_generation: Column = np.zeros(capacity, np.int64)
-        """int64[row]: the same without what-ifs, which leave a row as they found it; what is remembered
-        outside of them stays valid."""
+        """int64[row]: the same without what-ifs, which restore the row, so that results cached outside of
+        them stay valid."""
         self.changes: Changes[int] = Changes()
-        """The rows whose `settled_generation` changed lately."""
+        """The rows whose `settled_generation` has changed recently."""
         self.counted_changes: Changes[int] = Changes()
-        """Those of them where a count changed, and not only the version of a pod."""
+        """The changed rows in which a count changed, and not only the version of a pod."""
         self.node_generation: Column = np.zeros(capacity, np.int64)
         """int64[row]: `generation` of the last write to the row's own node."""
         self.generation = 0
         """Grows with every write to any row."""
         self.selection = Version()
-        """Its version grows whenever a node comes or goes, or its labels or taints change."""
+        """Its version grows whenever a node is added or removed, or its labels or taints change."""
 
         self.labels = LabelColumns(capacity)
         """The label columns; ask `label_column` for one."""
         self.images = ImageColumns(capacity)
         """The image columns; ask `image_column` for one."""
         self.selected_labels = SelectedLabels()
-        """What selectors can see of the labels of pods."""
+        """The labels of pods that selectors use."""
         self.terms = Terms(self.labels, self.selected_labels)
-        """Counts of placed pods by what terms say of them."""
+        """Counts of placed pods by the terms that match them."""
         self.pod_groups = PodGroups()
-        """The groups that pods say they belong to."""
+        """The pod groups that pods refer to."""
         self.claims: dict[str, RowCounts] = {}
         """Pods per row that use a claim, by namespace/name of the claim."""
         self.device_claims: dict[str, RowCounts] = {}
-        """Pods per row that take something of their node by a claim's devices, by namespace/name."""
+        """Pods per row whose claim's devices use resources of the node, by namespace/name of the claim."""
         self.disks: dict[Disk, RowCounts] = {}
         """Volumes of the pods per row that name a disk."""
         self._priorities: dict[int, RowCounts] = {}
         self._requests_below = RequestsBelow()
         self.is_supposing = False
-        """Whether a what-if is open: what the columns say now is not to be remembered."""
+        """Whether a what-if is open, so that results must not be cached."""
         self._ports: dict[tuple[str, int], dict[str, RowCounts]] = {}
         self._rows: dict[str, int] = {}
         self._free: list[int] = []
@@ -145,60 +146,60 @@ class ClusterTable:
         self._observers: list[PlacementObserver] = []
         self._assumed: dict[str, PodInfo] = {}
         self.problems: dict[str, str] = {}
-        """Nodes with something unreadable in them, and what; that part counts as zero."""
+        """Nodes with a part that cannot be parsed, and the problem; that part counts as zero."""
 
     # Views
 
     def all_nodes(self) -> Nodes:
-        """The view of the whole table, in which position and row are the same; it may have gaps."""
+        """The view of the whole table, in which positions are rows; it may have gaps."""
         return Nodes(self, slice(0, self.slots))
 
     def nodes_named(self, names: Iterable[str]) -> Nodes:
-        """A view of the nodes of these names that exist."""
+        """A view of the existing nodes with these names."""
         rows = sorted(row for name in names if (row := self._rows.get(name)) is not None)
         return Nodes(self, np.array(rows, np.int64))
 
     def node_named(self, name: str) -> NodeRow | None:
-        """The node of this name; None if there is none."""
+        """The node with this name; None if there is none."""
         row = self._rows.get(name)
         return None if row is None else NodeRow(self, row)
 
     def row_of(self, name: str) -> int | None:
-        """The row of the node of this name; None if there is none."""
+        """The row of the node with this name; None if there is none."""
         return self._rows.get(name)
 
     def node_at(self, row: int) -> Node:
-        """The node's object at a row; LookupError in a gap."""
+        """The node's object at a row; LookupError for a gap."""
         node = self._nodes[row]
         if node is None:
             raise LookupError(f"row {row} of the cluster table holds no node")
         return node
 
     def pods_at(self, row: int) -> Iterable[PodInfo]:
-        """The pods on a row, assumed ones included."""
+        """The pods on a row, including assumed ones."""
         return self._pods_at[row].values()
 
     @property
     def node_count(self) -> int:
-        """How many nodes there are."""
+        """The number of nodes."""
         return len(self._rows)
 
     @property
     def placed_count(self) -> int:
-        """How many pods have a node, assumed ones included."""
+        """The number of pods with a node, including assumed ones."""
         return len(self._placed)
 
     @property
     def assumed_count(self) -> int:
-        """How many of them the API has not confirmed yet."""
+        """The number of assumed pods."""
         return len(self._assumed)
 
     def order(self) -> NDArray[np.int64]:
-        """All live rows in the order nodes are tried: taking turns between zones."""
+        """All live rows in the order in which nodes are tried: zones alternate."""
         return self.node_order().rows
 
     def node_order(self) -> NodeOrder:
-        """That order, as something to go round in; another object whenever it is another order."""
+        """The cyclic order of nodes; a new object whenever the order changes."""
         if self._order is None or self._order_may_differ:
             nodes = ((row, node) for row, node in enumerate(self._nodes) if node is not None)
             rows = interleaved_by_zone(nodes)
@@ -208,23 +209,23 @@ class ClusterTable:
         return self._order
 
     def resource_index(self, resource: str) -> int | None:
-        """Which row of `allocatable` and `requested` a resource is; None: no node offers it."""
+        """The row of `allocatable` and `requested` for a resource; None if no node offers it."""
         return self.resources.get(resource)
 
     def label_column(self, key: str) -> LabelColumn:
-        """The column of a label key; made when it is first asked for, and kept."""
+        """The column of a label key; created when it is first requested, and kept."""
         return self.labels.column(key)
 
     def image_column(self, name: str) -> ImageColumn:
-        """The column of an image name; made when it is first asked for, and kept."""
+        """The column of an image name; created when it is first requested, and kept."""
         return self.images.column(name)
 
     def port_users(self, protocol: str, port: int) -> Mapping[str, RowCounts]:
-        """By address: the pods per row that take this port there."""
+        """By address: the number of pods per row that use this host port."""
         return self._ports.get((protocol, port), {})
 
     def rows_with_priority_below(self, priority: int) -> NDArray[np.bool_]:
-        """Which rows, 0 to `slots`, hold a pod of lower priority."""
+        """bool[row] for rows 0 to `slots`: whether they hold a pod of lower priority."""
         mask = np.zeros(self.slots, np.bool_)
         for held, counts in self._priorities.items():
             if held < priority:
@@ -232,23 +233,23 @@ class ClusterTable:
         return mask
 
     def requests_below(self, priority: int) -> Amounts:
-        """Per row, as long as the columns: what pods of lower priority ask for. Not to be written to."""
+        """Per row, as long as the columns: the requests of pods of lower priority. Read-only."""
         return self._requests_below.of(self, priority, keep=not self.is_supposing)
 
     def amounts_at(self, rows: NDArray[np.int64]) -> Amounts:
-        """What the pods on some rows ask for: a copy."""
+        """The requests of the pods on some rows: a copy."""
         return np.concatenate(
             (self.requested[:, rows], self.nonzero_requested[:, rows], self.pod_count[np.newaxis, rows])
         )
 
     def changed_since(self, generation: int) -> NDArray[np.int64]:
-        """The rows written to after `generation`."""
+        """The rows that changed after `generation`."""
         return np.flatnonzero(self.row_generation[: self.slots] > generation)
 
     # Nodes
 
     def set_node(self, node: Node) -> int:
-        """Add a node or take its new version; returns its row."""
+        """Add a node or its new version; returns its row."""
         name = node.metadata.name
         row = self._rows.get(name)
         if row is None:
@@ -274,7 +275,7 @@ class ClusterTable:
         return row
 
     def remove_node(self, name: str) -> None:
-        """Take a node away; pods still on it are remembered until they are removed or the node returns."""
+        """Remove a node; its pods are remembered until they are removed or the node returns."""
         row = self._rows.pop(name, None)
         if row is None:
             return
@@ -351,14 +352,14 @@ class ClusterTable:
             )
 
     def _offer(self, row: int, amounts: Mapping[str, int]) -> list[str]:
-        """The node of the row offers these; returns those for which there is no more room."""
+        """Set what the row's node offers; returns the resources beyond the maximum number."""
         refused = self._resources.offer(row, amounts)
-        # Another resource may have taken another matrix. Plain attributes: plugins read them all the time.
+        # Another resource may have a new matrix. Plain attributes: plugins read them all the time.
         self.allocatable, self.requested = self._resources.allocatable, self._resources.requested
         return refused
 
     def _requests_of(self, resource: str) -> Iterator[tuple[int, int]]:
-        """The row and the amount of every pod in the table that asks for a resource."""
+        """The row and the amount of every pod in the table that requests a resource."""
         for row, pods in enumerate(self._pods_at):
             for info in pods.values():
                 if amount := info.request.scalars.get(resource):
@@ -367,7 +368,7 @@ class ClusterTable:
     # Pods
 
     def assume_pod(self, info: PodInfo) -> None:
-        """Count a pod on the node in its spec before the API confirms it."""
+        """Assume a pod: count it on the node in its spec before the API confirms it."""
         if info.uid in self._placed:
             raise KuberthError(f"pod {info.key} is already in the cluster table, it cannot be assumed")
         self._assumed[info.uid] = info
@@ -376,7 +377,7 @@ class ClusterTable:
             self.pod_groups.assume(info)
 
     def forget_pod(self, uid: str) -> bool:
-        """Undo an assumption that did not come true. False: the pod is gone already, or really bound."""
+        """Undo an assumption. False if the pod is gone, or is bound after all."""
         if uid not in self._assumed:
             return False
         placed = self._placed[uid]
@@ -386,7 +387,7 @@ class ClusterTable:
         return True
 
     def add_pod(self, info: PodInfo) -> None:
-        """The API says the pod is on the node in its spec: confirms, corrects or adds it."""
+        """Add a pod that is bound according to the API, or confirm or correct an assumption."""
         placed = self._placed.get(info.uid)
         if placed is not None:
             self._remove(placed)
@@ -397,7 +398,8 @@ class ClusterTable:
     update_pod = add_pod
 
     def renew_pod(self, pod: Pod) -> bool:
-        """As `add_pod`, if the pod is here and takes the room it took; False: it is not done."""
+        """Like `add_pod`, if the pod is known with the same requests; otherwise returns False and does
+        nothing."""
         placed = self._placed.get(pod.metadata.uid)
         if placed is None or placed.node_name != pod.spec.node_name:
             return False
@@ -431,34 +433,34 @@ class ClusterTable:
                 self.pod_groups.leave(placed.info)
 
     def is_assumed(self, uid: str) -> bool:
-        """Whether the pod of this UID counts on a node that the API has not confirmed yet."""
+        """Whether the pod with this UID is assumed."""
         return uid in self._assumed
 
     def assumed_pods(self) -> list[PodInfo]:
-        """All of these. Other threads may ask, too: the list is made in one step."""
+        """All assumed pods. Other threads may call it: the list is created in one step."""
         return list(self._assumed.values())
 
     def placed(self, uid: str) -> PodInfo | None:
-        """The pod of this UID, if it has a node."""
+        """The placed pod with this UID; None if it has no node."""
         found = self._placed.get(uid)
         return None if found is None else found.info
 
     def placed_pods(self) -> Iterator[PodInfo]:
-        """All pods that have a node, assumed ones included."""
+        """All placed pods, including assumed ones."""
         return (placed.info for placed in self._placed.values())
 
     def observe(self, observer: PlacementObserver) -> None:
-        """Report every placement to `observer` from now on, and the present ones at once."""
+        """Notify `observer` of every placement from now on, and of the present ones at once."""
         self._observers.append(observer)
         for placed in self._placed.values():
             observer.pod_placed(placed.info)
 
     def unobserve(self, observer: PlacementObserver) -> None:
-        """Stop reporting to it."""
+        """Stop notifying it."""
         self._observers.remove(observer)
 
     def set_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
-        """Labels of a namespace, for terms that select namespaces; None when it is deleted."""
+        """Set the labels of a namespace, for terms that select namespaces; None when it is deleted."""
         self.terms.set_namespace(name, labels)
 
     def _place(self, info: PodInfo) -> None:
@@ -490,23 +492,23 @@ class ClusterTable:
             observer.pod_removed(info)
 
     def put(self, info: PodInfo, row: int) -> None:
-        """Count a pod on a row, and nothing more: what a placement and a what-if have in common."""
+        """Count a pod on a row; used for placements and what-ifs."""
         self._pods_at[row][info.uid] = info
         self._count(info, row, 1)
 
     def take(self, info: PodInfo, row: int) -> None:
-        """Count it there no longer."""
+        """Stop counting a pod on a row."""
         del self._pods_at[row][info.uid]
         self._count(info, row, -1)
 
     def reorder(self, row: int, pods: Iterable[PodInfo]) -> None:
-        """List the pods of a row, which are there already, in this order."""
+        """Set the order of a row's pods, which are there already."""
         at = self._pods_at[row]
         at.clear()
         at.update((info.uid, info) for info in pods)
 
     def set_amounts(self, amounts: Amounts, rows: NDArray[np.int64]) -> None:
-        """Have distinct rows hold these amounts, whatever the pods there: for a what-if."""
+        """Set the amounts of distinct rows, independently of their pods, for a what-if."""
         self.requested[:, rows] = amounts[: len(self.requested)]
         self.nonzero_requested[:, rows] = amounts[NONZERO]
         self.pod_count[rows] = amounts[COUNT]
@@ -542,7 +544,7 @@ class ClusterTable:
         self.settle(row)
 
     def settle(self, row: int) -> None:
-        """Mark the row as changed for every cache of it."""
+        """Mark the row as changed for all caches."""
         self.settled_generation[row] = self.generation
         self.changes.note(row)
         self.counted_changes.note(row)
@@ -551,14 +553,14 @@ class ClusterTable:
 
     @contextmanager
     def what_if(self) -> Iterator[WhatIf]:
-        """Change rows for a question; leaving the block takes every change back."""
+        """Change rows temporarily; leaving the block undoes every change."""
         question = WhatIf(self)
         with self._undone(question):
             yield question
 
     @contextmanager
     def logged_what_if(self) -> Iterator[LoggedWhatIf]:
-        """Change rows for a long question: all that is remembered follows it, and follows it back."""
+        """Change rows temporarily with a change log, so that caches follow the changes and their undoing."""
         question = LoggedWhatIf(self)
         try:
             yield question
@@ -567,15 +569,18 @@ class ClusterTable:
 
     @contextmanager
     def what_if_requests(self, rows: NDArray[np.int64]) -> Iterator[RequestsWhatIf]:
-        """Change sums of requests on many distinct rows for a question; leaving the block takes all back."""
+        """Change sums of requests on many distinct rows temporarily; leaving the block undoes everything."""
         question = RequestsWhatIf(self, rows)
         with self._undone(question):
             yield question
 
     @contextmanager
     def what_if_with(self, pods: Mapping[int, Sequence[PodInfo]], *, requests_alone: bool) -> Iterator[None]:
-        """As if these pods were on their rows. `requests_alone`: the question reads nothing of pods but their
-        number and the sums of their requests; thousands of pods are then added up, not put there."""
+        """Count these pods on their rows temporarily.
+
+        `requests_alone`: the caller reads only the number of pods and the sums of their requests; thousands
+        of pods are then added up instead of being put on their rows.
+        """
         if requests_alone and sum(map(len, pods.values())) > FEW_PODS:
             rows = np.fromiter(pods, np.int64, len(pods))
             amounts = with_pods(self.amounts_at(rows), [*pods.values()], self)
@@ -601,7 +606,7 @@ class ClusterTable:
 
 
 def _without_times(taints: Iterable[Taint]) -> tuple[Taint, ...]:
-    """Taints as far as scheduling is concerned, so that equal lists share one id."""
+    """The taints without what scheduling ignores, so that equal lists share one id."""
     return tuple(Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in taints)
 
 

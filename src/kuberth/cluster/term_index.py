@@ -1,7 +1,7 @@
-"""Which terms may speak of which pods, found by a label that the term demands, without asking them all.
+"""Finds the terms that may match a pod by a label that they require, without evaluating all terms.
 
-In: terms (or classes of pods) under the label values they demand (or have). Out: the few that can match;
-whether they do is still to be asked.
+In: terms (or classes of pods) under the label values that they require (or have). Out: the few that can
+match; the caller still has to evaluate them.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 UNDEMANDING: Final[LabelPair] = ("", "")
-"""Where terms are filed that demand no particular label value; no label has an empty key."""
+"""The key of terms that require no particular label value; no label has an empty key."""
 
 
 def present(key: str) -> LabelPair:
-    """Stands for a label that is there, whatever its value; no key begins so."""
+    """Stands for any value of a label; no key begins like this."""
     return "!" + key, ""
 
 
 class LabelIndex(Generic[K, V]):
-    """Entries filed under label values."""
+    """Entries under label values."""
 
     __slots__ = ("_filed",)
 
@@ -44,12 +44,12 @@ class LabelIndex(Generic[K, V]):
                 del self._filed[pair]
 
     def entries(self) -> Iterator[tuple[K, V]]:
-        """All of them; those that are filed more than once come more than once."""
+        """All entries; those under several values are repeated."""
         for entries in self._filed.values():
             yield from entries.items()
 
     def count(self, pairs: Iterable[LabelPair]) -> int:
-        """How many entries `under` would yield."""
+        """The number of entries that `under` would yield."""
         filed = self._filed
         return sum(len(filed[pair]) for pair in pairs if pair in filed)
 
@@ -61,9 +61,9 @@ class LabelIndex(Generic[K, V]):
 
 
 def demanded_labels(selectors: Iterable[Selector]) -> tuple[LabelPair, ...]:
-    """Label values of which a pod must have one if all `selectors` are to accept it: as few as possible.
+    """Label values of which a pod must have one to match all `selectors`: as few as possible.
 
-    None at all if no pod can be accepted, just `UNDEMANDING` if the selectors only exclude.
+    Empty if no pod can match; just `UNDEMANDING` if the selectors only exclude.
     """
     fewest: tuple[LabelPair, ...] = (UNDEMANDING,)
     for selector in selectors:

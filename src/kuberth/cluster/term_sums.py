@@ -1,8 +1,8 @@
-"""Which of thousands of terms speak of a pod, and what they are worth per row, without asking each of them.
+"""Matches a pod against thousands of terms at once, and sums their weights per row.
 
-In: terms as they come and go, and the rows of the pods that carry them. Out: for a pod, a mask over all
-terms, and sums per row of those that it selects. Terms are slots of arrays: the labels of a pod say which
-slots have a requirement met or violated, so one pod costs a few operations on whole arrays.
+In: terms as they are added and removed, and the rows of the pods that carry them. Out: for a pod, a mask over
+all terms, and sums per row of the matching ones. Terms are slots of arrays: the labels of a pod determine
+which slots have a requirement met or violated, so one pod costs a few operations on whole arrays.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from kuberth.cluster.pod_info import PodMatcher
 from kuberth.cluster.term_index import LabelPair, present
 
 _FEW_VALUES: Final = 8
-"""Values of requirements with more are not filed one by one: that would take too much memory."""
+"""Requirements with more values are not indexed by value, which would take too much memory."""
 _HASHED_VALUES: Final = 64
-"""Values of requirements with more are not even hashed: there are too few such requirements to matter."""
+"""Requirements with more values are not even hashed: there are too few such requirements to matter."""
 _FIRST_CAPACITY: Final = 16
 _NEVER: Final = 1
-"""What a slot needs that has no requirement to meet and matches nothing."""
+"""The count for a slot that matches nothing, whatever requirements are met."""
 
 
 class _Slots:
-    """Slots, with how many of their requirements are filed here."""
+    """Slots with the number of their requirements that are indexed here."""
 
     __slots__ = ("_arrays", "times")
 
@@ -56,7 +56,7 @@ class _Slots:
 
 
 class _ValueLists:
-    """Requirements about one label with a list of values each, by slot and place in the selector.
+    """Requirements about one label with a list of values each, by slot and index in the selector.
 
     All values of shorter lists are hashes in one array: a label's value is compared with all of them at once.
     """
@@ -66,11 +66,11 @@ class _ValueLists:
     def __init__(self) -> None:
         self._long: dict[tuple[int, int], frozenset[str]] = {}
         self._lists: dict[int, tuple[tuple[int, int], frozenset[str]]] = {}
-        """By where its hashes begin."""
+        """Requirements by the start of their hashes."""
         self._where: dict[tuple[int, int], int] = {}
         self._hashes: Column = np.zeros(_FIRST_CAPACITY, np.int64)
         self._owners: Column = np.zeros(_FIRST_CAPACITY, np.int64)
-        """int64[hash]: where the hashes of the same list begin; -1 where there is none any more."""
+        """int64[hash]: the start of the hashes of the same list; -1 for removed ones."""
         self._used = self._dead = 0
 
     def __bool__(self) -> bool:
@@ -109,7 +109,7 @@ class _ValueLists:
         self._used, self._dead = len(self._hashes), 0
 
     def slots_with(self, value: str) -> Iterator[int]:
-        """The slots whose lists have the value, once for each list."""
+        """The slots whose lists contain the value, once for each list."""
         yield from (slot for (slot, _), values in self._long.items() if value in values)
         for start in self._owners[: self._used][self._hashes[: self._used] == hash(value)].tolist():
             if start >= 0:
@@ -119,7 +119,7 @@ class _ValueLists:
 
 
 class _NamespaceGroups:
-    """Distinct ways to choose namespaces, and which of them choose a namespace."""
+    """Distinct namespace matchers, and which of them match a namespace."""
 
     __slots__ = ("_answers", "_changed", "_free", "_ids", "_uses", "_ways")
 
@@ -129,12 +129,12 @@ class _NamespaceGroups:
         self._uses: list[int] = []
         self._free: list[int] = []
         self._changed: list[int] = []
-        """Ids in the order in which they got their meanings."""
+        """Ids in the order in which they were assigned."""
         self._answers: dict[str, tuple[int, Mask]] = {}
-        """By namespace: how far it has followed `_changed`, and the answer of every id."""
+        """By namespace: the processed part of `_changed`, and the result for every id."""
 
     def take(self, pods: PodMatcher) -> int:
-        """The id of a matcher's way, in use once more."""
+        """The id of the matcher, with its use count increased."""
         way = (pods.namespaces, pods.namespace_selector)
         found = self._ids.get(way)
         if found is None:
@@ -160,7 +160,7 @@ class _NamespaceGroups:
             self._free.append(identity)
 
     def answers(self, namespace: str, labels: Mapping[str, str]) -> Mask:
-        """Per id: whether it chooses the namespace, which has these labels."""
+        """Per id: whether it matches the namespace with these labels."""
         known = self._answers.get(namespace)
         asked: range | list[int]
         if known is None:
@@ -178,7 +178,7 @@ class _NamespaceGroups:
         return answers
 
     def forget(self, namespace: str) -> None:
-        """Its labels have changed."""
+        """The labels of the namespace have changed."""
         self._answers.pop(namespace, None)
 
 
@@ -191,24 +191,24 @@ class TermSums:
         self._used = 0
         self._free: list[int] = []
         self._needed: NDArray[np.int32] = np.full(_FIRST_CAPACITY, _NEVER, np.int32)
-        """int32[slot]: how many requirements want a label to be there."""
+        """int32[slot]: how many requirements require a label to exist."""
         self._worth: Column = np.zeros(_FIRST_CAPACITY, np.int64)
         self._group: Column = np.zeros(_FIRST_CAPACITY, np.int64)
         self._groups = _NamespaceGroups()
         self._wanting: dict[LabelPair, _Slots] = {}
         self._excluding: dict[LabelPair, _Slots] = {}
         self._long_wanting: dict[str, _ValueLists] = {}
-        """By key: requirements that have many values."""
+        """By key: requirements with many values."""
         self._long_excluding: dict[str, _ValueLists] = {}
         self._entries: dict[int, int] = {}
-        """By slot and row: where in the arrays the number of pods is."""
+        """By slot and row: the index of the pod count in the arrays."""
         self._free_entries: list[int] = []
         self._entry_slot: Column = np.zeros(_FIRST_CAPACITY, np.int64)
         self._entry_row: Column = np.zeros(_FIRST_CAPACITY, np.int64)
         self._entry_number: Column = np.zeros(_FIRST_CAPACITY, np.int64)
 
     def file(self, pods: PodMatcher, worth: int) -> int:
-        """A term, and what it is worth; the slot that it has from now on."""
+        """Add a term with its weight; returns its slot."""
         self.version += 1
         if self._free:
             slot = self._free.pop()
@@ -225,7 +225,7 @@ class TermSums:
         return slot
 
     def remove(self, slot: int, pods: PodMatcher) -> None:
-        """The term is gone."""
+        """Remove a term."""
         self.version += 1
         self._require(slot, pods.selector, -1)
         self._needed[slot] = _NEVER
@@ -233,7 +233,7 @@ class TermSums:
         self._free.append(slot)
 
     def _require(self, slot: int, selector: Selector, number: int) -> int:
-        """File (1) or remove (-1) the requirements; returns how many of them want a label to be there."""
+        """Add (1) or remove (-1) the requirements; returns how many of them require a label to exist."""
         if selector.matches_nothing:
             return _NEVER
         needed = 0
@@ -269,10 +269,10 @@ class TermSums:
         """The labels of a namespace have changed."""
         self._groups.forget(name)
 
-    # Where the pods are that carry the terms
+    # Rows of the pods that carry the terms
 
     def add(self, slot: int, row: int, number: int) -> None:
-        """More pods with the term on a row, or fewer."""
+        """Change the number of pods with the term on a row."""
         self.version += 1
         key = slot << 32 | row
         entry = self._entries.get(key)
@@ -297,7 +297,7 @@ class TermSums:
     # Questions
 
     def matched(self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]) -> Mask:
-        """Per slot: whether its term speaks of a pod with these labels, in a namespace with those."""
+        """Per slot: whether its term matches a pod with these labels, in a namespace with those."""
         used = self._used
         met = np.zeros(used, np.int32)
         for key, value in labels.items():
@@ -317,11 +317,11 @@ class TermSums:
         return matched
 
     def worth(self, matched: Mask) -> int:
-        """What the selected terms are worth together."""
+        """The sum of the matching terms' weights."""
         return int(self._worth[: len(matched)][matched].sum())
 
     def by_row(self, matched: Mask, *, weighted: bool) -> Column:
-        """Per row: the pods that carry selected terms, counted once for each; `weighted`: their worth."""
+        """Per row: the number of matching terms on its pods; `weighted`: the sum of their weights."""
         used = len(self._entries) + len(self._free_entries)
         slots = self._entry_slot[:used]
         if len(matched) < self._used:

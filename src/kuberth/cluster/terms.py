@@ -1,7 +1,7 @@
-"""How many pods match a term, per row and per topology domain, kept up to date as pods come and go.
+"""How many pods match a term, per row and topology domain, updated as pods are added and removed.
 
-In: pods placed and removed, by class; terms that spread constraints and pod affinity ask about; terms
-that placed pods themselves carry. Out: counts, so that no scheduling cycle ever loops over pods.
+In: placed and removed pods, by class; terms of spread constraints and pod affinity; terms that placed pods
+carry. Out: counts, so that no scheduling cycle ever loops over pods.
 """
 
 from __future__ import annotations
@@ -24,19 +24,21 @@ from kuberth.cluster.term_index import UNDEMANDING, LabelIndex, LabelPair, deman
 from kuberth.cluster.term_sums import TermSums
 
 MAX_COUNTED_TERMS: Final = 2048
-"""Terms no one asked about for longest are forgotten beyond this; asking again counts afresh."""
+"""The maximum number of counted terms; beyond it, the least recently used are dropped, and counted again on
+request."""
 LONG_TERM: Final = 256
-"""Values in the selectors of a term that is long."""
+"""A term with this number of values in its selectors is long."""
 MAX_LONG_VALUES: Final = 200_000
-"""Values of all long terms together, about 30 MiB: beyond this those unused for longest are forgotten."""
+"""The maximum number of values in all long terms, about 30 MiB; beyond it, the least recently used are
+dropped."""
 MANY_TERMS: Final = 64
-"""More terms of a topology than this that may speak of a pod are summed, not asked one by one."""
+"""If more terms of a topology than this may match a pod, they are summed instead of evaluated one by one."""
 MAX_FILED: Final = 64
-"""Label values that a term is filed under at most."""
+"""The maximum number of label values under which a term is indexed."""
 
 
 class DomainSums:
-    """Sums of a row count over the domains of one topology key, as of a version of the key's column."""
+    """Sums of a row count over the domains of one topology key, for a version of the key's column."""
 
     __slots__ = ("absent", "label", "sums", "version")
 
@@ -45,11 +47,11 @@ class DomainSums:
         """The column of the key."""
         sums = _sum_by_domain(label, counts.rows(), counts)
         self.absent: int = sums.item(ABSENT)
-        """The sum of the rows without the key."""
+        """The sum over the rows without the key."""
         self.sums = RowCounts.of(sums)
-        """Per value id of the key."""
+        """The sum per value id of the key."""
         self.version = label.version
-        """With another version of the column they are void."""
+        """The column's version; with another one the sums are invalid."""
 
     def add(self, row: int, number: int) -> None:
         domain = self.label.ids.item(row)
@@ -66,7 +68,7 @@ def _sum_by_domain(label: LabelColumn, rows: NDArray[np.int64], counts: RowCount
 
 
 class Tally:
-    """A count per row with its sums per domain of any topology key asked for."""
+    """A count per row with its sums per domain of any requested topology key."""
 
     __slots__ = ("_domains", "counts", "slot")
 
@@ -75,7 +77,7 @@ class Tally:
         """The number of pods per row."""
         self._domains: dict[str, DomainSums] = {}
         self.slot: int = -1
-        """Of a carried term: where its sums are (`TermSums`); -1: it has none."""
+        """For a carried term: its slot in `TermSums`; -1 if it has none."""
 
     def add(self, row: int, number: int) -> None:
         self.counts.add(row, number)
@@ -84,9 +86,9 @@ class Tally:
                 domain.add(row, number)
 
     def by_domain(self, label: LabelColumn, among: NDArray[np.bool_] | None = None) -> Column:
-        """Per value id of `label`: the number of pods in that domain. Not to be written to.
+        """Per value id of `label`: the number of pods in that domain. Read-only.
 
-        With `among`, a mask over rows, only pods on these rows: that is summed afresh each time.
+        With `among`, a mask over rows, only pods on these rows count; this is computed at each call.
         """
         if among is None:
             return self._domain(label).sums.column(len(label.values))
@@ -94,8 +96,8 @@ class Tally:
         return _sum_by_domain(label, rows[among[rows]], self.counts)
 
     def is_in_any_domain(self, label: LabelColumn) -> bool:
-        """Whether any of the pods is on a node that has the label."""
-        if len(label.values) == 1:  # no node had it ever: a pod's terms can name thousands of such keys
+        """Whether any of the pods is on a node with the label."""
+        if len(label.values) == 1:  # no node ever had the key: a pod's terms can name thousands of such keys
             return False
         domain = self._domains.get(label.key)  # as below, without the call
         if domain is None or domain.version != label.version:
@@ -110,7 +112,7 @@ class Tally:
 
 
 class CountedTerm(NamedTuple):
-    """What is counted: pods that all matchers speak of, with or without those that are being deleted."""
+    """Counts pods that all matchers match, with or without terminating ones."""
 
     pods: tuple[PodMatcher, ...]
     with_terminating: bool
@@ -146,12 +148,12 @@ class _CountedClass:
 
 
 class Carried(enum.IntEnum):
-    """The role of a term that a placed pod carries. Numbers: terms are looked up by it all the time."""
+    """The role of a term that a placed pod carries. An integer, since it is a frequent lookup key."""
 
     REQUIRED_AFFINITY = 0
-    """The pods must be near."""
+    """The pod must be near matching pods."""
     REQUIRED_ANTI_AFFINITY = 1
-    """The pods must not be near."""
+    """The pod must not be near matching pods."""
     PREFERRED = 2
     """Near is better, or worse if the weight is negative."""
 
@@ -160,17 +162,17 @@ class CarriedTerm(NamedTuple):
     """A distinct term of placed pods; the weight is 0 for required ones."""
 
     role: Carried
-    """How the term is meant."""
+    """The role of the term."""
     term: AffinityTerm
     """The term itself."""
     weight: int
-    """How much a preferred term counts; negative for anti-affinity."""
+    """The weight of a preferred term; negative for anti-affinity."""
 
 
 class MatchedSum(Tally):
-    """What all of many terms that speak of one pod are worth, or the pods that carry them.
+    """The sum of many terms that match one pod, or the pods that carry them.
 
-    Valid until a term comes or goes.
+    Valid until a term is added or removed.
     """
 
     __slots__ = ("_matched", "_sums", "_version", "_weighted")
@@ -198,15 +200,15 @@ class MatchedSum(Tally):
 
 
 class Contribution(NamedTuple):
-    """What a term, or many of them, add to the scores of the nodes of one topology."""
+    """What one term, or a sum of terms, adds to the scores of the nodes by topology."""
 
     topology_key: str
     worth: Tally
-    """What counts, per row."""
+    """The count per row."""
     weight: int
-    """What one of it is worth."""
+    """The weight of one."""
     pods: Tally
-    """The pods that carry the terms, or that they speak of."""
+    """The pods that carry the terms, or that the terms match."""
 
 
 def _worth(carried: CarriedTerm) -> int:
@@ -220,14 +222,14 @@ class TopologyTerms:
 
     def __init__(self) -> None:
         self.number = 0
-        """How many terms there are."""
+        """The number of terms."""
         self.index: LabelIndex[CarriedTerm, Tally] = LabelIndex()
-        """The terms by the labels that they demand."""
+        """The terms by the labels that they require."""
         self.sums: TermSums | None = None
-        """The same terms, for pods that too many of them may speak of; None while there are few terms."""
+        """The same terms, for pods that too many of them may match; None while there are few terms."""
 
     def file(self, carried: CarriedTerm, tally: Tally) -> None:
-        """A term that no placed pod had."""
+        """Add a term that no placed pod had."""
         self.number += 1
         self.index.file(carried, tally, _filed_under(carried.term.pods.selector))
         if self.sums is not None:
@@ -240,12 +242,12 @@ class TopologyTerms:
                     self.sums.add(counted.slot, row, counted.counts[row])
 
     def add(self, tally: Tally, row: int, number: int) -> None:
-        """More pods with the term on a row, or fewer."""
+        """Change the number of pods with the term on a row."""
         if self.sums is not None and tally.slot >= 0:
             self.sums.add(tally.slot, row, number)
 
     def remove(self, carried: CarriedTerm, tally: Tally) -> None:
-        """No placed pod has the term any more."""
+        """Remove a term that no placed pod has any more."""
         self.number -= 1
         self.index.remove(carried, _filed_under(carried.term.pods.selector))
         if self.sums is not None and tally.slot >= 0:
@@ -253,7 +255,7 @@ class TopologyTerms:
 
 
 class CarriedTerms:
-    """The distinct terms that placed pods carry in one role, with where these pods are."""
+    """The distinct terms that placed pods carry in one role, with the rows of these pods."""
 
     __slots__ = ("_by_topology", "_follows_domains", "_labels", "_selected", "tallies", "version")
 
@@ -262,13 +264,13 @@ class CarriedTerms:
         self._selected = selected
         self._follows_domains = follows_domains
         self.version = 0
-        """Grows when a term comes or goes; with `follows_domains` also when its pods come to be in some
-        domain of its topology, or in none any more."""
+        """Grows when a term is added or removed; with `follows_domains` also when its pods enter the first
+        domain of its topology, or leave the last."""
         self.tallies: dict[CarriedTerm, Tally] = {}
         self._by_topology: dict[str, TopologyTerms] = {}
 
     def topologies(self) -> Iterator[tuple[str, TopologyTerms]]:
-        """The terms of topology keys that some node has: no others can matter."""
+        """The terms whose topology keys some node has; others cannot matter."""
         wanted: Iterable[str] = self._by_topology
         if len(self._labels.keys) < len(self._by_topology):
             wanted = self._labels.keys
@@ -318,7 +320,7 @@ class CarriedTerms:
 
 
 def _filed_under(selector: Selector) -> tuple[LabelPair, ...]:
-    """Labels that the selector demands; of one with thousands of values none, so that it takes no memory."""
+    """Labels that the selector requires; none for selectors with thousands of values, to save memory."""
     demanded = demanded_labels((selector,))
     return demanded if len(demanded) <= MAX_FILED else (UNDEMANDING,)
 
@@ -334,7 +336,7 @@ class Terms:
         self._counted: OrderedDict[CountedTerm, Tally] = OrderedDict()
         self._counted_by_label: LabelIndex[CountedTerm, Tally] = LabelIndex()
         self._long: OrderedDict[CountedTerm, int] = OrderedDict()
-        """Those of the counted terms that have many values, with their number."""
+        """Counted terms with many values, with their number."""
         self._long_values = 0
         # Only of anti-affinity it matters before nodes are looked at whether its pods are in any domain.
         self._carried = {
@@ -342,18 +344,18 @@ class Terms:
             for role in Carried
         }
         self.version = 0
-        """Grows whenever a tally that was given out is kept up to date no longer, or a namespace changes."""
+        """Grows whenever a returned tally is not updated any more, or a namespace changes."""
 
     # Placed pods
 
     def add(self, info: PodInfo, row: int, number: int) -> None:
-        """Count a pod on a row (`number` 1) or take it off (-1)."""
+        """Count a pod on a row (`number` 1) or remove it (-1)."""
         self._count(info, row, number)
         for carried in carried_terms(info):
             self._carried[carried.role].add(carried, row, number)
 
     def renew(self, old: PodInfo, new: PodInfo, row: int) -> None:
-        """A pod has a new version with the terms of the old one; its class may be another."""
+        """Apply a new version of a pod with the same terms; its class may differ."""
         if new.pod_class != old.pod_class:
             self._count(old, row, -1)
             self._count(new, row, 1)
@@ -381,7 +383,7 @@ class Terms:
     # Questions
 
     def tally(self, *pods: PodMatcher, with_terminating: bool = True) -> Tally:
-        """The count of placed pods that all of `pods` speak of; counted from now on until long unused."""
+        """The count of placed pods that all of `pods` match; updated until it is unused for long."""
         term = CountedTerm(pods, with_terminating)
         tally = self._counted.get(term)
         if tally is not None:
@@ -406,17 +408,18 @@ class Terms:
         return tally
 
     def carried(self, role: Carried) -> Mapping[CarriedTerm, Tally]:
-        """The distinct terms that placed pods carry in `role`, with where they are."""
+        """The distinct terms that placed pods carry in `role`, with the rows of the pods."""
         return self._carried[role].tallies
 
     def carried_in(self, role: Carried) -> CarriedTerms:
-        """The same with their `version`, which with that of `Terms` covers what `contributions` says."""
+        """The same with its `version`, which together with that of `Terms` covers the result of
+        `contributions`."""
         return self._carried[role]
 
     def contributions(self, role: Carried, info: PodInfo, weight: int = 1) -> Iterator[Contribution]:
-        """What the terms that speak of the pod `info` add to scores, times `weight`.
+        """What the terms that match the pod `info` add to scores, multiplied by `weight`.
 
-        Of topology keys that some node has. Valid until a term comes or goes.
+        Only for topology keys that some node has. Valid until a term is added or removed.
         """
         namespace, labels = info.namespace, info.labels
         namespace_labels = self._namespaces.get(namespace, {})
@@ -433,8 +436,10 @@ class Terms:
                     yield Contribution(key, tally, weight * _worth(carried), tally)
 
     def contributions_of_placed(self, asked: Iterable[tuple[str, PodMatcher, int]]) -> Iterator[Contribution]:
-        """What placed pods add to the scores of a pod that has thousands of terms: a topology key, the pods
-        that it asks for and a weight each. As of now: pods that come or go are not followed."""
+        """What placed pods add to the scores of a pod with thousands of terms.
+
+        Each term is a topology key, matchers and a weight. Later changes of pods are not included.
+        """
         by_key: dict[str, TermSums] = {}
         for key, pods, weight in asked:
             if key in self._labels.keys:
@@ -453,13 +458,14 @@ class Terms:
             yield Contribution(key, worth, 1, found)
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str]:
-        """The labels of a namespace; none if it is not known."""
+        """The labels of a namespace; empty if it is unknown."""
         return self._namespaces.get(namespace, {})
 
     # Namespaces
 
     def set_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
-        """A namespace's labels changed (None: it is gone); terms that select namespaces count afresh."""
+        """Handle changed labels of a namespace (None: deleted); terms that select namespaces are counted
+        again."""
         if self._namespaces.get(name) == labels:
             return
         if labels is None:

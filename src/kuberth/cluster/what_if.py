@@ -1,7 +1,7 @@
-"""Questions to the cluster table: what if this pod were on that row, what if that one had left it?
+"""What-ifs on the cluster table: what if this pod were on that row, or had left it?
 
-In: the table and changes to its rows. Out: the same columns as if the changes were made, until the question
-ends; preemption, nominated pods and what-if questions read them with the same plugins.
+In: the table and changes to its rows. Out: the same columns as if the changes were made, until the what-if
+ends. Preemption, nominated pods and evaluation read them with the same plugins.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class WhatIf:
-    """Changes to a row's pods that will be undone. Observers and the pods' own state do not see them."""
+    """Changes to a row's pods that will be undone; observers do not see them."""
 
     def __init__(self, table: ClusterTable) -> None:
         self._table = table
@@ -27,13 +27,13 @@ class WhatIf:
         self._before: dict[int, tuple[PodInfo, ...]] = {}
 
     def add_pod(self, info: PodInfo, row: int) -> None:
-        """As if the pod were on the row."""
+        """Add the pod to the row."""
         self._remember(row)
         self._table.put(info, row)
         self._done.append((info, row, True))
 
     def remove_pod(self, info: PodInfo, row: int) -> None:
-        """As if the pod had left the row."""
+        """Remove the pod from the row."""
         self._remember(row)
         self._table.take(info, row)
         self._done.append((info, row, False))
@@ -43,7 +43,7 @@ class WhatIf:
             self._before[row] = tuple(self._table.pods_at(row))
 
     def undo(self) -> None:
-        """Take all changes back; what came and went again, as most pods of a preemption do, costs nothing."""
+        """Undo all changes; pods that were removed and added again, as most in a preemption, cost nothing."""
         balance: dict[tuple[int, int], int] = {}
         infos: dict[int, PodInfo] = {}
         for info, row, added in self._done:
@@ -51,24 +51,24 @@ class WhatIf:
             balance[key] = balance.get(key, 0) + (1 if added else -1)
             infos[id(info)] = info
         self._done.clear()
-        # Those that came leave first: a pod may have been there in another version.
+        # Added pods are removed first: the row may hold another version of a pod.
         for (identity, row), surplus in sorted(balance.items(), key=lambda entry: -entry[1]):
             if surplus > 0:
                 self._table.take(infos[identity], row)
             elif surplus < 0:
                 self._table.put(infos[identity], row)
-        # A pod that left and came back would stand last, and among equals the order decides.
+        # A pod that was removed and added again would be last, and the order breaks ties.
         for row, pods in self._before.items():
             self._table.reorder(row, pods)
         self._before.clear()
 
 
 class LoggedWhatIf(WhatIf):
-    """A what-if whose changes are in the table's change log, when it is made and when it is undone.
+    """A what-if whose changes, and their undoing, are in the table's change log.
 
-    Caches of a row (plans, sums) refresh it both times, so what is remembered
-    stays exact and can be used and kept meanwhile. A pod group is tried in it: its thousandth pod costs what
-    the thousandth replica does. In return a change costs its readers as much as a real one.
+    Caches of a row (plans, sums) refresh it both times, so they stay exact and can be used meanwhile. A pod
+    group is tried in such a what-if: its thousandth pod costs as much as the thousandth replica. In return, a
+    change costs readers of the log as much as a real one.
     """
 
     def __init__(self, table: ClusterTable) -> None:
@@ -76,17 +76,17 @@ class LoggedWhatIf(WhatIf):
         self._assumed: dict[str, PodInfo] = {}
 
     def add_pod(self, info: PodInfo, row: int) -> None:
-        """As if the pod were on the row."""
+        """Add the pod to the row."""
         super().add_pod(info, row)
         self._table.settle(row)
 
     def remove_pod(self, info: PodInfo, row: int) -> None:
-        """As if the pod had left the row."""
+        """Remove the pod from the row."""
         super().remove_pod(info, row)
         self._table.settle(row)
 
     def assume_pod(self, info: PodInfo) -> bool:
-        """As if the pod had been given the node in its spec. False: there is no such node."""
+        """Assume the pod on the node in its spec. False if there is no such node."""
         row = self._table.row_of(info.node_name)
         if row is None:
             return False
@@ -97,7 +97,7 @@ class LoggedWhatIf(WhatIf):
         return True
 
     def forget_pod(self, info: PodInfo) -> None:
-        """As if it had not been given it after all."""
+        """Undo the assumption."""
         del self._assumed[info.uid]
         row = self._table.row_of(info.node_name)
         if row is not None:
@@ -106,7 +106,7 @@ class LoggedWhatIf(WhatIf):
             self._table.pod_groups.forget(info)
 
     def undo(self) -> None:
-        """Take all changes back."""
+        """Undo all changes."""
         for info in reversed(self._assumed.values()):
             self._table.pod_groups.forget(info)
         self._assumed.clear()
@@ -117,10 +117,10 @@ class LoggedWhatIf(WhatIf):
 
 
 class RequestsWhatIf:
-    """The same for many rows at once, as far as sums of requests and numbers of pods are concerned.
+    """A what-if over many rows that only changes sums of requests and numbers of pods.
 
-    For plugins that read nothing else of the pods on a node: all other columns, and the pods
-    themselves, stay as they are.
+    For plugins that read nothing else about the pods on a node: all other columns, and the lists of pods,
+    stay unchanged.
     """
 
     def __init__(self, table: ClusterTable, rows: NDArray[np.int64]) -> None:
@@ -130,9 +130,9 @@ class RequestsWhatIf:
         self._before = table.amounts_at(rows)
 
     def set(self, amounts: Amounts, rows: NDArray[np.int64]) -> None:
-        """As if the pods on `rows` asked for these amounts, a position for each row."""
+        """Set the requests of the pods on `rows`, a position for each row."""
         self._table.set_amounts(amounts, rows)
 
     def undo(self) -> None:
-        """Take all changes back."""
+        """Undo all changes."""
         self._table.set_amounts(self._before, self._rows)

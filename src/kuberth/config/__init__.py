@@ -1,7 +1,7 @@
-"""The scheduler's configuration, before any pod arrives.
+"""The scheduler's configuration, loaded before any pod arrives.
 
-In: a KubeSchedulerConfiguration file and feature gates. Out: typed settings, and for each profile which
-plugins run where, in what order and with which arguments. Start at `load`.
+In: a KubeSchedulerConfiguration file and feature gates. Out: typed settings, and for each profile the plugins
+with their order and arguments. Start at `load`.
 """
 
 from kuberth.config.defaults import apply_defaults, default_configuration

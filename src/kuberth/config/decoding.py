@@ -1,8 +1,8 @@
-"""Plain tree → structs, collecting every error.
+"""Decodes a plain tree to structs, and collects all errors.
 
 In: a tree from `documents` and a msgspec struct type. Out: the struct, and a `FieldError` for each unknown
-field, wrong type and missing field. msgspec's own decoder stops at the first error, a person who fixes a
-file wants all of them; the leaves are still judged by msgspec, so constraints in annotations count.
+field, wrong type and missing field. msgspec's own decoder stops at the first error; this one reports all.
+Leaves are decoded by msgspec, so constraints in annotations apply.
 """
 
 from __future__ import annotations
@@ -20,32 +20,33 @@ from kuberth.text.durations import parse_duration
 from kuberth.text.field_errors import FieldError, child, did_you_mean, item, show
 
 FieldType = Callable[[type, str, Mapping[str, Any]], Any]
-"""Asked (struct type, field name, the struct's tree): a type that overrides the annotation, or None."""
+"""Called with the struct type, the field name and the struct's tree; returns a type that overrides the
+annotation, or None."""
 
 _WANTED: dict[Any, str] = {bool: "true or false", int: "an integer", float: "a number", str: "a string"}
 
 
 class Broken:
-    """Stands in for a value that could not be decoded; it never leaves the decoder's caller."""
+    """Stands for a value that could not be decoded; never returned to callers."""
 
 
 BROKEN = Broken()
 
 
 class Decoder:
-    """Decodes any number of trees and keeps the errors of all of them in `errors`."""
+    """Decodes trees and collects all errors in `errors`."""
 
     def __init__(self, *, field_type: FieldType | None = None) -> None:
         self.errors: list[FieldError] = []
         self.broken: list[str] = []
-        """Paths of values that could not be decoded, for which a default may stand in."""
+        """Paths of values that could not be decoded and may be replaced by a default."""
         self._field_type = field_type
 
     def decode(self, tree: Any, as_type: Any, path: str = "") -> Any:
         """The value, or `BROKEN`.
 
-        An unknown field is an error but breaks nothing: it is left out. A field that has a default keeps
-        it when its value is wrong, so one mistake does not hide the next; the error is noted either way.
+        An unknown field is an error but is otherwise ignored. A field with a default keeps it if its value is
+        wrong, so that one mistake does not hide the next; the error is recorded in both cases.
         """
         origin = get_origin(as_type)
         if as_type is Any:
@@ -73,12 +74,12 @@ class Decoder:
             raw = tree.get(name)
             wanted = (self._field_type and self._field_type(as_type, field.name, tree)) or field.type
             if raw is None and not _allows_none(wanted):
-                # As everywhere in Kubernetes, null is the same as leaving the field out.
+                # As everywhere in Kubernetes, null is equivalent to omitting the field.
                 if field.required:
                     self._break(child(path, name), "required, but missing")
                     broken = True
                 elif wanted is not field.type:
-                    # An overriding type brings its own defaults.
+                    # An overriding type has its own defaults.
                     values[field.name] = self.decode({}, wanted, child(path, name))
                     broken = broken or values[field.name] is BROKEN
                 continue
@@ -89,14 +90,14 @@ class Decoder:
                 values[field.name] = value
             elif field.required:
                 broken = True
-            # Otherwise the default stands in for it, so that the rest can still be validated.
+            # The default replaces it, so that the rest can still be validated.
         return BROKEN if broken else self._construct(as_type, values, path)
 
     def _construct(self, as_type: type[msgspec.Struct], values: dict[str, Any], path: str) -> Any:
         try:
             return as_type(**values)
         except (TypeError, ValueError) as error:
-            # A struct's own __post_init__ refused: the way a plugin author checks fields against each other.
+            # A struct's __post_init__ raised: plugin authors validate combinations of fields there.
             self._break(path, str(error))
             return BROKEN
 
@@ -137,7 +138,7 @@ class Decoder:
         try:
             return msgspec.convert(tree, as_type)
         except msgspec.ValidationError as error:
-            # msgspec's path is relative to this leaf; ours is the whole one.
+            # msgspec's path is relative to this leaf; ours is absolute.
             problem = str(error).partition(" - at `$")[0].partition(", got ")[0]
             if get_origin(plain) is Literal:
                 problem = f"expected one of {', '.join(show(each) for each in get_args(plain))}"

@@ -1,7 +1,7 @@
-"""Completes a configuration with the defaults of everything that it leaves out.
+"""Adds the defaults to a configuration.
 
-In: a decoded configuration and the feature gates. Out: the same configuration, complete: every profile with
-its merged plugin sets and its arguments. Defaulting what is complete already changes nothing.
+In: a decoded configuration and the feature gates. Out: the complete configuration: every profile with its
+merged plugin sets and its arguments. The operation is idempotent.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def default_multi_point(gates: FeatureGates) -> PluginSet:
 
 
 def default_configuration(gates: FeatureGates | None = None) -> KubeSchedulerConfiguration:
-    """The configuration that runs when there is no configuration file."""
+    """The configuration used without a configuration file."""
     gates = gates or FeatureGates()
     return apply_defaults(KubeSchedulerConfiguration(feature_gates=dict(gates.explicit)), gates=gates)
 
@@ -53,11 +53,12 @@ def apply_defaults(
     gates: FeatureGates | None = None,
     args_types: Mapping[str, type] | None = None,
 ) -> KubeSchedulerConfiguration:
-    """Complete `config`. `gates` defaults to those of the file, `args_types` are the out-of-tree plugins'."""
+    """Complete `config`. `gates` defaults to those of the file; `args_types` are those of out-of-tree
+    plugins."""
     gates = FeatureGates(config.feature_gates) if gates is None else gates
     types = {**IN_TREE_ARGS, **(args_types or {})}
     profiles = config.profiles or (KubeSchedulerProfile(),)
-    # Two profiles without a name would collide: they must be named, which validation asks for.
+    # Two profiles without a name would collide: validation requires names.
     if len(profiles) == 1 and not profiles[0].scheduler_name:
         profiles = (replace(profiles[0], scheduler_name=DEFAULT_SCHEDULER_NAME),)
     contention = config.enable_contention_profiling
@@ -100,21 +101,21 @@ def _profile(
 
 
 def _without_arguments(args_type: type) -> Any:
-    """The default arguments of a type; None if a field must be given, which validation reports."""
+    """The default arguments of a type; None if a field is required, which validation reports."""
     return None if any(field.required for field in msgspec.structs.fields(args_type)) else args_type()
 
 
 def merge_plugins(custom: Plugins, default_multi_point: PluginSet) -> Plugins:
-    """The default profile changed by `custom`. Only multiPoint has defaults; elsewhere custom is all."""
+    """The default profile modified by `custom`. Only multiPoint has defaults."""
     sets = {name: merge_plugin_set(getattr(custom, name), PluginSet()) for name in Plugins.__struct_fields__}
     sets["multi_point"] = merge_plugin_set(custom.multi_point, default_multi_point)
     return Plugins(**sets)
 
 
 def merge_plugin_set(custom: PluginSet, default: PluginSet) -> PluginSet:
-    """Defaults keep their place, are re-configured where custom names them, and custom's others follow.
+    """The defaults in their order, reconfigured where `custom` names them, followed by its other plugins.
 
-    A plugin enabled twice stays there twice, so that validation can say so.
+    A plugin that is enabled twice stays there twice, so that validation can report it.
     """
     disabled = [PluginRef(name=ref.name) for ref in (*custom.disabled, *default.disabled)]
     gone = {ref.name for ref in disabled}
@@ -127,7 +128,7 @@ def merge_plugin_set(custom: PluginSet, default: PluginSet) -> PluginSet:
 
 
 def _args(config: PluginConfig, gates: FeatureGates, types: Mapping[str, type]) -> Any:
-    """A plugin's arguments with that part of their defaults that is no constant."""
+    """A plugin's arguments with defaults that are not constants."""
     args = config.args
     if args is None and config.name in types:
         args = _without_arguments(types[config.name])
@@ -141,7 +142,7 @@ def _args(config: PluginConfig, gates: FeatureGates, types: Mapping[str, type]) 
         case plugin_args.PodTopologySpreadArgs(defaulting_type=""):
             return replace(args, defaulting_type="System")
         case plugin_args.VolumeBindingArgs(shape=()) if gates.enabled("StorageCapacityScoring"):
-            # The fuller a volume would be, the worse.
+            # The fuller a volume would be, the lower the score.
             empty = plugin_args.UtilizationShapePoint(utilization=0, score=plugin_args.MAX_CUSTOM_SCORE)
             full = plugin_args.UtilizationShapePoint(utilization=100, score=0)
             return replace(args, shape=(empty, full))

@@ -1,7 +1,7 @@
-"""Feature gates: which of them Kuberth knows, what they default to, and what is set.
+"""Feature gates: names, defaults, and settings.
 
-In: settings from the configuration file (`featureGates`) and the flag (`--feature-gates`).
-Out: `FeatureGates`, an immutable mapping from every gate's name to whether it is on.
+In: settings from the configuration file (`featureGates`) and the flag (`--feature-gates`). Out:
+`FeatureGates`, an immutable mapping from every gate's name to whether it is on.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Stage(enum.Enum):
 
 
 class Gate(NamedTuple):
-    """A gate as of Kubernetes 1.36. A locked one can only be set to its default."""
+    """A gate of Kubernetes 1.36. A locked one can only be set to its default."""
 
     stage: Stage
     default: bool
@@ -41,10 +41,10 @@ def _ga(*requires: str, locked: bool = False) -> Gate:
     return Gate(Stage.GA, default=True, locked=locked, requires=requires)
 
 
-# Kubernetes locks nearly every GA gate. Kuberth locks only those whose older behaviour it does not have.
+# Kubernetes locks nearly every GA gate. Kuberth locks only those whose older behaviour it does not implement.
 # SchedulerQueueingHints, PodSchedulingReadiness, DynamicResourceAllocation and DRAAdminAccess are locked
-# there and free here: KEP-4247 describes the scheduler with and without hints, and the others only decide
-# whether a plugin, or a part of it, takes part.
+# there and free here: KEP-4247 describes the scheduler with and without hints, and the others only enable a
+# plugin, or a part of it.
 GATES: Mapping[str, Gate] = {
     # The queue and the scheduling cycle.
     "PodSchedulingReadiness": _ga(),
@@ -100,20 +100,20 @@ GATES: Mapping[str, Gate] = {
 }
 
 COMPONENT: Final = "kube"
-"""The component to which these gates belong, where the flag names one."""
+"""The component in the flag's form `COMPONENT:GATE`."""
 _MIXED_PREFIXES: Final = (
     "set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use"
 )
 
-# AllAlpha and AllBeta move the default of every gate of that stage; a gate that is named keeps its own value.
+# AllAlpha and AllBeta change the default of all gates of that stage; explicit settings override them.
 _ALL = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
 
 
 class FeatureGates(Mapping[str, bool]):
-    """Every gate and whether it is on. `explicit` are the gates that were set, the rest are defaults."""
+    """Every gate and whether it is on. `explicit` are the gates that were set."""
 
     def __init__(self, explicit: Mapping[str, bool] | None = None) -> None:
-        """Raises InvalidConfiguration, naming every gate that is unknown, locked or in conflict."""
+        """Raises InvalidConfiguration that names every unknown, locked or conflicting gate."""
         self.explicit: Mapping[str, bool] = dict(explicit or {})
         problems = gate_problems(self.explicit)
         if problems:
@@ -132,7 +132,7 @@ class FeatureGates(Mapping[str, bool]):
             raise KeyError(f"no feature gate {name!r} in kuberth.config.feature_gates.GATES") from None
 
     def merge(self, other: Mapping[str, bool]) -> FeatureGates:
-        """The settings with those of `other` on top; of another FeatureGates only what was set explicitly."""
+        """The settings overridden by those of `other`; of another FeatureGates, only explicit ones."""
         settings = other.explicit if isinstance(other, FeatureGates) else other
         return FeatureGates({**self.explicit, **settings})
 
@@ -150,9 +150,10 @@ class FeatureGates(Mapping[str, bool]):
 
 
 def parse_settings(text: str) -> dict[str, bool]:
-    """`A=true,B=false` as a mapping; whether the gates exist is asked later. A later setting wins.
+    """`A=true,B=false` as a mapping, without checking whether the gates exist.
 
-    A gate may be written with the component it belongs to, `kube:A=true`; then all of them must be.
+    A later setting overrides an earlier one. A gate may be prefixed with its component, `kube:A=true`; then
+    all of them must be.
     """
     settings: dict[str, bool] = {}
     problems: list[FieldError] = []
@@ -182,7 +183,7 @@ _BOOLEANS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0"
 
 
 def gate_problems(explicit: Mapping[str, bool], path: str = "") -> list[FieldError]:
-    """Everything wrong with these settings; `path` is where they were written."""
+    """All problems with these settings; `path` is their place in the file or the flag."""
     problems: list[FieldError] = []
     for name, value in explicit.items():
         where = child(path, name)
@@ -210,7 +211,7 @@ def gate_problems(explicit: Mapping[str, bool], path: str = "") -> list[FieldErr
 
 
 def _locked(name: str, value: bool, default: bool) -> str:
-    """The message that a gate is locked, in kube-scheduler's words, which are what people search for."""
+    """The message for a locked gate, with kube-scheduler's words, so that users can search for it."""
     return f"cannot set feature gate {name} to {show(value)}, feature is locked to {show(default)}"
 
 
@@ -223,10 +224,10 @@ def _own_values(explicit: Mapping[str, bool]) -> dict[str, bool]:
 
 
 def _effective(explicit: Mapping[str, bool]) -> dict[str, bool]:
-    """A gate that is on by default goes off with what it requires.
+    """Turn off gates whose required gate is off.
 
-    Kubernetes refuses such a setting and asks for all dependents to be listed; here only what was set
-    explicitly can be in conflict.
+    Kubernetes rejects such a setting and requires all dependents to be listed; here only explicit settings
+    can conflict.
     """
     own = _own_values(explicit)
 
@@ -239,5 +240,5 @@ def _effective(explicit: Mapping[str, bool]) -> dict[str, bool]:
 ELSEWHERE: Final = frozenset(
     files("kuberth.config").joinpath("other_gates.txt").read_text(encoding="utf-8").split()
 )
-"""Gates of other Kubernetes components. Clusters often hand one list to every component, so these are
-accepted and have no effect."""
+"""Gates of other Kubernetes components. Clusters often pass one list to every component, so these are
+accepted without effect."""

@@ -1,7 +1,7 @@
-"""The plugins that come with the scheduler: one row a plugin.
+"""The in-tree plugins: one row per plugin.
 
-In: nothing. Out: what configurations may say of each, and the default profile. The classes are found by the
-names in this table: see `kuberth.plugins`.
+In: nothing. Out: the properties of each in configurations, and the default profile. `kuberth.plugins` finds
+the classes by the names in this table.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from kuberth.config import plugin_args
 
 
 class InTreePlugin(NamedTuple):
-    """A plugin that comes with the scheduler."""
+    """An in-tree plugin."""
 
     points: tuple[str, ...]
-    """The extension points that its class serves; written here because a configuration is checked without
-    importing plugins."""
+    """The extension points of its class; repeated here because a configuration is validated without importing
+    plugins."""
     args: type[Struct] | None = None
-    """The type of its arguments; None: it has none."""
+    """The type of its arguments; None if it has none."""
     weight: int = 0
     """The plugin's weight in the default profile."""
     gate: str | None = None
-    """The feature gate without which the default profile leaves it out; None: always part of it."""
+    """The feature gate that the plugin needs in the default profile; None: always included."""
 
 
 _FILTERING = ("preFilter", "filter")
 _FILTERING_AND_SCORING = ("preFilter", "filter", "preScore", "score")
 
-# In the order of the default profile. DynamicResources stands before DefaultPreemption because releasing an
-# idle claim is cheaper than evicting a pod, and PostFilter stops at the first plugin that helps.
+# In the order of the default profile. DynamicResources comes before DefaultPreemption because releasing an
+# unused claim is cheaper than evicting a pod, and PostFilter stops at the first plugin that helps.
 IN_TREE_PLUGINS: Mapping[str, InTreePlugin] = {
     "SchedulingGates": InTreePlugin(("preEnqueue",), gate="PodSchedulingReadiness"),
     "PrioritySort": InTreePlugin(("queueSort",)),

@@ -1,8 +1,8 @@
-"""A configuration file → a complete, valid configuration.
+"""Loads a configuration file: a complete, valid configuration, or all errors.
 
 In: a path, text, or a plain tree. Out: `KubeSchedulerConfiguration`, defaulted and validated, or one
-`InvalidConfiguration` with everything that is wrong. The steps: `documents` reads, the
-forms of older versions are translated, `decoding` types, `defaults` completes, `validation` judges.
+`InvalidConfiguration` with all problems. The steps: `documents` reads, older forms are translated, `decoding`
+types, `defaults` completes, `validation` validates.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kuberth.text.documents import clean_tree, read_tree
 from kuberth.text.field_errors import FieldError, InvalidConfiguration, child, item, show
 
 Source = Path | str | bytes | Mapping[str, Any]
-"""A file to read, the text of one, or a tree that was read already."""
+"""A file, its text, or a parsed tree."""
 
 _TYPE_META = ("apiVersion", "kind")
 
@@ -48,10 +48,10 @@ def load(
     known_plugins: Collection[str] | None = None,
     extension_points: Mapping[str, Collection[str]] | None = None,
 ) -> KubeSchedulerConfiguration:
-    """Read, complete and check a configuration.
+    """Read, complete and validate a configuration.
 
-    `feature_gates` override those in the file, as a flag does. The others describe the plugins there are:
-    see `validation.validate`.
+    `feature_gates` override those in the file, as a flag does. The others describe the known plugins: see
+    `validation.validate`.
     """
     with _naming(source):
         return _load(source, feature_gates or {}, args_types, known_plugins, extension_points)
@@ -88,7 +88,7 @@ def _load(
         extension_points=extension_points,
         args_types=args_types,
     )
-    # Where a value could not be read its default was validated instead, which would only confuse.
+    # For an invalid value, the default was validated instead; such errors would only confuse.
     errors += [
         error
         for error in map(translation.original, found)
@@ -100,12 +100,12 @@ def _load(
 
 
 def _contains(outer: str, inner: str) -> bool:
-    """Whether one field path leads to, or into, another."""
+    """Whether one field path is a prefix of the other."""
     return inner == outer or inner.startswith((f"{outer}.", f"{outer}["))
 
 
 def parse(source: Source, *, args_types: Mapping[str, type] | None = None) -> KubeSchedulerConfiguration:
-    """Parse what the source says: typed, but neither completed nor validated."""
+    """Parse the source: typed, but neither completed nor validated."""
     with _naming(source):
         given, _, _, errors = _parse(source, args_types or {})
         if given is None or errors:
@@ -116,7 +116,7 @@ def parse(source: Source, *, args_types: Mapping[str, type] | None = None) -> Ku
 def _parse(
     source: Source, args_types: Mapping[str, type]
 ) -> tuple[KubeSchedulerConfiguration | None, Translation, list[str], list[FieldError]]:
-    """The configuration (None: nothing to validate), the paths that could not be typed, the errors so far."""
+    """The configuration (None: nothing to validate), the paths that were not decoded, the errors."""
     tree, errors = _read(source)
     if not isinstance(tree, dict):
         wanted = f"expected a mapping with apiVersion {API_VERSION} and kind {KIND}"
@@ -124,7 +124,7 @@ def _parse(
         raise InvalidConfiguration(errors)
     wrong_type = list(_check_type(tree))
     if wrong_type:
-        # The fields of another kind or version would only be noise.
+        # The fields of another kind or version would only cause more errors.
         raise InvalidConfiguration([*errors, *wrong_type])
     tree = {key: value for key, value in tree.items() if key not in _TYPE_META}
     translation = translate(tree)
@@ -154,7 +154,7 @@ def _read(source: Source) -> tuple[Any, list[FieldError]]:
 def _check_type(tree: dict[str, Any]) -> Iterator[FieldError]:
     version, kind = tree.get("apiVersion"), tree.get("kind")
     if version is None and kind is None and is_legacy(tree):
-        # KEP-624 shows its form without them.
+        # KEP-624 shows its form without apiVersion and kind.
         return
     if version is None:
         yield FieldError("apiVersion", f"required, but missing; write apiVersion: {API_VERSION}")
@@ -184,7 +184,7 @@ def _args_type(types: Mapping[str, type]) -> Any:
 def _without_args_type_meta(
     tree: dict[str, Any], types: Mapping[str, type], errors: list[FieldError]
 ) -> dict[str, Any]:
-    """Typed args may say their apiVersion and kind, as Kubernetes' do; their structs have no such fields."""
+    """Remove apiVersion and kind of typed args, which Kubernetes allows and the structs lack."""
 
     def strip(entry: Any, path: str) -> Any:
         if not isinstance(entry, dict) or not isinstance(entry.get("args"), dict):
@@ -224,7 +224,7 @@ class Translation(NamedTuple):
     errors: tuple[FieldError, ...]
 
     def original(self, error: FieldError) -> FieldError:
-        """The error at the path where the file has it."""
+        """The error with the path as written in the file."""
         path = error.path
         for translated, written in self.aliases:
             rest = path.removeprefix(translated)
@@ -265,6 +265,6 @@ def _profile(profile: Any, path: str, aliases: list[tuple[str, str]]) -> Any:
         if isinstance(names, list):
             plugins[point] = {"enabled": names, "disabled": [{"name": "*"}]}
             where = child(child(path, "plugins"), point)
-            # In front: the longer paths must be rewritten before the profile they are in.
+            # In front: longer paths must be rewritten before that of their profile.
             aliases.insert(0, (child(where, "enabled"), where))
     return {**profile, "plugins": plugins}

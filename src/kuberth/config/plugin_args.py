@@ -1,6 +1,6 @@
-"""The arguments of the in-tree plugins, one struct a plugin, with Kubernetes' defaults.
+"""The arguments of the in-tree plugins, one struct per plugin, with Kubernetes' defaults.
 
-In: what `decoding` finds under `pluginConfig[].args`. Out: what a plugin's constructor receives.
+In: what `decoding` finds under `pluginConfig[].args`. Out: the argument of a plugin's constructor.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kuberth.api.core import NodeAffinity, TopologySpreadConstraint
 from kuberth.config.types import Int32, Int64
 
 MAX_CUSTOM_SCORE = 10
-"""The score scale of a `shape`; a plugin stretches it to 100."""
+"""The maximum score in a `shape`; plugins scale it to 100."""
 
 FILTER_TIMEOUT = timedelta(seconds=10)
 BINDING_TIMEOUT = timedelta(minutes=10)
@@ -37,7 +37,7 @@ CPU_AND_MEMORY = (ResourceSpec(name="cpu"), ResourceSpec(name="memory"))
 
 
 class ScoringStrategy(Struct, frozen=True, kw_only=True, rename="camel"):
-    # Kubernetes has no default for the type of a strategy that is given: it must be named.
+    # Kubernetes has no default for the type of an explicit strategy: it is required.
     type: str = ""
     resources: tuple[ResourceSpec, ...] = ()
     requested_to_capacity_ratio: RequestedToCapacityRatioParam | None = None
@@ -79,6 +79,6 @@ class NodeAffinityArgs(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class DynamicResourcesArgs(Struct, frozen=True, kw_only=True, rename="camel"):
-    # None where the feature gate is off, else `FILTER_TIMEOUT` and `BINDING_TIMEOUT`.
+    # None if the feature gate is off, else `FILTER_TIMEOUT` and `BINDING_TIMEOUT`.
     filter_timeout: timedelta | None = None
     binding_timeout: timedelta | None = None

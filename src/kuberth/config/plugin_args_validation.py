@@ -1,6 +1,6 @@
 """Validates the arguments of in-tree plugins.
 
-In: the arguments of one plugin, defaulted, and their path. Out: a `FieldError` for each rule they break.
+In: the arguments of one plugin, defaulted, and their path. Out: a `FieldError` for each violated rule.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _QUOTA_PREFIX = "requests."
 
 
 def validate_args(args: Any, path: str, gates: FeatureGates) -> Iterator[FieldError]:
-    """Arguments of a type that is not in-tree pass: their plugin checks them."""
+    """Arguments of out-of-tree plugins pass: the plugins validate them."""
     match args:
         case plugin_args.DefaultPreemptionArgs():
             yield from _default_preemption(args, path)
@@ -51,7 +51,7 @@ def _default_preemption(args: plugin_args.DefaultPreemptionArgs, path: str) -> I
     yield from _range(child(path, "minCandidateNodesPercentage"), percentage, 0, 100)
     yield from _not_negative(child(path, "minCandidateNodesAbsolute"), absolute)
     if percentage == 0 and absolute == 0:
-        # Reported at both fields, as either can be mended.
+        # Reported at both fields, since either can be fixed.
         for name, other in (("Percentage", "Absolute"), ("Absolute", "Percentage")):
             message = f"cannot be zero at the same time as minCandidateNodes{other}"
             yield FieldError(child(path, f"minCandidateNodes{name}"), message, 0)
@@ -65,7 +65,7 @@ def _node_affinity(affinity: NodeAffinity, path: str) -> Iterator[FieldError]:
     path = child(path, "preferredDuringSchedulingIgnoredDuringExecution")
     for index, preferred in enumerate(affinity.preferred_during_scheduling_ignored_during_execution):
         where = child(item(path, index), "preference")
-        # The same rules hold as for a required term, so the term is compiled as the only one of a selector.
+        # It has the rules of a required term, so the term is compiled as the only one of a selector.
         alone = NodeSelector(node_selector_terms=(preferred.preference,))
         for error in _selector_errors(compile_node_selector(alone, path=where)):
             yield error._replace(path=where + error.path.removeprefix(item(where, 0)))
@@ -164,7 +164,7 @@ def _volume_binding(
     if gates.enabled("StorageCapacityScoring"):
         yield from _shape(where, args.shape)
     elif args.shape:
-        # Otherwise it would silently come into force with the gate's graduation.
+        # Otherwise it would silently take effect when the gate graduates.
         yield FieldError(where, "has no effect; remove it or turn on the feature gate StorageCapacityScoring")
 
 

@@ -1,7 +1,7 @@
-"""A configuration → the file that would load to it.
+"""Prints a configuration as a file that loads to the same configuration.
 
-In: a configuration, usually defaulted. Out: a plain tree, YAML or JSON, with fields in the order in which
-Kubernetes' reference lists them and nothing left implicit.
+In: a configuration, usually defaulted. Out: a plain tree, YAML or JSON, with fields in the order of
+Kubernetes' reference and no implicit values.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def to_tree(config: KubeSchedulerConfiguration) -> dict[str, Any]:
     """The configuration as dicts, lists, strings and numbers."""
     tree = _TYPE_META | _fields(config)
     if not config.feature_gates:
-        # kube-scheduler does not know the field: without it, both read the file.
+        # kube-scheduler rejects the field: without it, both can read the file.
         del tree["featureGates"]
     return tree
 
@@ -65,7 +65,7 @@ def _plain(value: Any) -> Any:
 
 
 def _fields(struct: msgspec.Struct) -> dict[str, Any]:
-    """Every field, but for empty text, empty lists and nulls that are what leaving the field out means."""
+    """All fields, except empty strings, empty lists and nulls that are equivalent to omitted ones."""
     tree: dict[str, Any] = {}
     for field in msgspec.structs.fields(struct):
         value = getattr(struct, field.name)

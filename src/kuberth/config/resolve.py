@@ -1,7 +1,8 @@
-"""A profile's plugin sets → the plugins that run, in order, at each extension point.
+"""Resolves a profile's plugin sets to the plugins of each extension point, in order.
 
-In: a defaulted profile, and which points every plugin implements. Out: `ResolvedProfile`, which the framework
-builds its call lists from. The order is kube-scheduler's, since it decides which plugin rejects first.
+In: a defaulted profile, and the extension points of every plugin. Out: `ResolvedProfile`, from which the
+framework builds its call lists. The order is kube-scheduler's, since it determines which plugin rejects
+first.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from kuberth.config.types import (
 
 
 class ResolvedProfile(Struct, frozen=True, kw_only=True):
-    """`plugins` has every extension point, by the configuration's names (`preFilter`), in running order."""
+    """`plugins` has every extension point, by its name in configurations (`preFilter`), in running order."""
 
     scheduler_name: str
     percentage_of_nodes_to_score: int | None
@@ -36,12 +37,12 @@ class ResolvedProfile(Struct, frozen=True, kw_only=True):
     args: Mapping[str, Any]
 
     def names(self) -> tuple[str, ...]:
-        """Every plugin that takes part anywhere, once, in the order of the first point it is found at."""
+        """All plugins of the profile once, in the order of the first extension point where they occur."""
         return tuple(dict.fromkeys(name for names in self.plugins.values() for name in names))
 
 
 def ignored_resources(extenders: Iterable[Extender]) -> tuple[str, ...]:
-    """Resources that extenders look after, so that NodeResourcesFit need not."""
+    """Resources that extenders manage, and that NodeResourcesFit ignores."""
     return tuple(
         resource.name
         for extender in extenders
@@ -51,7 +52,7 @@ def ignored_resources(extenders: Iterable[Extender]) -> tuple[str, ...]:
 
 
 def leaving_to_extenders(config: KubeSchedulerConfiguration) -> tuple[KubeSchedulerProfile, ...]:
-    """The profiles as they run: where extenders name resources to ignore, these are the ones ignored."""
+    """The resolved profiles; if extenders name ignored resources, NodeResourcesFit ignores these."""
     ignored = ignored_resources(config.extenders)
     if not ignored:
         return config.profiles
@@ -72,7 +73,7 @@ def leaving_to_extenders(config: KubeSchedulerConfiguration) -> tuple[KubeSchedu
 def resolve_profile(
     profile: KubeSchedulerProfile, points_of: Mapping[str, Collection[str]]
 ) -> ResolvedProfile:
-    """Expand `multiPoint`. `points_of` may spell the points `preFilter` or `PreFilter`."""
+    """Expand `multiPoint`. `points_of` may use `preFilter` or `PreFilter`."""
     implemented = {name: normal_points(points) for name, points in points_of.items()}
     resolved = {point: _resolve_point(profile.plugins, point, implemented) for point in EXTENSION_POINTS}
     weights = {point: _weights(profile.plugins, point, resolved[point]) for point in SCORING_POINTS}
@@ -87,13 +88,14 @@ def resolve_profile(
 
 
 def plugins_named(profile: KubeSchedulerProfile) -> tuple[str, ...]:
-    """Every plugin the profile enables, at `multiPoint` or at a point, once: those that must be built."""
+    """All plugins that the profile enables, at `multiPoint` or at a point, once: those that must be
+    constructed."""
     sets = (plugin_set(profile.plugins, point) for point in ("multiPoint", *EXTENSION_POINTS))
     return tuple(dict.fromkeys(ref.name for each in sets for ref in each.enabled))
 
 
 def normal_points(points: Collection[str]) -> frozenset[str]:
-    """Points in the configuration's spelling; whatever is no extension point is dropped."""
+    """Extension points as written in configurations; unknown ones are dropped."""
     return frozenset(point[:1].lower() + point[1:] for point in points) & frozenset(EXTENSION_POINTS)
 
 
@@ -123,7 +125,7 @@ def _names(plugins: PluginSet) -> tuple[str, ...]:
 
 
 def _weights(plugins: Plugins, point: str, names: tuple[str, ...]) -> dict[str, int]:
-    """The point's own weight wins over multiPoint's; a plugin without a weight counts once."""
+    """The point's weight overrides multiPoint's; a plugin without a weight has weight 1."""
     given: dict[str, int] = {}
     for ref in (*plugin_set(plugins, point).enabled, *plugins.multi_point.enabled):
         given.setdefault(ref.name, ref.weight or 1)

@@ -22,10 +22,10 @@ Name = Annotated[str, Meta(min_length=1)]
 
 MIN_NODE_SCORE = 0
 MAX_NODE_SCORE = 100
-"""The range of a plugin's score of a node, after normalising and before weighing."""
+"""The range of normalized scores of a plugin."""
 
 SCORING_POINTS = ("score", "placementScore")
-"""The points at which a weight means something."""
+"""The extension points with weights."""
 
 
 class LeaderElectionConfiguration(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -41,7 +41,7 @@ class LeaderElectionConfiguration(Struct, frozen=True, kw_only=True, rename="cam
 class ClientConnectionConfiguration(Struct, frozen=True, kw_only=True, rename="camel"):
     kubeconfig: str = ""
     accept_content_types: str = ""
-    # Kuberth speaks JSON whatever this says; the field is kept so that the same file serves kube-scheduler.
+    # Kuberth always uses JSON; the field exists so that the same file works for kube-scheduler.
     content_type: str = "application/vnd.kubernetes.protobuf"
     qps: float = 50.0
     burst: Int32 = 100
@@ -55,7 +55,7 @@ class PluginRef(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class PluginSet(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The plugins to add to an extension point and to take away; the name `*` takes away all."""
+    """The plugins to add to an extension point and to remove; the name `*` removes all."""
 
     enabled: tuple[PluginRef, ...] = ()
     disabled: tuple[PluginRef, ...] = ()
@@ -80,7 +80,7 @@ class Plugins(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class PluginConfig(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A plugin's arguments: a struct when the plugin has a type for them, else the plain mapping, or None."""
+    """A plugin's arguments: a struct if the plugin has a type for them, else the plain mapping, or None."""
 
     name: Name
     args: Any = None
@@ -136,12 +136,12 @@ class KubeSchedulerConfiguration(Struct, frozen=True, kw_only=True, rename="came
     profiles: tuple[KubeSchedulerProfile, ...] = ()
     extenders: tuple[Extender, ...] = ()
     delay_cache_until_active: bool = False
-    # Kuberth's own: kube-scheduler knows feature gates only as a flag. What was set, not all there are.
+    # Only in Kuberth: kube-scheduler has feature gates only as a flag. Explicit settings, not all gates.
     feature_gates: dict[str, bool] = {}
 
 
 EXTENSION_POINTS = tuple(point for point in Plugins.__struct_encode_fields__ if point != "multiPoint")
-"""The extension points as a configuration spells them; `multiPoint` stands for all of them."""
+"""The extension points as written in configurations; `multiPoint` stands for all of them."""
 
 
 def plugin_set(plugins: Plugins, point: str) -> PluginSet:

@@ -1,7 +1,7 @@
 """Validates a whole configuration.
 
-In: a defaulted configuration, and what is known of the plugins. Out: a `FieldError` for every rule it breaks.
-The rules are kube-scheduler's, those it only meets while starting included, and a few it leaves to luck.
+In: a defaulted configuration, and properties of the plugins. Out: a `FieldError` for every violated rule. The
+rules are kube-scheduler's, including those that it only checks at startup, and a few more.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ from kuberth.text.field_errors import FieldError, child, did_you_mean, item, sho
 
 MAX_TOTAL_SCORE = 2**63 - 1
 
-# client-go adds up to this much jitter to the retry period; a shorter deadline could pass between two tries.
+# client-go adds up to this much jitter to the retry period; a shorter deadline could pass between two
+# attempts.
 RETRY_JITTER = 1.2
 
 REMOVED_PLUGINS = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
-"""Known to kube-scheduler once, invalid since kubescheduler.config.k8s.io/v1."""
+"""Plugins of earlier versions of kube-scheduler, invalid since kubescheduler.config.k8s.io/v1."""
 
 
 def validate(
@@ -54,9 +55,9 @@ def validate(
 ) -> tuple[FieldError, ...]:
     """Every problem of a defaulted `config`.
 
-    `given` is the configuration before defaulting: with it, paths count the plugins as the file lists them.
-    Without `known_plugins` any plugin name passes. `extension_points` and `args_types` describe plugins that
-    are not in-tree; where they say nothing, the rules that need to know are skipped.
+    `given` is the configuration before defaulting: with it, paths number the plugins as in the file. Without
+    `known_plugins`, all plugin names pass. `extension_points` and `args_types` describe out-of-tree plugins;
+    without them, rules that need them are skipped.
     """
     gate_errors = gate_problems(config.feature_gates, "featureGates")
     gates = FeatureGates({} if gate_errors else config.feature_gates)
@@ -134,7 +135,7 @@ def _plugin_sets(
     known: Collection[str] | None,
     points: Mapping[str, frozenset[str]],
 ) -> Iterator[FieldError]:
-    """The lists as the file has them. Disabling a plugin that does not exist is harmless, so it passes."""
+    """Check the lists as given in the file. Disabling an unknown plugin is harmless, so it passes."""
     for point in (*EXTENSION_POINTS, "multiPoint"):
         seen: set[str] = set()
         for index, ref in enumerate(plugin_set(profile.plugins, point).enabled):
@@ -179,9 +180,9 @@ def _plugin_point(
 def _resolved(
     resolved: ResolvedProfile, profile: KubeSchedulerProfile, path: str, points: Mapping[str, frozenset[str]]
 ) -> Iterator[FieldError]:
-    """Check what can only be said once multiPoint is expanded."""
+    """Check the rules that require multiPoint to be expanded."""
     plugins = child(path, "plugins")
-    # An unknown plugin may well be the queue sort or bind plugin that seems to be missing.
+    # An unknown plugin may be the missing queue sort or bind plugin.
     complete = all(ref.name in points for ref in profile.plugins.multi_point.enabled)
     sorters = resolved.plugins["queueSort"]
     if len(sorters) > 1:
@@ -244,7 +245,7 @@ def _across_profiles(
             where = child(item("profiles", index), "schedulerName")
             yield FieldError(where, f"{show(name)} is the name of profiles[{first}] already", name)
     for index, one in enumerate(resolved[1:], start=1):
-        # There is one queue, so there is one order in it.
+        # There is one queue, so there can be only one order.
         sorters, first_sorters = one.plugins["queueSort"], resolved[0].plugins["queueSort"]
         path = item("profiles", index)
         if sorters != first_sorters:

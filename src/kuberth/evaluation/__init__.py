@@ -1,4 +1,4 @@
-"""The framework as a library: judge a pod over a set of objects, with no scheduler running."""
+"""The framework as a library: evaluate a pod over a set of objects, without a running scheduler."""
 
 from kuberth.evaluation.evaluator import Answer, Evaluator, Preemption
 

@@ -1,7 +1,7 @@
-"""An API for dry runs: reads come from the stores, writes change nothing that lasts.
+"""An API for dry runs: reads come from the stores, writes have no lasting effect.
 
 In: the verbs of `kuberth.client.protocol.Api`. Out: objects of the stores. A deleted object is missing from
-its store until `undo_deletions`; other writes are answered as if they had been carried out.
+its store until `undo_deletions`; other writes return what a server would.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class DryRunApi(Api):
         return None
 
     def undo_deletions(self) -> Iterable[str]:
-        """Put back all deleted objects; returns their keys."""
+        """Restore all deleted objects; returns their keys."""
         deleted, self._deleted = self._deleted, {}
         for obj in deleted.values():
             self._stores.of(type(obj)).set(obj)

@@ -50,23 +50,23 @@ class Answer:
     """The result of a profile for one pod."""
 
     feasible: tuple[str, ...]
-    """Nodes that pass, sorted by name."""
+    """The feasible nodes, sorted by name."""
     rejections: Mapping[str, Status]
-    """Why each other node is out: the first plugin that rejected it."""
+    """The rejections of all other nodes: the first plugin that rejected each."""
     pre_filter: Status | None = None
-    """Set if PreFilter rejected the pod for all nodes; then no node was looked at."""
+    """Set if PreFilter rejected the pod for all nodes, so that none was evaluated."""
     considered: tuple[str, ...] | None = None
-    """The only nodes looked at, if PreFilter narrowed the search."""
+    """The evaluated nodes, if PreFilter narrowed the search."""
     scores: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Plugin, then node: the score after normalising and weighing."""
+    """Scores by plugin and node, normalized and weighted."""
     totals: Mapping[str, int] = field(default_factory=dict)
-    """Node: the sum of its scores."""
+    """The sum of the scores by node."""
     message: str = ""
-    """What the FailedScheduling event would say; empty if some node passes."""
+    """The FailedScheduling message; empty if a node is feasible."""
     not_asked: tuple[str, ...] = ()
-    """URLs of extenders that are interested in the pod; they are not called here."""
+    """URLs of extenders that are interested in the pod; they are not called."""
     rejected_by: tuple[str, ...] = ()
-    """Plugins that rejected the pod anywhere, or left no more than some nodes to look at, by name."""
+    """The names of plugins that rejected the pod on some node, or narrowed the search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +76,13 @@ class Preemption:
     status: Status
     """The status of the last PostFilter plugin."""
     nominated_node: str = ""
-    """The node that would be cleared, or ""."""
+    """The nominated node, or ""."""
     victims: tuple[str, ...] = ()
-    """namespace/name of the pods that were evicted, sorted."""
+    """namespace/name of the victims, sorted."""
 
 
 class Evaluator:
-    """Evaluates pods with one profile over a set of objects. Nothing is written anywhere."""
+    """Evaluates pods with one profile over a set of objects. It writes nothing."""
 
     def __init__(
         self,
@@ -95,12 +95,12 @@ class Evaluator:
         registry: Registry | None = None,
         with_plans: bool = True,
     ) -> None:
-        """`plugins` are added to the in-tree ones; a `registry` takes the place of both.
+        """`plugins` are added to the in-tree ones; a `registry` replaces both.
 
-        `with_plans`: equal pods share what is known of the nodes. No answer depends on it.
+        `with_plans`: equal pods share results; this does not change any result.
         """
         self.stores = Stores()
-        """The objects it was given, by kind."""
+        """All objects, by kind."""
         self.cluster = ClusterTable()
         """The nodes and placed pods among them."""
         self.nominator = Nominator()
@@ -136,7 +136,7 @@ class Evaluator:
         if profile is not None and profile not in self.runners:
             raise KuberthError(f"no profile is called {profile!r}; there are: {', '.join(self.runners)}")
         self.runner: Runner = self.runners[next(iter(self.runners)) if profile is None else profile]
-        """The plugins of the profile that answers; may be set to another of `runners`."""
+        """The plugins of the profile in use; can be set to another of `runners`."""
         self._cycle = SchedulingCycle(
             self.cluster, nominator=self.nominator, metrics=metrics, sampling=EveryNode()
         )
@@ -154,7 +154,7 @@ class Evaluator:
                 self.cluster.add_pod(self._derive(obj))
 
     def remove(self, *objects: Any) -> None:
-        """Remove objects: the opposite of `add`."""
+        """Remove objects."""
         for obj in objects:
             self.stores.of(type(obj)).remove(obj)
             if isinstance(obj, Node):
@@ -165,9 +165,9 @@ class Evaluator:
                 self.cluster.remove_pod(obj.metadata.uid)
 
     def evaluate(self, pod: Pod, *, score: bool = True) -> Answer:
-        """Filter all nodes and score those that pass, as a scheduling cycle would without sampling.
+        """Filter all nodes and score the feasible ones, like a scheduling cycle without sampling.
 
-        A pod with a nomination in its status is tried on that node first, and if it fits there on no other.
+        If the pod's status has a nominated node and the pod fits there, only that node is tried.
         """
         question = self._ask(pod)
         if not len(question.nodes) or not score:
@@ -178,11 +178,11 @@ class Evaluator:
         return question.answer(scores=scores)
 
     def feasible(self, pod: Pod) -> list[str]:
-        """Names of the feasible nodes, in no particular order."""
+        """The names of the feasible nodes, in no particular order."""
         return self._ask(pod).nodes.names()
 
     def preempt(self, pod: Pod) -> tuple[Answer, Preemption | None]:
-        """Evaluate the pod, and run PostFilter if it fits nowhere: which pods would be evicted, and where."""
+        """Evaluate the pod, and run PostFilter if it fits nowhere: the nominated node and the victims."""
         question = self._ask(pod)
         if len(question.nodes) or not self.cluster.node_count:
             return question.answer(), None
@@ -202,7 +202,7 @@ class Evaluator:
 
     @contextmanager
     def pending(self, pod: Pod) -> Iterator[None]:
-        """Have the pod among the objects while the block lasts, as a scheduler has each pod that it tries."""
+        """Add the pod to the objects while the block lasts, as a scheduler does for each attempt."""
         store = self.stores.of(Pod)
         before = store.set(pod)
         try:
@@ -214,9 +214,9 @@ class Evaluator:
                 store.set(before)
 
     def objections(self, pod: Pod) -> dict[str, tuple[Status, ...]]:
-        """By node: what every Filter plugin has against it, not only the first one that rejects it.
+        """The rejections of every Filter plugin by node, not only the first one.
 
-        Empty if PreFilter rejects the pod: then no plugin is prepared to look at a node.
+        Empty if PreFilter rejected the pod, because plugins then have no data for Filter.
         """
         state, nodes = CycleState(self._derive(pod)), self.cluster.all_nodes()
         if not self.runner.pre_filtering.run(state, pod, nodes).status.is_success:
@@ -267,8 +267,11 @@ class Evaluator:
         )
 
     def _run_background(self) -> None:
-        """Do what plugins left to tasks. The caller may be in an event loop, which waits as for any answer;
-        a second loop in its thread is forbidden, so this one has a thread of its own."""
+        """Run the coroutines that plugins have spawned.
+
+        The caller may be in an event loop, which is blocked meanwhile; since a second loop in the same thread
+        is not allowed, this one runs in its own thread.
+        """
 
         async def run_all() -> None:
             while self._background:
@@ -280,13 +283,13 @@ class Evaluator:
 
 
 class _Question(NamedTuple):
-    """A search that has been made."""
+    """The result of a search."""
 
     cluster: ClusterTable
     state: CycleState
     diagnosis: Diagnosis
     nodes: Nodes
-    """Those that pass."""
+    """The feasible nodes."""
     message: str = ""
     not_asked: tuple[str, ...] = ()
 

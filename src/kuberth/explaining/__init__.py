@@ -1,7 +1,7 @@
-"""Explains why a pod waits and which changes would let it be scheduled, with the scheduler's own code.
+"""Explains why a pod is pending and which changes would let it be scheduled, with the scheduler's own code.
 
-Beside the scheduler. In: a pod, a cluster and a configuration. Out: an `Explanation`: which plugins reject
-the pod on which nodes, what the nearest nodes miss, and changes that were tried and help. Nothing is written.
+In: a pod, a cluster and a configuration. Out: an `Explanation`: which plugins reject the pod on which nodes,
+what the nearest nodes lack, and tested changes that help. Nothing is written.
 
     explanation = explain(Question(pod, objects))
     explanation.proposals[0].text    # "remove the taint dedicated=gpu:NoSchedule from node n1"

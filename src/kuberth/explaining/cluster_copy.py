@@ -1,8 +1,8 @@
-"""A copy of the cluster that questions are judged on, which no scheduling cycle sees.
+"""A copy of the cluster for answering questions, which no scheduling cycle sees.
 
 In: all objects of the cluster, at each question. Out: an `Evaluator` over them. The first question builds the
-cluster table; a later one takes only the objects that differ. Objects are compared by identity, because they
-are never changed in place.
+cluster table; later ones only update the objects that differ. Objects are compared by identity, because they
+are never modified in place.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class ClusterCopy:
         self.config = config
         self.evaluator = Evaluator(config=config, registry=registry, feature_gates=feature_gates)
         self._objects: dict[int, Any] = {}
-        """By identity: what the last `update` took."""
+        """The objects of the last `update`, by identity."""
         self._finished: set[str] = set()
-        """Keys of pods that have run to their end; they take nothing of a node and are left out."""
+        """Keys of finished pods; they use no resources and are omitted."""
 
     def update(self, objects: Sequence[Any]) -> None:
-        """Make the copy hold these objects and no others."""
+        """Update the copy to contain exactly these objects."""
         before = self._objects
         after = self._objects = dict(zip(map(id, objects), objects, strict=True))
         gone = [before[identity] for identity in before.keys() - after.keys()]
@@ -47,7 +47,7 @@ class ClusterCopy:
         new = [obj for identity, obj in after.items() if identity in different] if different else []
         replaced = {obj.metadata.name for obj in new if isinstance(obj, Node)}
         for obj in gone:
-            # A node that only has a new version keeps its row and its pods.
+            # A node with a new version keeps its row and its pods.
             if not (isinstance(obj, Node) and obj.metadata.name in replaced):
                 self._remove(obj)
         for obj in new:
@@ -55,7 +55,7 @@ class ClusterCopy:
 
     @contextmanager
     def without(self, pod: Pod) -> Iterator[bool]:
-        """Take the pod of this name out while the block lasts; yields whether the cluster has it."""
+        """Remove the pod with this name while the block lasts; yields whether the cluster has it."""
         key = object_key(pod)
         found = self.evaluator.stores.of(Pod).get_by_key(key)
         if found is None:
@@ -69,7 +69,7 @@ class ClusterCopy:
 
     @contextmanager
     def pending(self, pod: Pod) -> Iterator[None]:
-        """Have the pod among the pods, and the unscheduled ones of its group, while the block lasts."""
+        """Add the pod to the pods, and to the unscheduled ones of its group, while the block lasts."""
         info, groups = PodInfo(pod), self.evaluator.cluster.pod_groups
         with self.evaluator.pending(pod):
             if not info.group:

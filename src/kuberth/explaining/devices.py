@@ -1,7 +1,7 @@
-"""Devices that a pod's claims need: how many of a node match, how many are free, and who holds the others.
+"""Devices for a pod's claims: how many of a node match, how many are free, and which claims hold the others.
 
-In: a pod and the cluster of an evaluator. Out: per node the `DeviceShortage`s of its requests. Counts say
-nothing of constraints, counters and taints: where enough devices are free, the plugin's own reason stands.
+In: a pod and the cluster of an evaluator. Out: per node the `DeviceShortage`s of its requests. Constraints,
+counters and taints are not considered: if enough devices are free, the plugin's own reason is shown.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Holder(NamedTuple):
     claim: str
     """namespace/name."""
     pods: tuple[Pod, ...]
-    """The pods that it is reserved for."""
+    """The pods for which it is reserved."""
     devices: int
 
     @property
@@ -41,18 +41,18 @@ class Holder(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeviceShortage:
-    """A request of a claim that a node has too few free devices for."""
+    """A request of a claim for which a node has too few free devices."""
 
     claim: str
     """namespace/name."""
     request: str
     needed: int
     matching: int
-    """Devices of the node that match the request."""
+    """The number of matching devices of the node."""
     free: int
-    """Those of them that no claim has."""
+    """The number of matching devices that no claim has."""
     holders: tuple[Holder, ...]
-    """The claims that have the others, those with most devices first."""
+    """The claims that hold the others, those with most devices first."""
 
 
 class DeviceCounts:
@@ -76,7 +76,7 @@ class DeviceCounts:
         self._known: dict[int, tuple[DeviceShortage, ...]] = {}
 
     def shortages(self, row: int) -> tuple[DeviceShortage, ...]:
-        """The requests that the node of this row has too few free devices for."""
+        """The requests for which the node of this row has too few free devices."""
         site = int(self._sites.of_row[row])
         if site not in self._known:
             self._known[site] = tuple(self._of_site(site))
@@ -86,7 +86,7 @@ class DeviceCounts:
         for key, claim in self._wanted:
             for alternatives in claim.requests:
                 found = [self._counted(key, request, site) for request in alternatives]
-                # One alternative suffices: the one that misses fewest is reported.
+                # One alternative suffices: the one with the smallest shortage is reported.
                 if found and all(each.free < each.needed for each in found):
                     yield min(found, key=lambda each: each.needed - each.free)
 

@@ -50,10 +50,10 @@ class EditedCluster:
 
 
 class Edit(Protocol):
-    """One change. Its JSON is the name of its class and its fields; `text` describes it for people."""
+    """One change. Its JSON is the name of its class and its fields; `text` describes it for users."""
 
     harm: ClassVar[int]
-    """How much others are affected: 0 for the pod's own constraints, 1 its requests, 2 to 3 a node, 4 other
+    """How disruptive it is: 0 changes the pod's own constraints, 1 its requests, 2 and 3 a node, 4 other
     pods, 5 the size of the cluster."""
 
     @property

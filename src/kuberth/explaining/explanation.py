@@ -31,7 +31,7 @@ from kuberth.informers.store import object_key
 BEST_NODES: Final = 10
 """Nodes in the score table."""
 NEAREST_LOOKED_AT: Final = 10_000
-"""Rejected nodes that are examined in detail, at most."""
+"""The maximum number of rejected nodes that are examined in detail."""
 NOT_CONSIDERED: Final = "not considered: the pod restricts its nodes by name"
 _SINGLE: Final = tuple(action for action in Action if action.value & (action.value - 1) == 0)
 
@@ -49,7 +49,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """Nodes that miss the same things."""
+    """Nodes that lack the same things."""
 
     misses: tuple[str, ...]
     nodes: tuple[str, ...]
@@ -83,17 +83,17 @@ class ScoreTable:
     winner: str
     """The node that the pod has, or would get."""
     reason: str
-    """Why the winner scored highest."""
+    """Why the winner has the highest score."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why one pod waits, or why it has its node."""
+    """Why one pod is pending, or why it was placed on its node."""
 
     pod: str
     """namespace/name."""
     profile: str
-    """The scheduler name of the profile that judged it."""
+    """The scheduler name of the profile that evaluated it."""
     verdict: str
     """`placed`, `fits`, `rejected` or `gated`."""
     answer: Answer
@@ -101,7 +101,7 @@ class Explanation:
     nodes: int
     """Number of nodes in the cluster."""
     node: str = ""
-    """The node it has."""
+    """The pod's node."""
     message: str = ""
     """The message of the FailedScheduling event, or of the plugin that gates the pod."""
     waiting: Waiting | None = None
@@ -114,13 +114,13 @@ class Explanation:
     missing: tuple[Prerequisite, ...] = ()
     """Objects that keep the pod from being scheduled on any node."""
     nominated: Nomination | None = None
-    """Set for a pod that waits for the node that preemption clears."""
+    """Set if the pod has a nominated node with terminating victims."""
     scores: ScoreTable | None = None
     notes: tuple[str, ...] = ()
 
 
 def explain(question: Question, cluster: ClusterCopy | None = None) -> Explanation:
-    """Judge the pod, and search for changes that let it be scheduled if no node is feasible.
+    """Evaluate the pod, and search for changes that let it be scheduled if no node is feasible.
 
     `cluster`: the copy of an earlier question, which saves most of the time.
     """
@@ -131,7 +131,7 @@ def explain(question: Question, cluster: ClusterCopy | None = None) -> Explanati
 def _explained(question: Question, judge: Judge) -> Explanation:
     pod, evaluator = judge.pod, judge.evaluator
     gate = judge.gate(pod)
-    # A pod that fits on its nominated node is tried on no other; all nodes are of interest here.
+    # A pod that fits on its nominated node is tried on no other; here all nodes are evaluated.
     answer = evaluator.evaluate(_without_nomination(pod))
     found = Explanation(
         pod=object_key(question.pod),
@@ -164,7 +164,7 @@ def _explained(question: Question, judge: Judge) -> Explanation:
         if preemption is not None:
             victims = preemption.victims
             summary = PreemptionSummary(
-                # After a rejection by PreFilter there are no nodes that PostFilter could say anything about.
+                # After a rejection by PreFilter, PostFilter has no nodes to report on.
                 preemption.status.message if answer.pre_filter is None else "",
                 *_helpful(answer, found.nodes),
                 nominated_node=preemption.nominated_node,
@@ -229,7 +229,7 @@ def _notes(pod: Pod, profile: str, answer: Answer) -> Iterator[str]:
 
 
 def _helpful(answer: Answer, nodes: int) -> tuple[int, int]:
-    """Numbers of nodes that evictions could make feasible, and of the others that were looked at."""
+    """The number of nodes that evictions could make feasible, and the number of other evaluated nodes."""
     if answer.pre_filter is not None:
         return 0, nodes
     codes = [status.code for status in answer.rejections.values()]
@@ -238,9 +238,9 @@ def _helpful(answer: Answer, nodes: int) -> tuple[int, int]:
 
 
 def _near(question: Question, judge: Judge, answer: Answer) -> list[NearNode]:
-    """Rejected nodes with what they miss, the nearest first."""
+    """Rejected nodes with what they lack, the nearest first."""
     evaluator = judge.evaluator
-    # A node that passes every filter may still be rejected: because of nominated pods.
+    # A node that passes every filter may still be rejected because of nominated pods.
     against = {name: (status,) for name, status in answer.rejections.items()} | {
         name: statuses
         for name, statuses in evaluator.objections(judge.pod).items()
@@ -266,14 +266,14 @@ def _near(question: Question, judge: Judge, answer: Answer) -> list[NearNode]:
 
 
 def _distance(node: NearNode) -> tuple[bool, int, float, str]:
-    """Sorts nodes that could never hold the pod last, then by what they miss."""
+    """Sorts nodes that could never hold the pod last, then by what they lack."""
     misses = node.misses
     never = any(missed.never for missed in misses)
     return never, len(misses), sum(missed.distance for missed in misses), node.name
 
 
 def _by_misses(near: Iterable[NearNode]) -> dict[tuple[str, ...], list[NearNode]]:
-    """Nodes grouped by what they miss; the nearest come first."""
+    """Nodes grouped by what they lack; the nearest come first."""
     groups: dict[tuple[str, ...], list[NearNode]] = {}
     for node in near:
         groups.setdefault(tuple([missed.text for missed in node.misses]), []).append(node)

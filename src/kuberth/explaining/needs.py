@@ -1,4 +1,4 @@
-"""What a pod needs of a node, and one thing that a node misses for it.
+"""What a pod needs from a node, and one thing that a node lacks for it.
 
 In: a pod. Out: `PodNeeds`, computed once for all nodes, and the type `Shortcoming`.
 """
@@ -19,20 +19,20 @@ Remedy = tuple[Edit, ...]
 
 @dataclass(frozen=True, slots=True)
 class Shortcoming:
-    """One thing that a node misses."""
+    """One thing that a node lacks."""
 
     plugin: str
     text: str
     remedies: tuple[Remedy, ...] = ()
-    """Changes of which each may remedy it, the least harmful first."""
+    """Changes of which each may fix it, the least disruptive first."""
     distance: float = 1.0
-    """How much is missing: a share of the request, or 1 for things without an amount."""
+    """How much is missing: a share of the request, or 1 if it has no amount."""
     deletion_helps: bool = False
     """Whether deleting pods of the node may help."""
     new_helps: bool = False
-    """Whether an empty new node of the same shape would not miss it."""
+    """Whether an empty new node of the same shape would have it."""
     kind: str = ""
-    """Shortcomings of the same kind have remedies of the same kind: a resource, or "" for the plugin."""
+    """The kind: a resource, or "" for the plugin. Shortcomings of the same kind have the same kind of fix."""
     pattern: str = ""
     """The text without amounts and names of other objects, where it has some."""
     short: int = 0
@@ -40,16 +40,16 @@ class Shortcoming:
     holder: str = ""
     """The only pod (namespace/name) whose deletion helps."""
     never: bool = False
-    """Whether even the empty node does not have enough."""
+    """Whether even the empty node lacks it."""
 
 
 Domains = Mapping[str, Sequence[PodInfo]]
-"""The pods on the nodes with a value of a topology key, by that value. Values without pods are there, too."""
+"""The pods on the nodes with each value of a topology key. Values without pods are included."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodNeeds:
-    """What a pod needs of a node, computed once for all nodes."""
+    """What a pod needs from a node, computed once for all nodes."""
 
     info: PodInfo
     amounts: Mapping[str, int]

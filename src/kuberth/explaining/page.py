@@ -1,8 +1,8 @@
-"""`/explain?pod=NAME&namespace=NS` on a running scheduler: its own queue, its own rules, its own cluster.
+"""The path `/explain?pod=NAME&namespace=NS` of a running scheduler, with its own queue, rules and cluster.
 
-In: a request. Out: the JSON of an explanation. A thread beside the scheduler's event loop judges the pod on a
-copy of the cluster, one question at a time. The copy is made for the first question, brought up to date for
-each one, and dropped when no question has come for a while.
+In: a request. Out: the JSON of an explanation. A separate thread evaluates the pod on a copy of the cluster,
+one question at a time. The copy is created for the first question, updated for each one, and dropped after a
+time without questions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kuberth.serving.messages import Handler, failure, failure_tree
 
 PATH: Final = "/explain"
 KEPT_SECONDS: Final = 600.0
-"""After this long without a question the copy of the cluster is dropped."""
+"""After this time without a question, the copy of the cluster is dropped."""
 
 
 def explain_page(scheduler: Scheduler, *, clock: Clock | None = None) -> Handler:
@@ -56,8 +56,8 @@ def explain_page(scheduler: Scheduler, *, clock: Clock | None = None) -> Handler
 class _RunningCopy:
     """A copy of a running scheduler's cluster, and the thread that works on it.
 
-    One thread, so that the scheduler shares its processor with one question at a time; the others wait in
-    line. A client that goes away gives up its place in the line, but a question that has begun is finished.
+    There is one thread, so that the scheduler shares its processor with one question at a time; the others
+    wait. If a client disconnects, its waiting question is dropped, but one that has begun is finished.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
@@ -67,7 +67,7 @@ class _RunningCopy:
         self._dropping: asyncio.TimerHandle | None = None
 
     async def body(self, answer: Callable[[], Any]) -> AsyncIterator[bytes]:
-        """The JSON of what `answer` returns in the worker's thread."""
+        """The JSON of the result of `answer`, which runs in the worker's thread."""
 
         def encoded() -> bytes:
             return json.dumps(answer(), ensure_ascii=False, separators=(",", ":")).encode()
@@ -86,7 +86,7 @@ class _RunningCopy:
             self._cluster = ClusterCopy(
                 question.configuration, registry=question.registry, feature_gates=question.feature_gates
             )
-        # Assumed pods first: one that is confirmed meanwhile has its node in the store.
+        # Assumed pods first: a pod that is confirmed meanwhile has its node in the store.
         assumed = {info.uid: info.pod for info in scheduler.cluster.assumed_pods()}
         stores = scheduler.stores
         objects = [obj for kind in stores.kinds() if kind is not Pod for obj in stores.of(kind).snapshot()]
@@ -96,7 +96,7 @@ class _RunningCopy:
             return to_tree(explain(replace(question, objects=objects), self._cluster))
         except KuberthError as error:
             self._drop()
-            # The head of the answer has been sent, so only its kind can say that it is an error.
+            # The response's status has been sent, so only the kind of the body can mark an error.
             return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": str(error)}
         except BaseException:
             self._drop()
@@ -153,5 +153,5 @@ def _waiting(scheduler: Scheduler, pod: Pod, clock: Clock) -> Waiting | None:
 
 
 def _unknown(pods: Store[Pod], target: ExplainTarget, namespace: str) -> dict[str, Any]:
-    """The error for a pod that does not exist, with the names that are like it."""
+    """The error for a pod that does not exist, with similar names."""
     return failure_tree(404, "NotFound", str(unknown_pod(pods.snapshot(), target, namespace)))

@@ -1,7 +1,7 @@
-"""What a pod waits for besides a node: objects that it names, the members of its gang, victims of preemption.
+"""What a pod waits for besides a node: objects that it names, members of its gang, victims of preemption.
 
-In: a pod and the stores of its cluster. Out: `Prerequisite`s, each with the name of an object and what is
-wrong with it; and the `Nomination` of a pod that preempts others.
+In: a pod and the stores of its cluster. Out: `Prerequisite`s, each with the name of an object and its
+problem; and the `Nomination` of a preemptor.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kuberth.plugins.volume_binding.claims import is_bound
 from kuberth.plugins.volumes.claims import WAIT_FOR_FIRST_CONSUMER, claim_class, claims_of
 
 MOST_NAMED: Final = 5
-"""Members of a gang that are named."""
+"""How many members of a gang are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Prerequisite:
 
     kind: str
     name: str
-    """With its namespace, if it has one."""
+    """Includes the namespace, if it has one."""
     problem: str
 
     @property
@@ -41,7 +41,7 @@ class Prerequisite:
 
 @dataclass(frozen=True, slots=True)
 class Nomination:
-    """The node that preemption clears for the pod."""
+    """The pod's nominated node and its victims."""
 
     node: str
     terminating: tuple[str, ...]
@@ -62,7 +62,7 @@ def nomination(judge: Judge) -> Nomination | None:
 
 
 def prerequisites(judge: Judge, *, refusal: str = "") -> Iterator[Prerequisite]:
-    """Objects that the pod names and that are missing or not ready, and its workload if pods are refused."""
+    """Missing or unready objects that the pod names, and its workload if its pods are rejected."""
     stores = judge.evaluator.stores
     for owner in judge.pod.metadata.owner_references[:1] if refusal else ():
         yield Prerequisite(owner.kind, f"{judge.pod.metadata.namespace}/{owner.name}", refusal)

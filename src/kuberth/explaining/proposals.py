@@ -1,7 +1,7 @@
-"""Proposals: minimal sets of changes that were tried and let a pod be scheduled.
+"""Proposals: minimal sets of tested changes that let a pod be scheduled.
 
-In: a `Judge` and what the nearest nodes miss. Out: `Proposal`s. Candidates are remedies for shortcomings,
-deletions of pods, and new nodes. Each is tried on the cluster, then reduced while it still helps.
+In: a `Judge` and what the nearest nodes lack. Out: `Proposal`s. Candidates are fixes for shortcomings,
+deletions of pods, and new nodes. Each is tested on the cluster, then reduced while it still helps.
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ from kuberth.informers.store import object_key
 
 MOST_PROPOSALS: Final = 8
 MOST_ALIKE: Final = 2
-"""Proposals that consist of the same kinds of changes."""
+"""The maximum number of proposals with the same kinds of changes."""
 MOST_PATTERNS: Final = 16
-"""Sets of shortcomings for which candidates are made."""
+"""The maximum number of sets of shortcomings for which candidates are created."""
 MOST_PATTERNS_ALIKE: Final = 4
-"""Sets of shortcomings of the same kinds, such as one taint each."""
+"""The maximum number of sets of shortcomings of the same kinds, such as one taint each."""
 MOST_COMBINATIONS: Final = 8
-"""Combinations of remedies for one node."""
+"""The maximum number of combinations of fixes for one node."""
 MOST_CLEARED: Final = 4
-"""Nodes with the same shortcomings on which the deletion of pods is tried."""
+"""The maximum number of nodes with the same shortcomings on which deletions are tried."""
 MOST_SINGLE: Final = 3
-"""Pods of which each alone is tried to be deleted."""
+"""The maximum number of pods whose deletion is tried individually."""
 MOST_SHAPES: Final = 4
 MOST_ADDED: Final = 3
-"""Nodes that one proposal adds."""
+"""The maximum number of nodes that one proposal adds."""
 MOST_LEAVING: Final = 24
-"""Pods that one proposal deletes, before it is reduced."""
+"""The maximum number of pods that one proposal deletes, before it is reduced."""
 MOST_TRIES: Final = 400
-"""After this many what-ifs no further candidate is tried."""
+"""The maximum number of what-ifs; then no further candidate is tried."""
 TRIED_IN_FULL: Final = 6
-"""For up to this many changes every subset is tried; of more, every one and every two are left out."""
+"""Up to this number of changes, every subset is tested; beyond, leaving out every one and every two."""
 _SYSTEM_PRIORITY: Final = 2_000_000_000
 _TEMPLATE_HASH: Final = "pod-template-hash"
 
 
 class NearNode(NamedTuple):
-    """A node and what it misses."""
+    """A node and what it lacks."""
 
     name: str
     misses: tuple[Shortcoming, ...]
@@ -67,7 +67,7 @@ class NearNode(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Changes that together let the pod be scheduled; none of them can be left out."""
+    """Changes that together let the pod be scheduled; all of them are necessary."""
 
     edits: tuple[Edit, ...]
 
@@ -79,10 +79,10 @@ class Proposal:
 def proposals(
     judge: Judge, near: Sequence[Sequence[NearNode]], *, victims: Iterable[str] = ()
 ) -> tuple[Proposal, ...]:
-    """The least harmful proposals first.
+    """The least disruptive proposals first.
 
-    `near` are groups of nodes that miss the same, the nearest first; `victims` the pods that preemption would
-    evict.
+    `near` are groups of nodes with the same shortcomings, the nearest first; `victims` the pods that
+    preemption would evict.
     """
     gates: Remedy = tuple(RemoveGate(gate.name) for gate in judge.pod.spec.scheduling_gates)
     found: dict[frozenset[Edit], Proposal] = {}
@@ -90,7 +90,7 @@ def proposals(
         if len(found) >= 2 * MOST_PROPOSALS or judge.tries > MOST_TRIES:
             break
         needed = minimal(edits, judge.frees)
-        # A deletion by hand of a pod that the scheduler would evict anyway is the same proposal.
+        # Manually deleting a pod that the scheduler would evict anyway is the same proposal.
         if needed and (key := frozenset(map(_without_preemptor, needed))) not in found:
             found[key] = Proposal(tuple(needed))
     return tuple(sorted(_best(_without_worse_scales(list(found.values()))), key=_harm))
@@ -102,13 +102,13 @@ def _harm(proposal: Proposal) -> tuple[int, int, int]:
 
 
 def _best(given: Sequence[Proposal]) -> Iterator[Proposal]:
-    """The smallest proposals of each harm, few of each kind."""
+    """The smallest proposals of each level of disruption, few of each kind."""
     alike: Counter[frozenset[type[Edit]]] = Counter()
     chosen: list[Proposal] = []
     for proposal in sorted(given, key=lambda one: (len(one.edits), _harm(one))):
         kinds = frozenset(map(type, proposal.edits))
         harm, size, _sum = _harm(proposal)
-        # Two changes may be milder than one if the one scales a request further.
+        # Two changes may be less disruptive than one that reduces a request further.
         is_worse = harm != ScaleRequest.harm and any(
             len(other.edits) < size and _harm(other)[0] == harm for other in chosen
         )
@@ -133,7 +133,7 @@ def minimal(edits: Sequence[Edit], frees: Callable[[Iterable[Edit]], bool]) -> S
 
 
 def _reduced(edits: Sequence[Edit], frees: Callable[[Iterable[Edit]], bool]) -> Sequence[Edit]:
-    """The changes without those that can be left out, one or two at a time, until few enough are left."""
+    """The changes without unnecessary ones, removed one or two at a time until few enough are left."""
     if len(edits) <= TRIED_IN_FULL:
         return edits
     for number in (1, 2):
@@ -146,7 +146,7 @@ def _reduced(edits: Sequence[Edit], frees: Callable[[Iterable[Edit]], bool]) -> 
 def _candidates(
     judge: Judge, near: Sequence[Sequence[NearNode]], gates: Remedy, victims: Iterable[str]
 ) -> Iterator[Sequence[Edit]]:
-    """What to try: first what may be a single change, then remedies for several shortcomings."""
+    """The candidates: first possible single changes, then fixes for several shortcomings."""
     if gates:
         yield gates
     if _chooses_names(judge.pod):
@@ -172,7 +172,7 @@ def _candidates(
 
 
 def _patterns(near: Sequence[Sequence[NearNode]]) -> list[list[NearNode]]:
-    """Nodes with the same shortcomings apart from amounts, the nearest first; fewest shortcomings first."""
+    """Nodes with the same shortcomings apart from amounts, the nearest first."""
     members: dict[Any, list[NearNode]] = {}
     counts: Counter[Any] = Counter()
     for nodes in near:
@@ -185,7 +185,7 @@ def _patterns(near: Sequence[Sequence[NearNode]]) -> list[list[NearNode]]:
         counts[key] += len(nodes)
     alike: Counter[Any] = Counter()
     found: list[list[NearNode]] = []
-    # What most nodes miss comes first, so that a remedy opens many nodes.
+    # The most frequent shortcomings come first, so that a fix helps on many nodes.
     for key in sorted(members, key=lambda each: (len(members[each][0].misses), -counts[each])):
         kinds = tuple(sorted(kind for kind, _text, _never in key))
         alike[kinds] += 1
@@ -195,9 +195,9 @@ def _patterns(near: Sequence[Sequence[NearNode]]) -> list[list[NearNode]]:
 
 
 def _remedied(judge: Judge, nodes: Sequence[NearNode], gates: Remedy) -> Iterator[Sequence[Edit]]:
-    """Candidates that remedy every shortcoming of the first node, or delete pods of one of the nodes."""
+    """Candidates that fix every shortcoming of the first node, or delete pods on one of the nodes."""
     if len(nodes[0].misses) > 1:
-        # A label moves the node to another topology domain, which may remedy several shortcomings.
+        # A label moves the node to another topology domain, which may fix several shortcomings.
         for remedy in (remedy for missed in nodes[0].misses for remedy in missed.remedies):
             if any(isinstance(edit, SetLabel) for edit in remedy):
                 yield (*gates, *remedy)
@@ -235,7 +235,7 @@ def _leaving(judge: Judge, node: NearNode, edits: Sequence[Edit]) -> Sequence[Ed
 
 
 def _single_deletions(judge: Judge, near: Iterable[Sequence[NearNode]]) -> list[Pod]:
-    """Pods of which each gives way to the pod alone, by their requests and ports; lowest priority first."""
+    """Pods whose individual deletion may help, by their requests and ports; lowest priority first."""
     found: list[PodInfo] = []
     for nodes in near:
         misses = nodes[0].misses
@@ -250,7 +250,7 @@ def _single_deletions(judge: Judge, near: Iterable[Sequence[NearNode]]) -> list[
 
 
 def _gives(info: PodInfo, missed: Shortcoming) -> bool:
-    """Whether the deletion of the pod would remedy the shortcoming."""
+    """Whether the deletion of the pod would fix the shortcoming."""
     if missed.holder:
         return info.key == missed.holder
     match missed.kind:
@@ -339,7 +339,7 @@ def _shape(node: Node) -> Any:
 
 
 def _without_worse_scales(given: Sequence[Proposal]) -> list[Proposal]:
-    """Leave out proposals that lower a request further than another proposal does."""
+    """Omit proposals that reduce a request further than another proposal does."""
     return [one for one in given if not any(_is_milder(other, one) for other in given)]
 
 

@@ -1,7 +1,7 @@
-"""A question: which pod, in which cluster, under which configuration; and the judge that answers it.
+"""A question (which pod, which cluster, which configuration), and the judge that answers it.
 
-In: objects and a configuration. Out: a `Judge`, which evaluates the pod without and with edits. A pod that
-has a node is judged as if it had none.
+In: objects and a configuration. Out: a `Judge`, which evaluates the pod with and without edits. A pod with a
+node is evaluated as if it had none.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ GANGS: Final = "GangScheduling"
 
 
 class PermitHold(NamedTuple):
-    """A plugin that holds a pod in Permit. Times are seconds since the epoch."""
+    """A plugin that holds a pod on Permit. Times are seconds since the epoch."""
 
     plugin: str
     since: float
     until: float
-    """When the pod is rejected if the plugin has not allowed it before."""
+    """When the pod is rejected if the plugin does not allow it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Where the pod waits in a running scheduler. Times are seconds since the epoch."""
+    """The pod's state in a running scheduler. Times are seconds since the epoch."""
 
     queue: str
     """active, backoff, unschedulable or gated; `in flight` during an attempt, `permit` while Permit waits."""
@@ -46,7 +46,7 @@ class Waiting:
     since: float | None = None
     """When it returned from its last attempt, or was created."""
     next: float | None = None
-    """When it is tried again if no event requeues it before; None: only after an event."""
+    """When it is retried if no event requeues it before; None: only after an event."""
     rejected_by: tuple[str, ...] = ()
     """Plugins whose events requeue it."""
     node: str = ""
@@ -57,24 +57,24 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Why does this pod wait, or why is it where it is?"""
+    """The question why a pod is pending, or why it was placed where it is."""
 
     pod: Pod
     objects: Sequence[Any]
-    """The cluster: nodes, pods and other kinds that plugins read. The pod itself may be among them."""
+    """The cluster: nodes, pods and other kinds that plugins read. It may contain the pod itself."""
     config: KubeSchedulerConfiguration | None = None
     registry: Registry | None = None
     feature_gates: FeatureGates | None = None
     waiting: Waiting | None = None
     """Set by a running scheduler that has the pod in its queue."""
     refusal: str = ""
-    """Why the API server refuses the pods of the workload that the pod stands for, if it does."""
+    """Why the API server rejects the pods of the workload that the pod represents."""
     notes: tuple[str, ...] = ()
     """Remarks about the question that the answer repeats."""
 
     @property
     def configuration(self) -> KubeSchedulerConfiguration:
-        """The configuration to judge by: the default one unless another is given."""
+        """The configuration to use: the default one unless another is given."""
         return self.config or default_configuration(self.feature_gates)
 
 
@@ -84,7 +84,7 @@ class Judge:
     def __init__(self, question: Question, cluster: ClusterCopy, *, profile: str, is_there: bool) -> None:
         self.profile = profile
         self.node = question.pod.spec.node_name if is_there else ""
-        """The node that the pod has. A pod that is not in the cluster can only request a node by its name."""
+        """The pod's node. A pod that is not in the cluster can only request a node by its name."""
         self.pod = _unplaced(question.pod) if is_there else question.pod
         """The pod as if it had no node."""
         self.evaluator = cluster.evaluator
@@ -97,12 +97,12 @@ class Judge:
         return self.evaluator.stores.of(Node).get(name)
 
     def pods_of(self, node: str) -> Iterable[PodInfo]:
-        """The pods on a node, without the pod in question."""
+        """The pods on a node, except the pod in question."""
         row = self.evaluator.cluster.row_of(node)
         return () if row is None else self.evaluator.cluster.pods_at(row)
 
     def other_pods(self, keys: Iterable[str]) -> list[Pod]:
-        """The pods with these keys (namespace/name) that exist, without the pod in question."""
+        """The existing pods with these keys (namespace/name), except the pod in question."""
         found = map(self.evaluator.stores.of(Pod).get_by_key, keys)
         return [pod for pod in found if pod is not None]
 
@@ -113,7 +113,7 @@ class Judge:
 
     @property
     def tries(self) -> int:
-        """Number of different sets of changes tried so far."""
+        """The number of distinct sets of changes tried so far."""
         return len(self._tried)
 
     def gate(self, pod: Pod) -> Status | None:
@@ -122,7 +122,7 @@ class Judge:
         return None if status.is_success else status
 
     def frees(self, edits: Iterable[Edit]) -> bool:
-        """Whether a node is feasible after these changes, which are undone again."""
+        """Whether a node is feasible after these changes, which are then undone."""
         edits = tuple(edits)
         known = frozenset(edits)
         if known not in self._tried:
@@ -154,7 +154,7 @@ class Judge:
 
 @contextmanager
 def judge_of(question: Question, cluster: ClusterCopy | None = None) -> Iterator[Judge]:
-    """Bring the copy up to date, or make one, and judge the pod on it while the block lasts."""
+    """Update the copy, or create one, and evaluate the pod on it while the block lasts."""
     config = question.configuration
     names = [profile.scheduler_name for profile in config.profiles]
     wanted = question.pod.spec.scheduler_name or names[0]

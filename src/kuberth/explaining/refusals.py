@@ -1,6 +1,6 @@
-"""Why the API server refuses pods that the controller of a workload creates: a quota, a policy, a webhook.
+"""Why the API server rejects pods that a controller creates: a quota, a policy, a webhook.
 
-In: a workload as a tree, and the Kubernetes events about it. Out: one sentence about the last refusal.
+In: a workload as a tree, and the Kubernetes events about it. Out: one sentence about the last rejection.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _SHORT_OF_PODS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "StatefulSet": (("spec", "replicas"), ("status", "replicas")),
     "DaemonSet": (("status", "desiredNumberScheduled"), ("status", "currentNumberScheduled")),
 }
-"""By kind: the fields of the number of pods that it needs, and that it has."""
+"""By kind: the fields with the desired and the current number of pods."""
 
 
 def refusal(workload: Tree, events: Iterable[Tree] = ()) -> str:
-    """Why pods of the workload could not be created; "" if that is not known, or they could."""
+    """Why pods of the workload could not be created; "" if this is unknown, or they could."""
     for condition in _at(workload, ("status", "conditions")) or ():
         if condition.get("type") == "ReplicaFailure" and condition.get("status") == "True":
             return f"cannot create pods: {condition.get('message', '')}"

@@ -1,4 +1,4 @@
-"""Selectors and terms of a pod, as people write them.
+"""Selectors and terms of a pod in kubectl's notation.
 
 In: a selector, a requirement or a term. Out: its text.
 """

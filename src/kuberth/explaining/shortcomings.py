@@ -1,4 +1,4 @@
-"""What a node misses for a pod, plugin by plugin, and which changes would remedy it.
+"""What a node lacks for a pod, plugin by plugin, and which changes would fix it.
 
 In: a pod, a node and the statuses of plugins that reject it. Out: `Shortcoming`s. For a plugin that is not in
 the table, the shortcoming is the plugin's own reason.
@@ -45,14 +45,14 @@ from kuberth.informers.store import object_key
 from kuberth.text.figures import count as counted
 
 MOST_HOLDERS: Final = 3
-"""Claims named that hold devices of a node."""
+"""How many claims are named that hold devices of a node."""
 PODS: Final = "pods"
-"""The kind of a shortcoming that any pod's deletion remedies."""
+"""The kind of a shortcoming that the deletion of any pod fixes."""
 _BYTES: Final = ("memory", "ephemeral-storage", "hugepages-")
 
 
 def shortcomings(needs: PodNeeds, node: NodeRow, statuses: Iterable[Status]) -> tuple[Shortcoming, ...]:
-    """Everything that the node misses, by the statuses of the plugins that reject it."""
+    """Everything that the node lacks, by the statuses of the plugins that reject it."""
     found: list[Shortcoming] = []
     for status in statuses:
         known = list(_BY_PLUGIN.get(status.plugin, _quoted)(needs, node, status))
@@ -84,7 +84,7 @@ def _resources(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Short
         short = amount - (allocatable - node.requested(resource))
         if short <= 0 or f"Insufficient {resource}" not in status.reasons:
             continue
-        # Thousands of nodes miss the same amount.
+        # Thousands of nodes lack the same amount.
         key = status.plugin, resource, short, allocatable >= amount
         if (known := needs.shortages.get(key)) is None:
             scaled = scaled_requests(needs.info, resource, short) if short < amount else ()
@@ -104,9 +104,9 @@ def _resources(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Short
 
 
 def scaled_requests(info: PodInfo, resource: str, short: int) -> Remedy:
-    """Lower the pod's request by `short`; () if that is impossible.
+    """Reduce the pod's request by `short`; () if that is impossible.
 
-    The largest containers give way first. An init container is lowered where it alone requests too much.
+    The largest containers are reduced first. An init container is reduced if it alone requests too much.
     """
     pod = info.pod
     read = milli_value if resource == "cpu" else value
@@ -126,7 +126,7 @@ def scaled_requests(info: PodInfo, resource: str, short: int) -> Remedy:
     together = sum(map(requested, lasting))
     own = None if pod.spec.resources is None else pod.spec.resources.requests.get(resource)
     if own is not None and is_pod_level_resource(resource):
-        # The API requires the pod's own request to cover those of its containers.
+        # The API requires the pod-level request to cover those of its containers.
         after = read(own) - short
         is_valid = after >= together and after > 0
         return (ScaleRequest("", resource, str(own), amount_text(resource, after)),) if is_valid else ()
@@ -157,7 +157,7 @@ def _taints(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcom
         if is_cordon and node.node.spec.unschedulable:
             yield from _cordoned(needs, node, status)
             continue
-        # To tolerate a cordon is no remedy: it would undo the purpose of every cordon.
+        # Tolerating a cordon is not proposed: it would defeat the purpose of every cordon.
         tolerate: tuple[Remedy, ...] = () if is_cordon else ((Tolerate(*fields),),)
         yield Shortcoming(
             status.plugin,

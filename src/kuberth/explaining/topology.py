@@ -1,4 +1,4 @@
-"""What a node misses for the pod's affinity and anti-affinity, and for its topology spread constraints.
+"""What a node lacks for the pod's affinity, anti-affinity, and topology spread constraints.
 
 In: a pod's needs, a node that the plugins InterPodAffinity or PodTopologySpread reject, and their status.
 Out: `Shortcoming`s that name the pods in question.
@@ -18,9 +18,9 @@ from kuberth.explaining.selector_texts import affinity_text, selector_text, spre
 from kuberth.framework.status import Code, Status
 
 MOST_VALUES: Final = 4
-"""Values of a topology key that are proposed for a node without it."""
+"""How many values of a topology key are proposed for a node without it."""
 MOST_OTHERS: Final = 3
-"""Pods in the way that are named, and whose deletion is proposed."""
+"""How many conflicting pods are named, and proposed for deletion."""
 
 
 def affinity_shortcomings(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
@@ -59,7 +59,7 @@ def _pods_in_the_way(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator
     given: Sequence[PodAffinityTerm] = (
         () if far is None else far.required_during_scheduling_ignored_during_execution
     )
-    # Terms that cannot be read are left out.
+    # Invalid terms are omitted.
     for raw, term in zip(given, needs.info.required_anti_affinity, strict=False):
         others = [info for info in _near(needs, term.topology_key, node) if _selects(term, info, node)]
         if others:
@@ -110,7 +110,7 @@ def spread_shortcomings(needs: PodNeeds, node: NodeRow, status: Status) -> Itera
                 remedies=(tuple(map(RelaxSpread, texts)), *_labelled(node, key, fewest)),
             )
     elif hard:
-        # Which of several constraints is violated is not known here; proposals find a smallest set.
+        # It is not known which of several constraints is violated; proposals find a smallest set.
         skews = dict.fromkeys(f"{spread_text(each)} (maxSkew {each.max_skew})" for each in hard)
         yield Shortcoming(
             status.plugin,

@@ -30,7 +30,7 @@ class Extenders:
         self.look_at_nodes = any(
             extender.config.filter_verb or extender.config.prioritize_verb for extender in self._all
         )
-        """Whether an extender scores nodes, so that one feasible node is not enough."""
+        """Whether an extender scores nodes; then a single feasible node is scored too."""
 
     def __iter__(self) -> Iterator[HttpExtender]:
         return iter(self._all)
@@ -39,7 +39,7 @@ class Extenders:
         return len(self._all)
 
     def decide_about(self, pod: Pod) -> bool:
-        """Whether an extender takes part in choosing the pod's node, so that its cycle has to wait."""
+        """Whether an extender takes part in choosing the pod's node, so that the cycle has to wait."""
         return any(_has_say(extender.config) and extender.is_interested(pod) for extender in self._all)
 
     def filtering(self, pod: Pod) -> Sequence[HttpExtender]:
@@ -56,7 +56,7 @@ class Extenders:
 
     @property
     def reflectors(self) -> Sequence[Reflector[object]]:
-        """The reflectors of the objects that extenders are sent; the scheduler runs them."""
+        """The reflectors of whole objects for extenders; the scheduler runs them."""
         return () if self._objects is None else self._objects.reflectors
 
     async def close(self) -> None:
@@ -68,7 +68,7 @@ NO_EXTENDERS = Extenders()
 
 
 def build_extenders(configs: Sequence[Extender], *, api: Api, clock: Clock) -> Extenders:
-    """Make the extenders; raises ConfigError if one of them cannot be used."""
+    """Create the extenders; ConfigError if one of them is not usable."""
     if not configs:
         return NO_EXTENDERS
     objects = WholeObjects(api, pods=_followed_pods(configs), nodes=any(map(_is_sent_nodes, configs)))
@@ -90,7 +90,7 @@ def _is_sent_nodes(config: Extender) -> bool:
 
 
 def _followed_pods(configs: Iterable[Extender]) -> str | None:
-    """The field selector of pods to follow: only extenders without a node cache are sent whole victims."""
+    """The field selector of the pods to watch: only extenders without a node cache receive whole victims."""
     configs = [config for config in configs if _has_say(config)]
     if any(config.preempt_verb and not config.node_cache_capable for config in configs):
         return UNFINISHED

@@ -40,14 +40,15 @@ T = TypeVar("T")
 
 MAX_CONNECTIONS: Final = 64
 MAX_ANSWER_BYTES: Final = 10 * 1024 * 1024
-"""Bytes of an answer beyond twice the request's: an extender that is sent nodes may send them back."""
+"""The maximum size of an answer in bytes, beyond twice that of the request, since extenders may return the
+nodes they receive."""
 MAX_EXTENDER_SCORE: Final = 10
 """Extenders score from 0 to 10, plugins from 0 to 100."""
 _OK: Final = 200
 
 
 class Passed(NamedTuple):
-    """The nodes that an extender's filter keeps."""
+    """The result of an extender's filter."""
 
     names: Sequence[str]
     by_name: bool
@@ -85,7 +86,7 @@ class HttpExtender:
         return is_interested(self._managed, pod)
 
     async def filter(self, pod: Pod, names: Sequence[str]) -> Passed:
-        """Call filter: the nodes that the extender keeps."""
+        """Call filter: the nodes that the extender accepts."""
         body = await self._nodes_request(pod, names)
         answer = await self._ask(self.config.filter_verb, body, read_filter)
         if answer.error:

@@ -28,9 +28,9 @@ class NodesLeft(NamedTuple):
     """The answer to filter."""
 
     names: Sequence[str] | None
-    """Names of the nodes that it keeps; None: the answer has no names."""
+    """Names of the accepted nodes; None if the answer has no names."""
     node_names: Sequence[str] | None
-    """Names of the nodes that it keeps, from an answer with whole nodes; None: it has no nodes."""
+    """Names of the accepted nodes, from an answer with whole nodes; None if it has none."""
     failed: Mapping[str, str]
     """Rejected nodes and the reasons."""
     unresolvable: Mapping[str, str]

@@ -1,8 +1,8 @@
-"""What a plugin is, and how plugins are asked.
+"""Defines what a plugin is, and calls plugins.
 
-On a pod's way this is the rulebook between the queue and the binding: a pod and the cluster table come
-in, every extension point of KEP-624, KEP-3521 and KEP-4247 is run in its order, and statuses, verdicts
-and scores go out. This package knows no plugin by name.
+On a pod's way this is used between the queue and the binding: a pod and the cluster table come in, the
+extension points of KEP-624, KEP-3521 and KEP-4247 run in order, and statuses, verdicts and scores go out.
+This package knows no plugin by name.
 """
 
 from kuberth.framework.cluster_events import Action, ClusterEvent, Concern, EventWithHint, Hint, Resource

@@ -1,7 +1,7 @@
-"""Cluster events: what may make a rejected pod schedulable, and the hints that judge it (KEP-4247).
+"""Cluster events: changes that may make a rejected pod schedulable, and queueing hints (KEP-4247).
 
-In: changes of objects, as intake sees them. Out: `ClusterEvent` values that plugins register for, with
-a hint function per plugin and event, and the rule which registration an event concerns.
+In: changes of objects, as intake sees them. Out: `ClusterEvent` values for which plugins register, with a
+hint function per plugin and event, and the rule for which registrations an event matches.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from kuberth.api.kinds import REGISTRY
 
 
 class Action(enum.IntFlag):
-    """What happened to an object. The order of the bits takes part in matching, as upstream's does."""
+    """What happened to an object. The order of the bits affects matching, as in upstream."""
 
     ADD = 1 << 0
-    """The object is new."""
+    """An object was created."""
     DELETE = 1 << 1
-    """The object is gone."""
+    """An object was deleted."""
     UPDATE_NODE_ALLOCATABLE = 1 << 2
-    """What a node offers changed, in amount."""
+    """A node's allocatable resources changed."""
     UPDATE_NODE_LABEL = 1 << 3
     """Labels of a node changed."""
     UPDATE_NODE_TAINT = 1 << 4
@@ -33,30 +33,30 @@ class Action(enum.IntFlag):
     UPDATE_NODE_ANNOTATION = 1 << 6
     """Annotations of a node changed."""
     UPDATE_NODE_DECLARED_FEATURE = 1 << 7
-    """The features a node declares changed."""
+    """The declared features of a node changed."""
     UPDATE_POD_LABEL = 1 << 8
     """Labels of a pod changed."""
     UPDATE_POD_SCALE_DOWN = 1 << 9
-    """A pod asks for less of something."""
+    """A pod's requests were reduced."""
     UPDATE_POD_TOLERATION = 1 << 10
-    """A pod has more tolerations, or fewer."""
+    """Tolerations of a pod were added or removed."""
     UPDATE_POD_SCHEDULING_GATES_ELIMINATED = 1 << 11
-    """The last scheduling gate of a pod is gone."""
+    """The last scheduling gate of a pod was removed."""
     UPDATE_POD_GENERATED_RESOURCE_CLAIM = 1 << 12
-    """A claim was made for a pod."""
+    """A resource claim was generated for a pod."""
     UPDATE = (1 << 13) - 1 - 0b11
-    """Any change; for kinds besides Node and Pod the only one there is."""
+    """Any change of the object; the only update action of kinds other than Node and Pod."""
     ALL = (1 << 13) - 1
-    """Whatever happens."""
+    """Any action."""
 
     @property
     def label(self) -> str:
-        """Upstream's name, e.g. `UpdateNodeTaint`; empty for a mixture that has no name of its own."""
+        """Upstream's name, e.g. `UpdateNodeTaint`; empty for a combination without a name."""
         return _ACTION_LABELS.get(self.value, "")
 
     @classmethod
     def from_label(cls, label: str) -> Action:
-        """The action that upstream calls so."""
+        """The action with this upstream name."""
         return cls(_ACTIONS_BY_LABEL[label])
 
 
@@ -71,35 +71,35 @@ class Resource(enum.StrEnum):
     """Kinds of objects whose changes may move pods; `ASSIGNED_POD` and `UNSCHEDULABLE_POD` are Pods."""
 
     POD = "Pod"
-    """Pods, wherever they are: events of both kinds below concern it."""
+    """Pods, with or without a node; an event of either kind below matches."""
     ASSIGNED_POD = "AssignedPod"
-    """Pods that have a node."""
+    """Pods with a node."""
     UNSCHEDULABLE_POD = "UnschedulablePod"
-    """Pods that have none yet."""
+    """Pods without a node."""
     NODE = "Node"
     """Nodes."""
     PERSISTENT_VOLUME = "PersistentVolume"
     """Persistent volumes."""
     PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
-    """Claims of persistent volumes."""
+    """Persistent volume claims."""
     CSI_NODE = "storage.k8s.io/CSINode"
-    """What CSI drivers say of a node."""
+    """CSI drivers on nodes."""
     CSI_DRIVER = "storage.k8s.io/CSIDriver"
     """CSI drivers."""
     VOLUME_ATTACHMENT = "storage.k8s.io/VolumeAttachment"
-    """Volumes being attached to nodes."""
+    """Attachments of volumes to nodes."""
     CSI_STORAGE_CAPACITY = "storage.k8s.io/CSIStorageCapacity"
-    """How much storage is left where."""
+    """Storage capacities of CSI drivers."""
     STORAGE_CLASS = "storage.k8s.io/StorageClass"
     """Storage classes."""
     RESOURCE_CLAIM = "resource.k8s.io/ResourceClaim"
-    """Claims of dynamic resource allocation."""
+    """Resource claims."""
     RESOURCE_SLICE = "resource.k8s.io/ResourceSlice"
-    """Devices that drivers offer."""
+    """Devices that drivers publish."""
     DEVICE_CLASS = "resource.k8s.io/DeviceClass"
-    """Classes of devices."""
+    """Device classes."""
     POD_GROUP = "scheduling.k8s.io/PodGroup"
-    """Groups of pods."""
+    """Pod groups."""
     ANY = "*"
     """Any kind of object."""
 
@@ -107,16 +107,16 @@ class Resource(enum.StrEnum):
 class ClusterEvent(NamedTuple):
     """A kind of change.
 
-    `resource` is a `Resource`, or for any other kind that Kuberth knows or you registered with
-    `kuberth.api.register_kind`, its `plural.version.group`.
+    `resource` is a `Resource`, or `plural.version.group` for any other kind that Kuberth knows or that you
+    registered with `kuberth.api.register_kind`.
     """
 
     resource: str
-    """What it happened to."""
+    """The kind of object that changed."""
     action: Action
-    """What happened."""
+    """The kind of change."""
     custom_label: str = ""
-    """Another name in metrics, for events that no object caused."""
+    """The event's label in metrics, for events that no object caused."""
 
     @property
     def label(self) -> str:
@@ -135,11 +135,11 @@ class ClusterEvent(NamedTuple):
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether every event concerns it."""
+        """Whether the event matches all registrations."""
         return self.resource == Resource.ANY and self.action == Action.ALL
 
 
-# Why a pod entered a queue, where no cluster event was the cause.
+# Reasons for entering a queue other than cluster events.
 SCHEDULE_ATTEMPT_FAILURE: Final = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE: Final = "BackoffComplete"
 POP_FROM_BACKOFF: Final = "PopFromBackoffQ"
@@ -158,10 +158,10 @@ FORCED_ACTIVATION: Final = ClusterEvent(Resource.ANY, Action.ALL, FORCE_ACTIVATE
 
 @lru_cache(maxsize=4096)
 def concerns(registered: ClusterEvent, incoming: ClusterEvent) -> bool:
-    """Whether `incoming` is one of the events that a plugin `registered` for.
+    """Whether `incoming` matches an event for which a plugin `registered`.
 
-    An event of several actions at once concerns a registration only if it is not wider than it, which
-    upstream decides by comparing the bit sets as numbers.
+    An event with several actions matches only a registration that is at least as wide; like upstream, this
+    compares the bit sets as numbers.
     """
     if registered.is_wildcard:
         return True
@@ -177,43 +177,43 @@ def concerns(registered: ClusterEvent, incoming: ClusterEvent) -> bool:
 
 
 def _name(resource: str) -> str:
-    """What intake calls the kind, whichever of its names a plugin used."""
+    """Intake's name for the kind, for any name that a plugin used."""
     info = REGISTRY.of_event(resource)
     return resource if info is None else info.event_resource
 
 
 class Hint(enum.Enum):
-    """What a plugin thinks an event means for a pod it rejected."""
+    """A plugin's answer to whether an event may make a rejected pod schedulable."""
 
     QUEUE = "Queue"
-    """It may fit now: try it."""
+    """The pod may fit now: retry it."""
     SKIP = "QueueSkip"
-    """It cannot have become schedulable by this: let it wait."""
+    """The event does not help the pod: leave it where it is."""
 
 
 HintFunction = Callable[[Pod, object, object], Hint]
-"""`hint(pod, old, new)`: old is None for an addition, new is None for a deletion."""
+"""`hint(pod, old, new)`: `old` is None for an addition, `new` is None for a deletion."""
 
 
 class Concern(NamedTuple):
-    """Which waiting pods an event can be about, so that thousands of others need not be asked."""
+    """Limits an event to the pending pods that it concerns, so that hints do not run for all others."""
 
     of_pod: Callable[[Pod], Iterable[Hashable]]
-    """What a waiting pod is known by; of what never changes in a pod."""
+    """Returns the keys of a pending pod; may read only what never changes in a pod."""
     of_event: Callable[[object, object], Iterable[Hashable] | None]
-    """What the event is about, of `old` and `new`: the hint skips every pod that is known by nothing of
-    this. None: it may be about any pod."""
+    """Returns the keys of the event from `old` and `new`. The hint skips pods that share none of them. None:
+    the event may concern any pod."""
 
 
 class EventWithHint(NamedTuple):
-    """A registration: the event, and the function that judges it; without one every such event queues."""
+    """A registered event with its hint; without a hint, every such event requeues the pod."""
 
     event: ClusterEvent
-    """The events to receive."""
+    """The registered event."""
     hint: HintFunction | None = None
-    """Asked for each waiting pod that the plugin rejected; None: always Queue."""
+    """Called for each pending pod that the plugin rejected; None: always Queue."""
     concern: Concern | None = None
-    """Which of them to ask about; None: all."""
+    """The pods for which to call the hint; None: all."""
 
 
 ALL_EVENTS: Final = tuple(
@@ -231,7 +231,6 @@ ALL_EVENTS: Final = tuple(
         Resource.DEVICE_CLASS,
     )
 )
-"""What a plugin that does not say which events matter is registered for, so that no pod gets stuck.
-
-These are Kubernetes' own kinds; plugins that depend on others have to register for them.
+"""The events for plugins that register none, so that no pod gets stuck: those of Kubernetes' own kinds.
+Plugins that depend on other kinds have to register their events.
 """

@@ -1,6 +1,7 @@
-"""Data of one scheduling context, handed from one extension point to the next.
+"""Data of one scheduling cycle, passed from one extension point to the next.
 
-In: what plugins write. Out: what they read later in the same cycle. It is not valid after the cycle.
+In: values that plugins write. Out: values that plugins read later in the same cycle. It is not valid after
+the cycle.
 """
 
 from __future__ import annotations
@@ -19,28 +20,29 @@ T = TypeVar("T")
 
 @runtime_checkable
 class Cloneable(Protocol):
-    """Data that a what-if may change offers `clone`; data without it is shared between clones."""
+    """State data with `clone`, needed if a what-if may change it; data without `clone` is shared between
+    clones."""
 
     def clone(self) -> Any:
-        """A copy that can be changed without changing this one."""
+        """A copy that can be changed independently."""
         ...
 
 
 class StateKey(Generic[T]):
-    """A typed key. Two keys of the same name are different keys, so plugins cannot collide by accident."""
+    """A typed key. Keys with equal names are still different keys, so plugins cannot collide by accident."""
 
     __slots__ = ("name",)
 
     def __init__(self, name: str) -> None:
         self.name = name
-        """For messages only."""
+        """The name, for messages only."""
 
     def __repr__(self) -> str:
         return f"StateKey({self.name!r})"
 
 
 class GroupAttempt:
-    """One try at placing the pods of a group together. It may come to nothing: every pod is taken back."""
+    """One attempt to place the pods of a group together. If it fails, all pods are removed again."""
 
     __slots__ = ("key", "nodes", "preempts", "state")
 
@@ -48,15 +50,15 @@ class GroupAttempt:
         self.key = key
         """`namespace/name` of the group."""
         self.nodes = nodes
-        """The only nodes that its pods may go to, in the order they are tried; None: all."""
+        """The only nodes on which its pods may be placed, in the order in which they are tried; None: all."""
         self.preempts = preempts
-        """Whether PostFilter plugins are asked about pods that fit nowhere."""
+        """Whether PostFilter plugins run for pods that fit nowhere."""
         self.state = CycleState()
-        """What plugins keep for all pods of the group, for as long as the attempt lasts."""
+        """Data of plugins for all pods of the group, valid during the attempt."""
 
 
 class CycleState:
-    """The state of one pod's scheduling context."""
+    """The state of one scheduling cycle."""
 
     __slots__ = (
         "_data",
@@ -79,45 +81,45 @@ class CycleState:
     def __init__(self, pod_info: PodInfo | None = None, *, record_plugin_metrics: bool = False) -> None:
         self._data: dict[StateKey[Any], Any] = {}
         self.pod_info = pod_info
-        """What is derived from the pod once: its requests and affinity terms."""
+        """Values derived from the pod, such as its requests and affinity terms."""
         self.group: GroupAttempt | None = None
-        """Set while the pod is tried as one of its group; None again when it is placed for good."""
+        """Set while the pod is tried with its group; None again when it is placed permanently."""
         self.uses_plans = True
-        """Whether answers given for equal pods may be used; False asks every plugin."""
+        """Whether answers given for equal pods may be reused; if False, every plugin is called."""
         self.equal_pods: EqualPods | None = None
-        """What is known for pods equal to this one."""
+        """Results that equal pods share."""
         self.kept_rejection: KeptRejection | None = None
-        """How an equal pod was rejected, if that ended the search for this one."""
+        """The rejection of an equal pod, if it ended the search for this one."""
         self.candidates: Nodes | None = None
-        """The nodes that passed, among which the best is chosen; None before PreScore."""
+        """The feasible nodes, from which the best is chosen; None before PreScore."""
         self.placing: Callable[[PodInfo, str], PodInfo] | None = None
-        """How the pod counts on a node, if a plugin knows of something beside what it asks for."""
+        """How the pod counts on a node, if a plugin adds to its requests."""
         self.record_plugin_metrics = record_plugin_metrics
-        """Whether this is one of the cycles whose plugins are timed one by one."""
+        """Whether this cycle measures the time of each plugin."""
         self.missed_pre_filter: frozenset[str] = frozenset()
-        """Plugins that were not asked at PreFilter, because one before them said that no node will do."""
+        """Plugins that PreFilter did not call, because an earlier plugin rejected all nodes."""
         self.skip_filter: frozenset[str] = frozenset()
-        """Plugins whose PreFilter said Skip."""
+        """Plugins whose PreFilter returned Skip."""
         self.skip_score: frozenset[str] = frozenset()
-        """Plugins whose PreScore said Skip."""
+        """Plugins whose PreScore returned Skip."""
         self.skip_pre_bind: frozenset[str] = frozenset()
-        """Plugins whose pre-flight said there is nothing to do before the binding."""
+        """Plugins whose PreBind pre-flight returned Skip."""
         self.scores_bare_nodes = False
-        """Whether nodes are scored as if they held no pods and no images: so kube-scheduler sees nodes that
-        an extender's filter gave back as objects. What pods ask for in sum is zero in the table then."""
+        """Whether nodes are scored as if they had no pods and no images, as in kube-scheduler for nodes that
+        an extender's filter returned as objects. The sums of requests in the table are then zero."""
         self.pods_to_activate: dict[str, Any] = {}
-        """Pods (by namespace/name) that a plugin wants tried again once this one is placed."""
+        """Pods (by namespace/name) that are retried once this pod is placed."""
 
     def placed(self, info: PodInfo, node_name: str) -> PodInfo:
-        """The pod as it counts on a node."""
+        """The pod with the requests that count on a node."""
         return info.placed_on(node_name) if self.placing is None else self.placing(info, node_name)
 
     def write(self, key: StateKey[T], value: T) -> None:
-        """Keep a value for the points that follow in this cycle."""
+        """Store a value for later extension points of this cycle."""
         self._data[key] = value
 
     def read(self, key: StateKey[T]) -> T:
-        """The value under `key`; KeyError when no one wrote it in this cycle."""
+        """The value under `key`; KeyError if none was written in this cycle."""
         try:
             value: T = self._data[key]
             return value
@@ -125,14 +127,14 @@ class CycleState:
             raise KeyError(f"nothing was written under {key.name!r} in this scheduling cycle") from None
 
     def get(self, key: StateKey[T]) -> T | None:
-        """The value under `key`; None when no one wrote it in this cycle."""
+        """The value under `key`; None if none was written in this cycle."""
         return self._data.get(key)
 
     def for_equal_pods(self, plugin: Plugin, key: StateKey[T], make: Callable[[], T]) -> T:
-        """What `make` gave when this was first called for a pod equal to this one; otherwise what it gives.
+        """The result of `make`, cached for all pods that are equal to this one.
 
-        For a plugin that states what it reads. The value is made again when one of its `versions` has grown;
-        anything else that it depends on the plugin has to follow itself.
+        For plugins that state their inputs. `make` is called again when one of its `versions` has grown; the
+        plugin itself must handle everything else on which the value depends.
         """
         if self.equal_pods is None or plugin.name not in self.equal_pods.signed:
             return make()
@@ -142,7 +144,7 @@ class CycleState:
         return memory[key]
 
     def restart_without_plans(self) -> None:
-        """Forget what plugins prepared; from now on every plugin is asked."""
+        """Discard the data of plugins and call every plugin from now on."""
         self._data.clear()
         self.uses_plans, self.equal_pods, self.placing = False, None, None
         self.missed_pre_filter = self.skip_filter = self.skip_score = frozenset()
@@ -152,17 +154,17 @@ class CycleState:
         return dict(self._data)
 
     def write_all(self, values: Mapping[StateKey[Any], Any]) -> None:
-        """Write many values at once."""
+        """Store several values."""
         self._data.update(values)
 
     def delete(self, key: StateKey[Any]) -> None:
-        """Take a value back, if it is there."""
+        """Remove a value, if it exists."""
         self._data.pop(key, None)
 
     def clone(self) -> CycleState:
-        """An independent copy for a what-if: values that offer `clone` are cloned, others are shared.
+        """An independent copy for a what-if: values with `clone` are cloned, others are shared.
 
-        It shares nothing with equal pods: what is true in a what-if is not to be remembered.
+        It shares nothing with equal pods, because results in a what-if must not be reused.
         """
         copy = CycleState(self.pod_info, record_plugin_metrics=self.record_plugin_metrics)
         copy._data = {

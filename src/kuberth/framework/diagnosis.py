@@ -1,7 +1,7 @@
-"""Why a pod fits nowhere: the verdict on every node, kept as codes and shown as text.
+"""Why a pod fits nowhere: the verdict on every node, stored as codes and converted to text on demand.
 
-In: verdicts of the Filter plugins, the message of PreFilter or PostFilter. Out: the plugins that
-rejected the pod (for the queue's hints), the status of any node, and the FailedScheduling message.
+In: verdicts of the Filter plugins, and messages of PreFilter and PostFilter. Out: the plugins that rejected
+the pod (for the queue's hints), the status of any node, and the FailedScheduling message.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from kuberth.framework.status import Code, Status
 from kuberth.framework.verdict import Verdict, counted, distinct
 
 ABSENT: Final = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
-"""How a node counts that was not looked at: no preemption is tried there."""
+"""The status of nodes that were not evaluated: preemption does not try them."""
 
 
 class Diagnosis:
-    """The statuses of all nodes that do not take the pod.
+    """The statuses of all nodes that are not feasible.
 
-    Statuses come in two forms: explicitly by node name, and as blocks of rows judged by one plugin.
+    There are two forms: statuses by node name, and blocks of rows that one plugin rejected.
     """
 
     def __init__(self) -> None:
         self._explicit: dict[str, Status] = {}
         self._blocks: list[tuple[str, NDArray[np.int64], NDArray[np.int64], Verdict]] = []
         self.absent_status: Status = ABSENT
-        """What counts for nodes that were not looked at."""
+        """The status of nodes that were not evaluated."""
         self.unschedulable_plugins: set[str] = set()
-        """Plugins that rejected the pod on any node; their hints bring it back."""
+        """The plugins that rejected the pod on at least one node; their hints requeue it."""
         self.pending_plugins: set[str] = set()
-        """Those of them that answered Pending."""
+        """The rejecting plugins that returned Pending."""
         self.pre_filter: Status | None = None
-        """Set if PreFilter rejected the pod for all nodes; then no node was looked at."""
+        """Set if PreFilter rejected the pod for all nodes, so that none was evaluated."""
         self.considered: frozenset[str] | None = None
-        """The only nodes looked at, if PreFilter narrowed the search."""
+        """The evaluated nodes, if PreFilter narrowed the search."""
         self.post_filter: Status | None = None
-        """What PostFilter said in the end, if it was asked."""
+        """The final message of PostFilter, if it ran."""
 
     def set(self, node_name: str, status: Status) -> None:
         """The status of one node, by name."""
@@ -50,7 +50,7 @@ class Diagnosis:
     def add_block(
         self, plugin: str, rows: NDArray[np.int64], verdict: Verdict, codes: NDArray[np.int64]
     ) -> None:
-        """`plugin` rejected `rows`, with `codes` of `verdict` for each."""
+        """Record that `plugin` rejected `rows`, with a code of `verdict` for each."""
         self._blocks.append((plugin, rows, codes, verdict))
         for code in distinct(codes):
             self._note_plugin(verdict.status(int(code)).by(plugin))
@@ -64,35 +64,35 @@ class Diagnosis:
             self.pending_plugins.add(status.plugin)
 
     def reject_all(self, status: Status) -> None:
-        """PreFilter rejected the pod, whatever the node."""
+        """Record that PreFilter rejected the pod for all nodes."""
         self.pre_filter = self.absent_status = status
         self._note_plugin(status)
 
     def narrow(self, node_names: frozenset[str], *, by: Iterable[str]) -> None:
-        """PreFilter left only these nodes to look at."""
+        """Record that PreFilter narrowed the search to these nodes."""
         self.considered = node_names
         names = " ".join(sorted(by))
         self.absent_status = Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{names}]")
 
     def note_plugins(self, plugins: Iterable[str]) -> None:
-        """These plugins had a part in it without rejecting a node."""
+        """Record plugins that contributed without rejecting a node."""
         self.unschedulable_plugins.update(plugins)
 
     def counts(self) -> Iterator[tuple[Status, int]]:
-        """Every distinct status with the number of nodes that have it."""
+        """Every distinct status with its number of nodes."""
         yield from Counter(self._explicit.values()).items()
         for plugin, _rows, codes, verdict in self._blocks:
             for code, number in counted(codes):
                 yield verdict.status(code).by(plugin), number
 
     def rows(self) -> Iterator[tuple[NDArray[np.int64], Status]]:
-        """Every block of rows with the status they share."""
+        """Every block of rows with its common status."""
         for plugin, rows, codes, verdict in self._blocks:
             for code in distinct(codes):
                 yield rows[codes == code], verdict.status(code).by(plugin)
 
     def status_of(self, node_name: str, *, row: int | None) -> Status:
-        """The status of one node; `row` is where it stands in the table, None if it is not there."""
+        """The status of one node; `row` is its row in the table, or None if it has none."""
         if (explicit := self._explicit.get(node_name)) is not None:
             return explicit
         if row is not None:
@@ -104,14 +104,15 @@ class Diagnosis:
 
     @property
     def explicit(self) -> Mapping[str, Status]:
-        """Statuses given by node name, beside those given by row."""
+        """The statuses given by node name, in addition to those given by row."""
         return self._explicit
 
     def __len__(self) -> int:
         return len(self._explicit) + sum(len(rows) for _, rows, _, _ in self._blocks)
 
     def message(self, total_nodes: int) -> str:
-        """`0/5 nodes are available: 3 Insufficient cpu, 2 node(s) ... .` and what preemption said."""
+        """The FailedScheduling message: `0/5 nodes are available: 3 Insufficient cpu, 2 node(s) ... .`,
+        followed by that of preemption."""
         text = f"0/{total_nodes} nodes are available:"
         if self.pre_filter is not None and self.pre_filter.reasons:
             text += f" {self.pre_filter.message}."
@@ -131,14 +132,17 @@ class Diagnosis:
 
 
 class FitError(Exception):
-    """The pod fits on no node. Raised nowhere: it travels as the cause of a `Status`."""
+    """The pod fits on no node.
+
+    Never raised: it is the cause of a `Status`.
+    """
 
     def __init__(self, diagnosis: Diagnosis, total_nodes: int) -> None:
         super().__init__(total_nodes)
         self.diagnosis = diagnosis
-        """Why."""
+        """The reasons."""
         self.total_nodes = total_nodes
-        """How many nodes there are, looked at or not."""
+        """The number of nodes, evaluated or not."""
 
     def __str__(self) -> str:
         return self.diagnosis.message(self.total_nodes)

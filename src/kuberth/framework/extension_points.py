@@ -1,9 +1,9 @@
-"""The extension points: one small abstract class each, the contract in its docstring.
+"""The extension points: one small abstract class each, with the contract in its docstring.
 
-A plugin is a class that lists the points it serves as its bases and is constructed with its arguments
-and a `Handle`. A missing method fails at construction. Where a method returns a status, `None` means
-success. Points up to Permit, and Unreserve and PostBind, are synchronous and run on the owner of all
-state; `pre_bind` and `bind` may be plain or `async`.
+A plugin is a class that lists its extension points as base classes and is constructed with its arguments and
+a `Handle`. Construction fails if a method is missing. Where a method returns a status, `None` means success.
+Methods up to Permit, and Unreserve and PostBind, are synchronous and run on the scheduler's thread;
+`pre_bind` and `bind` may be plain or `async`.
 """
 
 from __future__ import annotations
@@ -37,35 +37,36 @@ MaybeAsyncStatus = Union[Status, None, Awaitable[Status | None]]  # noqa: UP007 
 
 
 class Plugin(abc.ABC):
-    """Base of all plugins. `name` is what configuration files call it."""
+    """Base class of all plugins. `name` is the plugin's name in configuration files."""
 
     name: ClassVar[str]
-    """What configuration files, messages and metrics call the plugin."""
+    """The plugin's name in configuration files, messages and metrics."""
     args_type: ClassVar[type | None] = None
-    """A msgspec struct that the plugin's `pluginConfig` arguments are checked against; None: a plain dict."""
+    """The msgspec struct for the plugin's `pluginConfig` arguments; None: a plain dict."""
     inputs: Inputs | None = None
-    """What its answers depend on; of the class, or set when it is made. None: it is asked every time."""
+    """States what the plugin's answers depend on, on the class or set in the constructor. None: the plugin is
+    called for every pod."""
 
     def __init__(self, args: Any = None, handle: Handle | None = None) -> None:  # noqa: B027 - optional
-        """`args` are the plugin's arguments from the configuration; `handle` is how it reaches the rest.
+        """`args` are the plugin's arguments from the configuration; `handle` gives access to the scheduler.
 
-        A plugin that needs them says so: `def __init__(self, args: MyArgs, handle: Handle) -> None`.
+        Override it if you need them: `def __init__(self, args: MyArgs, handle: Handle) -> None`.
         """
 
     def start(self) -> Awaitable[None] | None:
-        """Optional, plain or `async`: begin work, once, before the first pod arrives.
+        """Optional, plain or `async`: start background work and acquire resources.
 
-        It runs when the scheduler starts, or before a reload puts the plugin in force. What it raises ends
-        the start of the scheduler, or refuses the reload.
+        Called once, before the first pod, when the scheduler starts, or before a reload activates the plugin.
+        If it raises, the scheduler does not start, or the reload is rejected.
         """
         return None
 
     def close(self) -> Awaitable[None] | None:
-        """Optional, plain or `async`: release what `start` took, once; nothing more is called.
+        """Optional, plain or `async`: release what `start` acquired.
 
-        It runs when the scheduler ends, or after a reload has replaced the plugin and the pods in flight that
-        use it are done. Tasks that the constructor or `start` spawned are cancelled afterwards. What it
-        raises is logged.
+        Called once, as the last call, when the scheduler ends, or after a reload has replaced the plugin and
+        its in-flight pods are done. Tasks that the constructor or `start` spawned are cancelled afterwards.
+        Exceptions are logged.
         """
         return None
 
@@ -80,7 +81,7 @@ class Plugin(abc.ABC):
 
 
 class _TwoForms(Plugin):
-    """A point that can be written in two ways, of which one is enough."""
+    """An extension point that can be implemented in two forms; one is enough."""
 
     _forms: ClassVar[tuple[str, str]]
 
@@ -90,110 +91,113 @@ class _TwoForms(Plugin):
 
 
 class EnqueueExtensions(Plugin):
-    """Says which cluster events may make a pod schedulable that this plugin rejected."""
+    """Registers the cluster events that may make pods schedulable that this plugin rejected."""
 
     @abc.abstractmethod
     def events_to_register(self) -> Iterable[EventWithHint]:
-        """The events, each with a hint function. No event at all: only the pod's own update helps."""
+        """The events, each with an optional hint function. If the list is empty, only an update of the pod
+        itself helps."""
 
 
 class QueueSortPlugin(_TwoForms):
-    """Orders the pods that are ready. Exactly one is active, the same in all profiles.
+    """Orders the pods in activeQ. Exactly one QueueSort plugin is active, the same in all profiles.
 
-    Write `sort_key`, or `less` where no key can express the order.
+    Implement `sort_key`, or `less` if the order cannot be expressed as a key.
     """
 
     _forms = ("less", "sort_key")
 
     def less(self, first: QueuedPod, second: QueuedPod) -> bool:
-        """Whether `first` is to be scheduled before `second`."""
+        """Whether `first` is scheduled before `second`."""
         key: bool = self.sort_key(first) < self.sort_key(second)
         return key
 
     def sort_key(self, queued: QueuedPod) -> Any:
-        """A value whose `<` says the same as `less`; spares the queue many calls. None: no key."""
+        """A value whose `<` gives the same order as `less`, for speed. None: no key."""
         return None
 
 
 class PreEnqueuePlugin(Plugin):
-    """Decides whether a pod may enter the active queue at all (KEP-3521). Quick, and without effects."""
+    """Decides whether a pod may enter activeQ (KEP-3521). It must be quick and have no side effects."""
 
     gates_only_with: ClassVar[Collection[str]] = ()
-    """Fields of a pod, such as "spec.scheduling_gates": the plugin need not be asked about a pod in which all
-    of them are empty, as it would not refuse it. None given: it is asked about every pod. A class that
-    overrides `pre_enqueue` states its own."""
+    """Fields of a pod, such as "spec.scheduling_gates", that a gated pod must have: if all of them are empty,
+    the plugin is not called. Not set: it is called for every pod. A class that overrides `pre_enqueue` needs
+    its own value."""
 
     @abc.abstractmethod
     def pre_enqueue(self, pod: Pod) -> MaybeStatus:
-        """Anything but success keeps the pod gated until it changes or a registered event hints Queue."""
+        """Anything but success gates the pod until it changes, or the hint of a registered event returns
+        Queue."""
 
 
 class PreFilterResult(NamedTuple):
-    """Success of PreFilter that narrows the search: only these nodes are filtered. None: all nodes."""
+    """A successful PreFilter result that narrows the search to some nodes. None: all nodes."""
 
     node_names: frozenset[str] | None = None
-    """The only nodes to look at; None: all."""
+    """The names of the only nodes to evaluate; None: all."""
 
 
 class PreFilterPlugin(Plugin):
-    """Looks at the pod once per cycle, before the nodes."""
+    """Evaluates the pod once per cycle, before any node."""
 
     @abc.abstractmethod
     def pre_filter(self, state: CycleState, pod: Pod, nodes: Nodes) -> PreFilterResult | Status | None:
-        """Prepare data for Filter; Skip spares this plugin's Filter; a rejection ends the search."""
+        """Prepare data for Filter. Skip: do not call this plugin's Filter; a rejection ends the search."""
 
 
 class PreFilterExtensions(PreFilterPlugin):
-    """PreFilter data that can follow a what-if: pods are added or removed before Filter is asked again."""
+    """Updates PreFilter data in a what-if: called when pods are added or removed before Filter runs again."""
 
     @abc.abstractmethod
     def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeRow) -> MaybeStatus:
-        """`added` is now counted on `node`."""
+        """Update the data: `added` now counts on `node`."""
 
     @abc.abstractmethod
     def remove_pod(self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeRow) -> MaybeStatus:
-        """`removed` is no longer counted on `node`."""
+        """Update the data: `removed` no longer counts on `node`."""
 
 
 class FilterPlugin(_TwoForms):
-    """Rules out nodes. Write `filter` (one node) or `filter_nodes` (all nodes of a view at once).
+    """Rules out nodes.
 
-    If you write both, `filter` is used for small views; the two must agree.
+    Implement `filter` (one node) or `filter_nodes` (all nodes of a view at once). If you implement both,
+    `filter` is used for small views; the two must agree.
     """
 
     _forms = ("filter", "filter_nodes")
 
     def filter(self, state: CycleState, pod: Pod, node: NodeRow) -> MaybeStatus:
-        """Not success: the node is out, and later plugins are not asked about it."""
+        """Anything but success rules the node out; later plugins are not called for it."""
         raise NotImplementedError
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Verdict | None:
-        """The verdict on every node of the view; None: all pass. Never look beyond the view's rows."""
+        """The verdict on every node of the view; None: all pass. Evaluate only the view's rows."""
         raise NotImplementedError
 
 
 class PostFilterResult(NamedTuple):
-    """What PostFilter achieved: the node the pod is nominated for; "" clears an earlier nomination."""
+    """The result of PostFilter: the pod's nominated node."""
 
     nominated_node: str
     """The node's name; "" clears an earlier nomination."""
 
 
 class PostFilterPlugin(Plugin):
-    """Called when no node passed, to make room (preemption)."""
+    """Called when no node is feasible, to make the pod schedulable, for example by preemption."""
 
     @abc.abstractmethod
     def post_filter(
         self, state: CycleState, pod: Pod, diagnosis: Diagnosis
     ) -> tuple[PostFilterResult | None, Status | None]:
-        """Success ends the phase; a rejection lets the next PostFilter plugin try."""
+        """Make the pod schedulable. Success ends the phase; after a rejection, the next plugin runs."""
 
     async def post_filter_waiting(
         self, state: CycleState, pod: Pod, diagnosis: Diagnosis
     ) -> tuple[PostFilterResult | None, Status | None]:
         """Optional: the same in a cycle that may wait, for plugins that call extenders (`handle.extenders`).
 
-        Others are scheduled meanwhile: what was found before an `await` may be true no longer after it.
+        Other pods are scheduled meanwhile: after an `await`, earlier results may be outdated.
         """
         return self.post_filter(state, pod, diagnosis)
 
@@ -206,28 +210,28 @@ class PostFilterPlugin(Plugin):
 
 
 class PreScorePlugin(Plugin):
-    """Prepares scoring of the nodes that passed; Skip spares this plugin's Score."""
+    """Prepares the scoring of feasible nodes."""
 
     @abc.abstractmethod
     def pre_score(self, state: CycleState, pod: Pod, nodes: Nodes) -> MaybeStatus:
-        """Prepare data for Score; anything but success or Skip aborts the cycle."""
+        """Prepare data for Score. Skip: do not call this plugin's Score; any failure aborts the cycle."""
 
 
 class ScorePlugin(_TwoForms):
-    """Ranks nodes. Write `score` (one node) or `score_nodes`; after normalising, 0 to 100."""
+    """Ranks nodes. Implement `score` (one node) or `score_nodes`; normalized scores are 0 to 100."""
 
     _forms = ("score", "score_nodes")
 
     def score(self, state: CycleState, pod: Pod, node: NodeRow) -> int | Status:
-        """A whole number; or a status that is not success, which aborts the cycle."""
+        """The score of one node, an integer; a status that is not success aborts the cycle."""
         raise NotImplementedError
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores | Status:
-        """One int64 per node of the view; `SKIP`: nothing for any of them."""
+        """The scores of a view, one int64 per node; `SKIP`: zero for all of them."""
         raise NotImplementedError
 
     def normalize_scores(self, state: CycleState, pod: Pod, scores: Scores) -> Scores | Status | None:
-        """Optional: bring this plugin's own scores into 0 to 100. None: they are already."""
+        """Optional: scale this plugin's scores to 0 to 100. None: they are in this range already."""
         return None
 
 
@@ -236,62 +240,63 @@ class ReservePlugin(Plugin):
 
     @abc.abstractmethod
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> MaybeStatus:
-        """Note the reservation. If any plugin fails here or later, `unreserve` of all is called."""
+        """Record the reservation. If any plugin fails here or later, `unreserve` of all plugins is called."""
 
     @abc.abstractmethod
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Take the reservation back. Idempotent; also called when this plugin's reserve never ran."""
+        """Remove the reservation. Must be idempotent, and work even if this plugin's `reserve` never ran."""
 
 
 class PermitResult(NamedTuple):
-    """Permit's answer with a time limit: when a Wait is not approved in time it becomes a denial."""
+    """The answer of Permit with a timeout: a Wait that is not approved in time becomes a rejection."""
 
     status: Status
     """Success, Wait, or a rejection."""
     timeout_seconds: float = 0.0
-    """How long to wait at most; only for Wait."""
+    """The timeout of a Wait."""
 
     @classmethod
     def wait(cls, timeout_seconds: float, *reasons: str) -> PermitResult:
-        """Hold the pod for so long at most."""
+        """Hold the pod for at most this time."""
         return cls(Status.wait(*reasons), timeout_seconds)
 
 
 class PermitPlugin(Plugin):
-    """Approves, denies or delays the binding of a pod that has its node."""
+    """Approves, rejects or delays the binding of a pod that has a node."""
 
     @abc.abstractmethod
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> PermitResult | Status | None:
-        """Success approves; a rejection denies; `PermitResult.wait` holds the pod until a plugin decides."""
+        """Success approves, a rejection rejects, and `PermitResult.wait` holds the pod until a plugin
+        decides."""
 
 
 class PreBindPlugin(Plugin):
-    """Work that must be done before the pod is bound, such as attaching a volume."""
+    """Does work that must be finished before the pod is bound, such as attaching a volume."""
 
     def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> MaybeStatus:
-        """Optional: Skip says early, and without effect, that there is nothing to do for this pod."""
+        """Optional: return Skip, early and without side effects, if there is nothing to do for this pod."""
         return None
 
     @abc.abstractmethod
     def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> MaybeAsyncStatus:
-        """Not success: the pod is not bound and returns to the queue."""
+        """Do the work. Anything but success: the pod is not bound and returns to the queue."""
 
 
 class BindPlugin(Plugin):
-    """Binds the pod. Plugins are asked in order until one does not Skip."""
+    """Binds the pod. Plugins run in order until one does not return Skip."""
 
     @abc.abstractmethod
     def bind(self, state: CycleState, pod: Pod, node_name: str) -> MaybeAsyncStatus:
-        """Bind the pod through the API; Skip leaves it to the next bind plugin."""
+        """Bind the pod through the API; Skip leaves it to the next plugin."""
 
     def bind_nowait(
         self, state: CycleState, pod: Pod, node_name: str
     ) -> asyncio.Future[Status] | asyncio.Future[None] | None:
-        """Optional: begin to bind on the event loop, without a task; None leaves it to `bind`.
+        """Optional: start the binding on the event loop, without a task; None: call `bind` instead.
 
-        The future brings what `bind` would answer, but not Skip. One that fails with AnswerLostError leaves
-        open whether the pod was bound: `bind` is asked to find out. While hundreds of them are under way no
-        pod is placed: what may take long belongs into `bind`.
+        The future returns what `bind` would return, except Skip. If it fails with AnswerLostError, it is
+        unknown whether the pod was bound, and `bind` is called to find out. While hundreds of these are in
+        flight, no pod is placed, so use `bind` for slow work.
         """
         return None
 
@@ -301,53 +306,53 @@ class PostBindPlugin(Plugin):
 
     @abc.abstractmethod
     def post_bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """The pod is bound; nothing can be changed any more."""
+        """The pod is bound; the result cannot be changed any more."""
 
 
 class PlacementCandidate(NamedTuple):
-    """A part of the cluster that a whole pod group may go to."""
+    """A part of the cluster on which a whole pod group may be placed."""
 
     name: str
-    """What it is called in messages: the topology domain; "" for the whole cluster."""
+    """The name in messages: the topology domain; "" for the whole cluster."""
     nodes: Nodes
-    """Its nodes, in the order they are tried."""
+    """The nodes, in the order in which they are tried."""
 
 
 class PlacementGeneratePlugin(Plugin):
-    """Says which parts of the cluster a pod group may go to. At most one in a profile."""
+    """Generates the parts of the cluster on which a pod group may be placed. At most one per profile."""
 
     @abc.abstractmethod
     def generate_placements(
         self, state: CycleState, group: str, nodes: Nodes
     ) -> Sequence[PlacementCandidate] | Status:
-        """The candidates among `nodes`, each of which is tried for the group `namespace/name`."""
+        """The candidates among `nodes`; each is tried for the group `namespace/name`."""
 
 
 class ProposedPlacement(NamedTuple):
-    """A candidate that takes the group, and where in it its pods would go."""
+    """A candidate on which the group fits, with the nodes of its pods."""
 
     candidate: PlacementCandidate
     """The part of the cluster."""
     pods: Sequence[PodInfo]
-    """The pods that have a node there, with it."""
+    """The pods that have a node in this candidate, with the node."""
 
 
 class PlacementScorePlugin(Plugin):
-    """Ranks candidates that take the group; after normalising, 0 to 100."""
+    """Ranks the candidates on which the group fits; normalized scores are 0 to 100."""
 
     @abc.abstractmethod
     def score_placement(self, state: CycleState, group: str, proposed: ProposedPlacement) -> int | Status:
-        """A whole number; or a status that is not success, which ends the group's attempt."""
+        """The score of a candidate, an integer; a status that is not success ends the group's attempt."""
 
     def normalize_placement_scores(
         self, state: CycleState, group: str, scores: Sequence[int]
     ) -> Sequence[int] | Status | None:
-        """Optional: bring this plugin's own scores into 0 to 100. None: they are already."""
+        """Optional: scale this plugin's scores to 0 to 100. None: they are in this range already."""
         return None
 
 
 class PodGroupPostFilterPlugin(Plugin):
-    """Called when a pod group as a whole does not fit, to make room for it (WorkloadAwarePreemption)."""
+    """Called when a pod group does not fit as a whole, to preempt for it (WorkloadAwarePreemption)."""
 
     @abc.abstractmethod
     def post_filter_group(
@@ -357,26 +362,26 @@ class PodGroupPostFilterPlugin(Plugin):
         what_if: LoggedWhatIf,
         try_again: Callable[[], Status],
     ) -> MaybeStatus:
-        """Change the cluster in `what_if` and `try_again`; success: victims are being evicted."""
+        """Change the cluster in `what_if` and call `try_again`; success: victims are being evicted."""
 
 
 class ExtensionPoint(NamedTuple):
-    """One row of the table of points, from which configuration, profiles, metrics and checks are made."""
+    """A row of the table of extension points, which configuration, profiles, metrics and checks use."""
 
     key: str
-    """Its name in configuration files."""
+    """The name in configuration files."""
     interface: type[Plugin]
     answers: frozenset[Code]
-    """Which codes besides Success and Error a plugin may answer."""
+    """The codes that a plugin may return, in addition to Success and Error."""
 
     @property
     def label(self) -> str:
-        """Its name in metrics and messages."""
+        """The name in metrics and messages."""
         return self.key[:1].upper() + self.key[1:]
 
     @property
     def attribute(self) -> str:
-        """Its name in code: the field of a `Profile`."""
+        """The name in code: the field of a `Profile`."""
         return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in self.key)
 
 
@@ -399,9 +404,9 @@ EXTENSION_POINTS: Final[Sequence[ExtensionPoint]] = (
     ExtensionPoint("placementGenerate", PlacementGeneratePlugin, _REJECTIONS),
     ExtensionPoint("placementScore", PlacementScorePlugin, _NOTHING_ELSE),
 )
-"""In the order a pod meets them; those of pod groups last."""
+"""All extension points in the order in which a pod passes them; those of pod groups last."""
 
 
 def points_of(plugin: type[Plugin]) -> tuple[str, ...]:
-    """The keys of the extension points a plugin class serves."""
+    """The keys of the extension points that a plugin class implements."""
     return tuple(point.key for point in EXTENSION_POINTS if issubclass(plugin, point.interface))

@@ -1,6 +1,6 @@
-"""What a plugin may use besides its arguments: the scheduler, seen from inside.
+"""What a plugin can use besides its arguments: the scheduler's components.
 
-In: the parts the composition root wires. Out: one `Handle`, valid for the plugin's lifetime.
+In: components, from the composition root. Out: one `Handle`, valid for the plugin's lifetime.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class Activator(Protocol):
-    """Brings pods back to the active queue without an event."""
+    """Moves pods to activeQ without an event."""
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
-        """Try these pods, by namespace/name, as soon as possible."""
+        """Retry these pods, by namespace/name, as soon as possible."""
         ...
 
 
@@ -38,73 +38,74 @@ class PodEvent(NamedTuple):
     """A Kubernetes event about a pod."""
 
     regarding: Pod
-    """The pod."""
+    """The pod that the event is about."""
     reason: str
-    """Why, in CamelCase, for programs."""
+    """The reason, in CamelCase, for programs."""
     action: str
-    """What was being done, in CamelCase."""
+    """The action, in CamelCase."""
     note: str
-    """What happened, for people."""
+    """The message for users."""
     warning: bool = False
     """Whether its type is Warning instead of Normal."""
     related: Any = None
-    """Another object that the event has to do with, or None."""
+    """A related object, or None."""
 
 
 class EventRecorder(Protocol):
-    """Writes Kubernetes events without ever blocking the caller."""
+    """Writes Kubernetes events without blocking the caller."""
 
     def record(self, event: PodEvent) -> object:
-        """Write the event, or add to its series if the same one was written not long ago.
+        """Write the event, or add it to the series of an equal recent event.
 
-        What is returned is for the scheduler alone.
+        The return value is for the scheduler only.
         """
         ...
 
 
 class Spawner(Protocol):
-    """Runs work that awaits, owned by the scheduler's task group."""
+    """Runs coroutines in the scheduler's task group."""
 
     def __call__(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
-        """Run the coroutine until it ends; `name` is for the log."""
+        """Run the coroutine until it ends; `name` is used in the log."""
         ...
 
 
 @dataclass(slots=True)
 class Handle:
-    """Everything a plugin can reach. The cluster table and the API are not in step with each other."""
+    """Gives a plugin access to the scheduler. The cluster table and the API are not synchronized."""
 
     api: Api
-    """Reads and writes objects. Its verbs are `async`: for `pre_bind`, `bind`, and work given to `spawn`."""
+    """Reads and writes objects. Its verbs are `async`: use them in `pre_bind`, `bind`, and in coroutines
+    passed to `spawn`."""
     stores: Stores
-    """The last known version of every object of the kinds that are watched."""
+    """The last known version of every object of the watched kinds."""
     cluster: ClusterTable
     """The cluster table: nodes and placed pods."""
     clock: Clock
-    """The time; virtual in tests. Never read another clock."""
+    """The clock, virtual in tests. Do not use another one."""
     feature_gates: FeatureGates
-    """`enabled("Name")` says whether a feature is on."""
+    """The feature gates: `enabled("Name")` returns whether a feature is on."""
     waiting_pods: WaitingPods
     """Pods that Permit holds."""
     nominator: Nominator
     """Nominated nodes of pending pods."""
     activator: Activator
-    """Brings pods back to the active queue."""
+    """Moves pods to activeQ."""
     recorder: EventRecorder
     """Writes Kubernetes events."""
     spawn: Spawner
-    """Runs work that awaits. Before the scheduler runs, the work is kept until then. Work that the
-    constructor or `start` spawns is cancelled after `close`; work spawned later may end by itself."""
+    """Runs coroutines. A coroutine that the constructor or `start` spawns begins when the scheduler runs, and
+    is cancelled after `close`; one spawned later may end by itself."""
     metrics: SchedulerMetrics
     """The scheduler's own metrics."""
     extenders: Extenders = NO_EXTENDERS
-    """The HTTP extenders, which only what awaits can ask."""
+    """The HTTP extenders; only coroutines can call them."""
     rng: random.Random = field(default_factory=random.Random)
-    """Random numbers; seeded in simulations. Never use another generator."""
+    """The random generator, seeded in simulations. Do not use another one."""
     shared: SharedObjects = field(default_factory=SharedObjects)
-    """What plugins of all profiles share: `shared.of(Ledger, make)` is the same ledger for all of them, and
-    for those that another configuration brings later."""
+    """Objects shared by plugins of all profiles: `shared.of(Ledger, make)` returns the same ledger for all of
+    them, also after a reload."""
     profile_name: str = ""
-    """The scheduler name of the profile that this plugin is part of."""
+    """The scheduler name of this plugin's profile."""
     runner: Runner | None = field(default=None, repr=False)
-    """The profile's own runner, for plugins that ask others what if (preemption)."""
+    """The profile's runner, for plugins that evaluate what-ifs (preemption)."""

@@ -1,6 +1,6 @@
-"""The objects of a cluster event as a queueing hint gets them, checked to be of the kind it expects.
+"""Converts the objects of a cluster event to the kind that a queueing hint expects.
 
-Both raise TypeError for anything else, which the queue reads as "try the pod again".
+Both functions raise TypeError for anything else; the queue then retries the pod.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ T = TypeVar("T")
 
 
 def expect(kind: type[T], obj: object) -> T:
-    """An object that the event must have."""
+    """The object of an event, which must exist."""
     if isinstance(obj, kind):
         return obj
     raise TypeError(f"a hint about a {kind.__name__} was asked about a {type(obj).__name__}")
 
 
 def before_and_after(kind: type[T], old: object, new: object) -> tuple[T | None, T | None]:
-    """Both objects of the event; None stays None: nothing was there before, or nothing is there any more."""
+    """Both objects of the event; None stays None for an addition or a deletion."""
     return (
         None if old is None else expect(kind, old),
         None if new is None else expect(kind, new),
@@ -31,7 +31,7 @@ def before_and_after(kind: type[T], old: object, new: object) -> tuple[T | None,
 def changed_node_labels(old: object, new: object) -> Iterable[str] | None:
     """The label keys in which two versions of a node differ; None for an addition or a deletion.
 
-    For a `Concern` of plugins whose hints about node updates look at nothing but labels.
+    Used in the `Concern` of plugins whose hints about node updates only read labels.
     """
     before, after = before_and_after(Node, old, new)
     if before is None or after is None:

@@ -1,8 +1,8 @@
-"""The statement of a plugin: what its answers depend on.
+"""A plugin's statement of what its answers depend on.
 
-In: an `Inputs` value that a plugin gives whole or not at all. Out: the same value, checked, from which
-plans, preemption and the filing of waiting pods work out when an answer given for one pod holds for another.
-A plugin without a statement is asked every time.
+In: an `Inputs` value, complete or absent. Out: the same value, validated; from it, plans, preemption and the
+queue determine when an answer for one pod also applies to another. A plugin without a statement is called
+every time.
 """
 
 from __future__ import annotations
@@ -25,55 +25,57 @@ class DependsOn(enum.Enum):
     """What an answer depends on besides the stated fields of the pod."""
 
     POD = "pod"
-    """Nothing else: the pod alone."""
+    """Only the pod."""
     NODE_OBJECT = "node object"
-    """The node's own object."""
+    """Also the node's own object."""
     REQUESTS = "requests"
     """Also the number of pods on that node and the sums of their requests: `pod_count`, `requested`."""
     NODE = "node"
-    """Also anything about the pods on that node."""
+    """Also everything about the pods on that node."""
     CLUSTER = "cluster"
     """Also other nodes, the pods on them and nominations."""
     ANYTHING = "anything"
-    """Other kinds of objects, the plugin's own memory."""
+    """Also other kinds of objects, or the plugin's own state."""
 
     @property
     def follows_pods(self) -> bool:
-        """Whether a pod that comes to the node or leaves it may change the answer."""
+        """Whether adding a pod to the node, or removing one, may change the answer."""
         return self in (DependsOn.REQUESTS, DependsOn.NODE)
 
     @property
     def spans_nodes(self) -> bool:
-        """Whether an answer about a node may change with another node."""
+        """Whether a change of another node may change the answer about a node."""
         return self in (DependsOn.CLUSTER, DependsOn.ANYTHING)
 
 
 class Versioned(Protocol):
-    """Something whose `version` grows whenever it changes: a store's `changes`, `cluster.terms`."""
+    """An object whose `version` grows whenever it changes: a store's `changes`, `cluster.terms`."""
 
     @property
     def version(self) -> int:
-        """Never the same for two states."""
+        """A number that differs between any two states."""
         ...
 
 
 class Idle(NamedTuple):
-    """When a plugin has nothing to do with a pod although the pod has fields of the plugin's `only_with`."""
+    """When a plugin ignores a pod although the pod has fields of the plugin's `only_with`."""
 
     fields: Collection[str]
-    """The fields of the pod that `is_idle` reads. It may also look whether those in `only_with` are empty."""
+    """The fields of the pod that `is_idle` reads. It may also check whether those in `only_with` are empty.
+    """
     is_idle: Callable[[PodInfo], bool]
-    """Whether the plugin has nothing to do with this pod and its equals: PreFilter would skip them."""
+    """Returns True if PreFilter would skip this pod and all equal ones."""
     versions: Collection[Versioned] = ()
-    """What the answer depends on besides: it is asked for again when one of these has grown."""
+    """What the result depends on besides the pod: `is_idle` is called again when one of these versions has
+    grown."""
 
 
 class Inputs:
-    """What a plugin's answers depend on: one statement for all its extension points and hints.
+    """States what a plugin's answers depend on, for all its extension points and hints.
 
-    Pods that agree in the stated fields get one answer for all of them, for as long as the rest of the
-    statement has not changed. The framework checks statements: tests can record what a plugin reads
-    (`kuberth.testing.assert_reads_only`), and a sample of all cycles is decided a second time without them.
+    Pods that agree in the stated fields share answers until the rest of the statement changes. The framework
+    checks statements: tests can record what a plugin reads (`kuberth.testing.assert_reads_only`), and a
+    sample of all cycles is evaluated a second time without reused answers.
     """
 
     __slots__ = (
@@ -103,37 +105,37 @@ class Inputs:
         labels: SelectedLabels | None = None,
         versions: Iterable[Versioned] = (),
     ) -> None:
-        """Every one of the five phases that the plugin serves has to be stated, and no other."""
+        """Each of the five phases that the plugin implements must be stated, and no other."""
         self.only_with = frozenset(only_with)
-        """Fields without which the plugin has nothing to do: it is not asked about a pod in which all of
-        them are empty, from PreFilter to PreBind. None: it is asked about every pod."""
+        """Fields that the plugin acts on: if all of them are empty in a pod, the plugin is not called for it,
+        from PreFilter to PreBind. None: it is called for every pod."""
         self.idle = idle
-        """When it has nothing to do with other pods, and is not asked about them either."""
+        """Further pods that the plugin ignores, so that it is not called for them either."""
         self.pod = frozenset(pod) | self.only_with | frozenset(getattr(idle, "fields", ()))
         """The fields of a pod that PreFilter, Filter, PostFilter, PreScore, Score, PreEnqueue and the hints
         read: attributes of `Pod`, such as "spec.tolerations", or of `PodInfo`, such as "info.priority"."""
         self.pre_filter = pre_filter
-        """What PreFilter's answer, and what it writes for Filter, depend on: POD or ANYTHING."""
+        """What PreFilter's answer, and the data that it writes for Filter, depend on: POD or ANYTHING."""
         self.filter = filter
         """What the verdict on a node depends on."""
         self.post_filter = post_filter
-        """What it depends on that PostFilter finds nothing to do. If PreFilter depends on ANYTHING, this is
-        about pods that it skips; for these PostFilter must not depend on the pod."""
+        """What the result "PostFilter can do nothing" depends on. If PreFilter depends on ANYTHING, this
+        applies to pods that it skips; for these, PostFilter must not depend on the pod."""
         self.pre_score = pre_score
-        """What PreScore's answer, and what it writes for Score, depend on: POD or ANYTHING."""
+        """What PreScore's answer, and the data that it writes for Score, depend on: POD or ANYTHING."""
         self.score = score
-        """What the score of a node depends on, before it is normalized."""
+        """What the raw score of a node depends on."""
         self.labels = labels
-        """Where the selectors are noted with which alone the plugin compares "metadata.labels":
-        `handle.cluster.selected_labels`. Pods in which they all see the same are equal. None: pods with
+        """The selectors to which alone the plugin compares "metadata.labels":
+        `handle.cluster.selected_labels`. Pods that match the same selectors are then equal. None: pods with
         different labels are different."""
         self.versions = tuple(versions)
-        """What else answers depend on that are not stated as ANYTHING: they are asked again whenever the
-        `version` of one of these has grown."""
+        """Other objects on which answers depend that are not stated as ANYTHING: answers are invalid when one
+        of these versions has grown."""
 
     @property
     def signed_fields(self) -> frozenset[str]:
-        """The stated fields without those labels of which only a part counts."""
+        """The stated fields, except labels of which only selected ones count."""
         return self.pod if self.labels is None else self.pod - {_LABELS}
 
     def __repr__(self) -> str:
@@ -159,21 +161,21 @@ _FORMER: Final[Mapping[str, str]] = {
     "tells_apart": "inputs = Inputs(..., versions=(what else the answers depend on,))",
     "keeps_out": "nothing: the gate is asked before the hints",
 }
-"""Attributes that stated a part of this, and what to write in their place."""
+"""Former attributes for parts of this statement, and what to write instead."""
 
 Signer = Callable[[PodInfo], bytes | None]
-"""Signs pods by some of their fields; None: the pod holds something that cannot be signed."""
+"""Computes a pod's signature from some of its fields; None if a value cannot be signed."""
 
 
 def checked_inputs(plugin: Plugin, phases: Iterable[str]) -> Inputs | None:
-    """The plugin's statement; None if it gives none. ConfigError for half of one, naming the plugin.
+    """The plugin's statement; None if it has none; ConfigError if it is incomplete.
 
-    `phases` are those that the plugin serves.
+    `phases` are those that the plugin implements.
     """
     for name, instead in _FORMER.items():
         if hasattr(plugin, name):
             raise ConfigError(
-                f"plugin {plugin.name!r} has an attribute {name!r}, which states nothing any more; "
+                f"plugin {plugin.name!r} has an attribute {name!r}, which has no effect any more; "
                 f"write {instead}"
             )
     inputs = plugin.inputs
@@ -186,15 +188,17 @@ def checked_inputs(plugin: Plugin, phases: Iterable[str]) -> Inputs | None:
         stated = getattr(inputs, phase)
         if phase in served and not isinstance(stated, DependsOn):
             raise ConfigError(
-                f"plugin {plugin.name!r}: its `inputs` do not say what {phase} depends on; add "
-                f"{phase}=DependsOn.…, or DependsOn.ANYTHING to be asked every time"
+                f"plugin {plugin.name!r}: its `inputs` do not state what {phase} depends on; add "
+                f"{phase}=DependsOn.…, or DependsOn.ANYTHING to be called every time"
             )
         if phase not in served and stated is not None:
-            raise ConfigError(f"plugin {plugin.name!r}: its `inputs` state {phase}, which it does not serve")
+            raise ConfigError(
+                f"plugin {plugin.name!r}: its `inputs` state {phase}, which it does not implement"
+            )
         if phase in _PREPARING and stated not in (None, DependsOn.POD, DependsOn.ANYTHING):
             raise ConfigError(
-                f"plugin {plugin.name!r}: {phase} comes before the nodes, so its `inputs` can state it as "
-                "DependsOn.POD or DependsOn.ANYTHING only"
+                f"plugin {plugin.name!r}: {phase} does not evaluate nodes, so its `inputs` can only "
+                "state it as DependsOn.POD or DependsOn.ANYTHING"
             )
     for field in sorted(inputs.pod):
         _path(plugin.name, field)
@@ -211,13 +215,13 @@ def checked_inputs(plugin: Plugin, phases: Iterable[str]) -> Inputs | None:
         if not isinstance(getattr(source, "version", None), int):
             raise ConfigError(
                 f"plugin {plugin.name!r}: {source!r:.100} among the `versions` of its `inputs` has no "
-                "whole number `version`"
+                "integer `version`"
             )
     return inputs
 
 
 def values_of(plugin: str, fields: Iterable[str]) -> Callable[[PodInfo], Any]:
-    """Gets these fields of a pod, in the order of their names."""
+    """Returns these fields of a pod, in the order of their names."""
     paths = sorted(_path(plugin, field) for field in fields)
     if len(paths) == 1:
         one = attrgetter(paths[0])

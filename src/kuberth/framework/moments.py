@@ -1,7 +1,7 @@
-"""Whether what was found before a wait may be so no longer.
+"""Detects state changes across an await.
 
-In: the cluster table, nominations and stores. Out: a moment, another one as soon as anything has changed that
-a plugin's answer may depend on. For code that awaits between calling plugins and acting on their answers.
+In: the cluster table, nominations and stores. Out: a moment, which differs as soon as anything has changed on
+which a plugin's answer may depend. For code that awaits between calling plugins and acting on their answers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Moment = tuple[int, int, int]
 
 
 def moment(cluster: ClusterTable, nominator: Nominator, stores: Stores) -> Moment:
-    """The present one."""
-    # Of pods and nodes the table knows which changes matter.
+    """The current moment."""
+    # The table knows which changes of pods and nodes matter.
     others = sum(stores.of(kind).version for kind in stores.kinds() if kind not in (Pod, Node))
     return cluster.changes.version, nominator.changes.version, others

@@ -1,8 +1,7 @@
-"""Nominations: which pending pods have a node that preemption is clearing for them.
+"""Nominated nodes of pending pods.
 
-In: nominations from PostFilter and from the pods' own status. Out: the nominated pods of a
-node, which Filter counts as if they were there. A nomination ends when the pod is placed, deleted or
-nominated for another node.
+In: nominations from PostFilter and from the pods' status. Out: the nominated pods of a node, which Filter
+counts as if they were there. A nomination ends when the pod is placed, deleted or nominated for another node.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ class Nominator:
 
     def __init__(self) -> None:
         self.by_node: dict[str, dict[str, PodInfo]] = {}
-        """By node and UID; not to be written to."""
+        """Nominated pods by node and UID. Read-only."""
         self._node_of: dict[str, str] = {}
         self.changes: Changes[str] = Changes()
-        """Names of nodes whose nominated pods changed."""
+        """The names of nodes whose nominated pods have changed."""
 
     def nominate(self, pod: PodInfo, node_name: str) -> None:
-        """Nominate the pod for `node_name`; an empty name withdraws its nomination."""
+        """Nominate the pod for `node_name`; "" removes its nomination."""
         self.withdraw(pod.pod)
         if node_name and not pod.node_name:
             self.by_node.setdefault(node_name, {})[pod.uid] = pod
@@ -31,14 +30,14 @@ class Nominator:
             self.changes.note(node_name)
 
     def adopt(self, pod: PodInfo) -> None:
-        """Take over the nomination that the pod's own status carries, if it does."""
+        """Add the nomination from the pod's status, if there is one."""
         if pod.pod.status.nominated_node_name:
             self.nominate(pod, pod.pod.status.nominated_node_name)
 
     def update(self, old: Pod, new: PodInfo) -> None:
-        """A new version of a pod: its status decides, unless it never spoke of a nomination.
+        """Apply a new version of a pod: its status counts, unless no version has had a nomination.
 
-        In that case a nomination made here is kept, since its status patch may still be under way.
+        In that case a nomination made here is kept, since its status patch may still be in flight.
         """
         node_name = new.pod.status.nominated_node_name
         if not node_name and not old.status.nominated_node_name:
@@ -47,7 +46,7 @@ class Nominator:
         self.nominate(new, node_name)
 
     def withdraw(self, pod: Pod) -> None:
-        """Withdraw the pod's nomination, if there is one."""
+        """Remove the pod's nomination, if there is one."""
         node_name = self._node_of.pop(pod.metadata.uid, None)
         if node_name is not None:
             nominated = self.by_node[node_name]
@@ -57,7 +56,7 @@ class Nominator:
             self.changes.note(node_name)
 
     def node_of(self, uid: str) -> str:
-        """The node that the pod is nominated for, or ""."""
+        """The pod's nominated node, or ""."""
         return self._node_of.get(uid, "")
 
     def nominated_on(self, node_name: str) -> tuple[PodInfo, ...]:
@@ -69,5 +68,5 @@ class Nominator:
         return tuple(self.by_node)
 
     def __bool__(self) -> bool:
-        """Whether any pod is nominated."""
+        """Whether any pod has a nomination."""
         return bool(self.by_node)

@@ -26,7 +26,7 @@ def _scaled_down(old: Pod, new: Pod) -> bool:
 
 
 def _is_reported(pod: Pod) -> bool:
-    """Whether the status, too, may say what the pod takes: what the kubelet has given it."""
+    """Whether resources in the pod's status, which the kubelet has allocated, count too."""
     status = pod.status
     return bool(status.container_statuses or status.init_container_statuses or status.resources is not None)
 
@@ -52,7 +52,7 @@ _POD_CHANGES: Final[Sequence[tuple[Action, Callable[[Pod, Pod], bool]]]] = (
 )
 
 _NODE_CHANGES: Final[Sequence[tuple[Action, Callable[[Node, Node], bool]]]] = (
-    # Becoming schedulable again counts as a change of taints, and may come together with one.
+    # Uncordoning also counts as a change of taints, and both may come together.
     (Action.UPDATE_NODE_TAINT, lambda old, new: old.spec.unschedulable and not new.spec.unschedulable),
     (Action.UPDATE_NODE_ALLOCATABLE, lambda old, new: not _same_amounts(old, new)),
     (Action.UPDATE_NODE_LABEL, lambda old, new: old.metadata.labels != new.metadata.labels),
@@ -67,7 +67,7 @@ _NODE_CHANGES: Final[Sequence[tuple[Action, Callable[[Node, Node], bool]]]] = (
 
 
 def _same_amounts(old: Node, new: Node) -> bool:
-    """Whether both offer the same; "1" and "1000m" are the same amount."""
+    """Whether both amounts are equal; "1" and "1000m" are."""
     before, after = old.status.allocatable, new.status.allocatable
     if before == after:
         return True
@@ -80,14 +80,14 @@ def _same_amounts(old: Node, new: Node) -> bool:
 
 
 def pod_changes(old: Pod, new: Pod) -> Sequence[ClusterEvent]:
-    """At least one event: a change that has no name of its own is a plain Update."""
+    """At least one event: a change without a specific action is a plain Update."""
     resource = Resource.ASSIGNED_POD if new.spec.node_name else Resource.UNSCHEDULABLE_POD
     changes = [ClusterEvent(resource, action) for action, changed in _POD_CHANGES if changed(old, new)]
     return changes or [ClusterEvent(resource, Action.UPDATE)]
 
 
 def node_changes(old: Node, new: Node) -> Sequence[ClusterEvent]:
-    """The events of a node update; none if nothing changed that scheduling looks at."""
+    """The events of a node update; none if nothing changed that scheduling reads."""
     return [ClusterEvent(Resource.NODE, action) for action, changed in _NODE_CHANGES if changed(old, new)]
 
 

@@ -1,7 +1,7 @@
-"""One scheduler name with its plugins: built once from the configuration, then only read.
+"""One scheduler name with its plugins, built from the configuration and then read-only.
 
-In: a profile's configuration, the registry, a handle. Out: a `Profile`: every plugin instantiated once,
-in order at each of its extension points, with weights and the events it registered for.
+In: a profile's configuration, the registry, a handle. Out: a `Profile`: every plugin constructed once, in
+order at each of its extension points, with weights and registered events.
 """
 
 from __future__ import annotations
@@ -57,36 +57,36 @@ from kuberth.framework.status import Status
 from kuberth.framework.unheard_events import unheard
 
 _IMPLIED_BY_NODE_ADD: Final = {
-    # A new node is usually not ready at first; its pods must get a second look when the taint goes.
+    # A new node is usually not ready at first; its pods must be retried when the taint is removed.
     True: (Action.UPDATE_NODE_TAINT,),
-    # Without hints the addition reaches only pods that the node would take; others must learn of it when
-    # its labels or taints come to suit them.
+    # Without hints, the addition only requeues pods that fit on the node; others must be requeued when its
+    # labels or taints change.
     False: (Action.UPDATE_NODE_LABEL, Action.UPDATE_NODE_TAINT),
 }
-"""What registering for new nodes implies, with hints and without."""
+"""The events that registering for new nodes implies, with hints and without."""
 GANG_PLUGIN: Final = "GangScheduling"
-"""The plugin, and its feature gate: only with it are new pods without a node events."""
+"""The plugin and its feature gate: only with both are new pods without a node events."""
 EXTENDER: Final = "Extender"
-"""Stands for all extenders where a plugin's name is expected: among the plugins that rejected a pod."""
+"""The name that stands for all extenders among the plugins that rejected a pod."""
 _MAY_REJECT = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
 
 
 class RegisteredHint(NamedTuple):
-    """A plugin's interest in an event; without a hint function every such event queues."""
+    """A plugin's registration for an event; without a hint function, every such event requeues the pod."""
 
     plugin: str
     event: ClusterEvent
     hint: HintFunction | None
     implied: bool = False
-    """Whether the framework registered the plugin for it, not the plugin itself."""
+    """Whether the framework registered it, not the plugin itself."""
     concern: Concern | None = None
-    """Which pods the hint has to be asked about; None: all."""
+    """The pods for which the hint has to be called; None: all."""
     gate: Callable[[Pod], Status | None] | None = None
-    """The plugin's PreEnqueue: while it refuses a pod that it gates, no event moves the pod."""
+    """The plugin's PreEnqueue: while it rejects a pod that it gates, no event moves the pod."""
     sign: Signer | None = None
-    """Pods of equal signature get equal hints; None: the plugin does not state what it reads."""
+    """Pods with equal signatures get equal hints; None if the plugin does not state what it reads."""
     labels: SelectedLabels | None = None
-    """When its version grows, signatures are no longer those that they were."""
+    """When its version grows, earlier signatures are invalid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +114,13 @@ class Profile:
     placement_score_weights: dict[str, int]
     hints: Sequence[RegisteredHint]
     statements: Statements
-    """What the plugins say their answers depend on."""
+    """The statements of the plugins."""
     warnings: Sequence[str] = ()
-    """What a plugin's author should know, one sentence each."""
+    """Warnings for plugin authors, one sentence each."""
 
 
 def build_profile(config: KubeSchedulerProfile, registry: Registry, handle: Handle) -> Profile:
-    """Instantiate the profile's plugins; every problem names the plugin and the profile."""
+    """Construct the profile's plugins; errors name the plugin and the profile."""
     args = {entry.name: entry.args for entry in config.plugin_config}
     plugins: dict[str, Plugin] = {}
     for name in plugins_named(config):
@@ -157,7 +157,7 @@ def build_profile(config: KubeSchedulerProfile, registry: Registry, handle: Hand
         for hint in _registered_hints(plugin, statements, hints_enabled=hints_enabled)
     ]
     if handle.extenders:
-        # No extender says what it waits for, so anything may help a pod that one of them turned away.
+        # Extenders register no events, so any event may help a pod that one of them rejected.
         hints += (RegisteredHint(EXTENDER, each.event, None) for each in ALL_EVENTS)
     return Profile(
         scheduler_name=resolved.scheduler_name,
@@ -220,7 +220,7 @@ def _without_types(signature: inspect.Signature) -> inspect.Signature:
 
 
 def _typed(args: object, args_type: type | None) -> object:
-    """Arguments as the struct that a plugin of one's own declares, wherever the configuration came from."""
+    """The arguments as the struct that the plugin declares, from any kind of configuration."""
     if args_type is None or isinstance(args, args_type):
         return args
     decoder = Decoder()
@@ -290,7 +290,7 @@ def _warnings(
 
 
 def _signer_for(plugin: str, statements: Statements) -> Signer | None:
-    """Signs pods by what the plugin states, for as long as its statement holds."""
+    """Computes signatures from the plugin's statement, until the statement proves wrong."""
     inputs = statements.of(plugin)
     if inputs is None:
         return None

@@ -1,4 +1,4 @@
-"""A pod on its way through the queue, with what the queue remembers about it."""
+"""A pod in the queue, with its history."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kuberth.cluster.pod_info import PodInfo
 
 
 class QueuedPod:
-    """A pending pod and its history. One object follows the pod through all queues and cycles."""
+    """A pending pod with its history. One object follows the pod through all queues and cycles."""
 
     __slots__ = (
         "_flushed_ns",
@@ -32,34 +32,35 @@ class QueuedPod:
 
     def __init__(self, info: PodInfo, *, timestamp_ns: int) -> None:
         self.info = info
-        """The pod, with what is derived from it."""
+        """The pod, with values derived from it."""
         self.timestamp_ns = timestamp_ns
-        """When the pod entered the queue or came back from its last attempt."""
+        """When the pod entered the queue or returned from its last attempt."""
         self.attempts = 0
-        """How often it was popped."""
+        """The number of attempts, that is, how often the pod was popped."""
         self.unschedulable_count = 0
-        """How many attempts ended in a rejection; decides the backoff."""
+        """The number of attempts that ended in a rejection; determines the backoff."""
         self.rejections_since_event = 0
-        """How many of them since an event last brought the pod back; the end of a wait is no event."""
+        """The number of rejections since an event last requeued the pod; the end of a backoff or a flush is
+        not an event."""
         self.consecutive_errors = 0
-        """How many attempts in a row ended in an error; decides the error backoff."""
+        """The number of consecutive attempts that ended in an error; determines the error backoff."""
         self.backoff_expires_ns: int | None = None
-        """When its backoff ends; None until it is asked for."""
+        """When its backoff ends; None until computed."""
         self.first_attempt_ns: int | None = None
-        """When it first became ready to be tried."""
+        """When the pod first became ready to be tried."""
         self.unschedulable_plugins: Set[str] = frozenset()
-        """Plugins that rejected it in its last attempt; only their hints can bring it back."""
+        """The plugins that rejected the pod in its last attempt; only their hints can requeue it."""
         self.pending_plugins: Set[str] = frozenset()
-        """Those of them that answered Pending."""
+        """The rejecting plugins that returned Pending."""
         self.gating_plugin = ""
-        """The PreEnqueue plugin that holds it back, if any; other plugins' events cannot open its gate."""
+        """The PreEnqueue plugin that gates the pod, if any; events of other plugins cannot open its gate."""
         self.was_flushed = False
-        """Whether the last move came from waiting too long rather than from an event."""
+        """Whether the last move was caused by the flush rather than an event."""
         self._flushed_ns = 0
         self.filing: Any = None
-        """Where the queue has filed the pod among unschedulable ones, or had; for the queue alone."""
+        """The pod's place among the unschedulable pods, current or former; internal to the queue."""
         self.reported: Any = None
-        """What was recorded of its last rejection; for the failure handler alone."""
+        """What was recorded of the last rejection; internal to the failure handler."""
 
     @property
     def pod(self) -> Pod:
@@ -78,42 +79,43 @@ class QueuedPod:
 
     @property
     def gated(self) -> bool:
-        """Whether a PreEnqueue plugin holds it back."""
+        """Whether a PreEnqueue plugin gates the pod."""
         return self.gating_plugin != ""
 
     @property
     def rejectors(self) -> Set[str]:
-        """All plugins that rejected it in its last attempt."""
+        """All plugins that rejected the pod in its last attempt."""
         if not self.pending_plugins:
             return self.unschedulable_plugins
         return self.unschedulable_plugins | self.pending_plugins
 
     @property
     def waits_after_error(self) -> bool:
-        """Came back without a rejecting plugin, so its backoff protects against an error."""
+        """Whether the pod's last attempt ended with an error, so that the error backoff applies."""
         return not self.unschedulable_plugins and not self.pending_plugins
 
     @property
     def waiting_since_ns(self) -> int:
-        """Since when the pod has been waiting in the unschedulable pool, flushes included."""
+        """Since when the pod has been unschedulable, including flushes."""
         return max(self.timestamp_ns, self._flushed_ns)
 
     def note_flush(self, now_ns: int) -> None:
-        """Record that the pod waited too long and is tried again without an event."""
+        """Record that the pod was flushed without an event."""
         self.was_flushed = True
         self._flushed_ns = now_ns
 
     def clear_flush(self) -> None:
-        """Record the end of the next attempt, which restarts the wait."""
+        """Record the end of the next attempt, which restarts the time until the flush."""
         self.was_flushed = False
         self._flushed_ns = 0
 
     def clear_flush_flag(self) -> None:
-        """Record that a gate holds the flushed pod back, so that no attempt follows."""
+        """Record that a gate holds the flushed pod, so that no attempt follows."""
         self.was_flushed = False
 
     def __copy__(self) -> QueuedPod:
-        # One by one: every pod that enters a queue is copied, and a loop over names takes 3 times as long.
+        # One by one: every pod that enters a queue is copied, and a loop over names takes three times as
+        # long.
         twin = QueuedPod.__new__(QueuedPod)
         twin._flushed_ns = self._flushed_ns
         twin.attempts = self.attempts

@@ -1,7 +1,7 @@
-"""Where plugins come from: a name, and how to make one.
+"""Plugin factories by name.
 
-In: in-tree classes, installed packages (entry points), `module:Class` on the command line, code.
-Out: one `Registry` in which every name stands for exactly one factory.
+In: in-tree classes, installed packages (entry points), `module:Class` on the command line, code. Out: one
+`Registry` in which every name has exactly one factory.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ from kuberth.framework.handle import Handle
 
 ENTRY_POINT_GROUP = "kuberth.plugins"
 SHIPPED = "package kuberth"
-"""The origin of plugins that come with Kuberth and are not in-tree: one of yours of the same name counts."""
+"""The origin of plugins that ship with Kuberth but are not in-tree; your plugin of the same name replaces
+them."""
 
 PluginFactory = Callable[[Any, Handle], Plugin]
-"""`factory(args, handle) -> Plugin`; a plugin class is one."""
+"""`factory(args, handle) -> Plugin`; a plugin class is a factory."""
 
 
 class UnusablePlugin:
-    """Stands for a plugin of an installed package that cannot be loaded: making it says why."""
+    """Represents a plugin of an installed package that cannot be loaded; using it raises the reason."""
 
     def __init__(self, reference: str, problem: str) -> None:
         self.reference = reference
-        """What the package's entry point names."""
+        """The target of the package's entry point."""
         self.problem = problem
-        """Why it cannot be used, and what to do."""
+        """Why the plugin cannot be used, and what to do."""
 
     def __call__(self, _args: Any, _handle: Handle) -> Plugin:
         raise ConfigError(self.problem)
@@ -52,9 +53,10 @@ class Registry:
             self.register(name, factory, origin="code")
 
     def register(self, name: str, factory: PluginFactory, *, origin: str) -> None:
-        """Add a plugin; `origin` says for the error message where it came from.
+        """Add a plugin; `origin` is used in error messages.
 
-        The same class from elsewhere, such as that of an installed package in its own tests, changes nothing.
+        Adding the same class again from another origin, such as an installed package in its own tests, has no
+        effect.
         """
         if isinstance(factory, UnusablePlugin) and name in self._factories:
             return
@@ -85,7 +87,8 @@ class Registry:
     def load_entry_points(self) -> None:
         """Add every plugin that an installed package declares under `kuberth.plugins`.
 
-        One that cannot be loaded fails where it is made, so that only configurations that enable it fail.
+        A plugin that cannot be loaded only fails when it is constructed, so that only configurations that
+        enable it fail.
         """
         for entry in installed_plugins():
             origin = f"package {entry.dist.name}" if entry.dist else f"entry point {entry.value}"
@@ -93,15 +96,15 @@ class Registry:
             try:
                 factory = entry.load()
                 problem = _why_unusable(factory)
-            except (Exception, SystemExit) as exc:  # whatever a module does when it is imported
+            except (Exception, SystemExit) as exc:  # a module may raise anything when it is imported
                 problem = f"cannot be loaded from {entry.value}: {_import_problem(exc)}"
             if problem:
-                message = f"plugin {entry.name!r} of {origin} {problem}; mend or uninstall the package"
+                message = f"plugin {entry.name!r} of {origin} {problem}; fix or uninstall the package"
                 factory = UnusablePlugin(entry.value, message)
             self.register(entry.name, factory, origin=origin)
 
     def load_reference(self, reference: str) -> str:
-        """Add the plugin class at `module:Class`, as given to `--plugin`, and return its name."""
+        """Add the plugin class at `module:Class`, as given with `--plugin`, and return its name."""
         origin = f"--plugin {reference}"
         target = resolve_reference(reference, option="--plugin")
         if not (inspect.isclass(target) and issubclass(target, Plugin)):
@@ -110,7 +113,7 @@ class Registry:
         return target.name
 
     def origin(self, name: str) -> str:
-        """Where a plugin came from."""
+        """The origin of a plugin."""
         return self._origins[name]
 
     def __getitem__(self, name: str) -> PluginFactory:
@@ -130,7 +133,8 @@ class Registry:
         return tuple(self._factories)
 
     def extension_points(self) -> dict[str, tuple[str, ...]]:
-        """For every plugin given as a class: the extension points it serves. Other factories are left out."""
+        """For every plugin given as a class: the extension points that it implements. Other factories are
+        omitted."""
         return {
             name: points_of(factory)
             for name, factory in self._factories.items()
@@ -138,7 +142,7 @@ class Registry:
         }
 
     def args_types(self) -> dict[str, type]:
-        """For every plugin that declares one: the struct its arguments are checked against."""
+        """For every plugin that declares one: the struct of its arguments."""
         found: dict[str, type] = {}
         for name, factory in self._factories.items():
             args_type = getattr(factory, "args_type", None)
@@ -148,7 +152,7 @@ class Registry:
 
 
 def _why_unusable(factory: object) -> str:
-    """What is wrong with it as a plugin's factory; empty: nothing."""
+    """What is wrong with the object as a plugin factory; "" if nothing."""
     if not callable(factory):
         return f"is not a class or factory but {factory!r}"
     args_type = getattr(factory, "args_type", None)
@@ -167,7 +171,7 @@ def _why_unusable(factory: object) -> str:
 
 
 def installed_plugins() -> importlib.metadata.EntryPoints:
-    """What installed packages declare under `kuberth.plugins`."""
+    """The entry points of installed packages under `kuberth.plugins`."""
     return _installed_on(tuple(sys.path))
 
 
@@ -189,12 +193,12 @@ def resolve_reference(reference: str, *, option: str) -> Any:
     module_name, separator, attribute = reference.partition(":")
     if not separator or not module_name or not attribute:
         raise ConfigError(f"{option} {reference!r} must look like module:Name")
-    # A module may be a file of the working directory; last, so that none there hides an installed one.
+    # The module may be in the working directory, which comes last so that it hides no installed module.
     if "" not in sys.path:
         sys.path.append("")
     try:
         target: Any = importlib.import_module(module_name)
-    except (Exception, SystemExit) as exc:  # whatever a module does when it is imported
+    except (Exception, SystemExit) as exc:  # a module may raise anything when it is imported
         raise ConfigError(
             f"{option} {reference}: module {module_name!r} cannot be imported: {_import_problem(exc)}"
         ) from exc
@@ -207,7 +211,7 @@ def resolve_reference(reference: str, *, option: str) -> Any:
 
 
 def _import_problem(exc: BaseException) -> str:
-    """What went wrong in an import, with the file and the line in which it did."""
+    """The error of an import, with its file and line."""
     if isinstance(exc, SyntaxError):
         return f"{type(exc).__name__}: {exc.msg} ({exc.filename}, line {exc.lineno})"
     frames = [

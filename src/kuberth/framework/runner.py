@@ -1,8 +1,8 @@
-"""The plugins of one profile, ready to be asked: one component for every phase of a pod's way.
+"""Runs the plugins of one profile: one component for each phase of a pod's way.
 
-In: a profile and what its plugins look at. Out: the phases, each of which owns what it needs. A plugin that
-raises, or answers what its point does not allow, becomes an Error status that names the plugin and the point;
-nothing a plugin does can end the scheduling loop.
+In: a profile and the objects that its plugins read. Out: the phases, each with the state that it needs. If a
+plugin raises, or returns a value that its extension point does not allow, the result is an Error status that
+names the plugin and the point; a plugin cannot end the scheduling loop.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from kuberth.framework.status import SUCCESS, Status
 from kuberth.observe.metrics import SchedulerMetrics
 
 PRE_ENQUEUE_TIMED: Final = 10
-"""Single plugins are timed in one of this many runs of PreEnqueue."""
+"""One of this many runs of PreEnqueue measures the time of each plugin."""
 _ANY_POD: Final = Pod()
 
 
@@ -51,16 +51,16 @@ class Runner:
         with_plans: bool = True,
         extenders: Extenders = NO_EXTENDERS,
     ) -> None:
-        """Without plans every pod is judged as if there had been none like it."""
+        """Without plans, every pod is evaluated independently of earlier ones."""
         calls = self._calls = Calls(profile.scheduler_name, metrics)
         filters = Filters(profile.filter, calls)
         scorers = Scorers(profile.score, profile.score_weights, calls)
         self.profile = profile
         self.metrics = metrics
         self.extenders = extenders
-        """The HTTP extenders that are asked besides the plugins."""
+        """The HTTP extenders that are called in addition to plugins."""
         self.plans: Plans | None = None
-        """What equal pods share; None: nothing."""
+        """Results shared by equal pods; None: nothing is shared."""
         if with_plans:
             self.plans = Plans(
                 profile,
@@ -81,12 +81,13 @@ class Runner:
         self.placing = Placing(profile, calls=calls)
         self._pre_enqueue_runs = 0
         self._any_gate = [plugin for plugin in profile.pre_enqueue if not _gate_fields(plugin)]
-        """PreEnqueue plugins that may refuse any pod."""
+        """PreEnqueue plugins that may reject any pod."""
         self._gate_values = _gate_values(profile.pre_enqueue)
-        """The fields of a pod for which the others may refuse it."""
+        """The fields of a pod for which the other PreEnqueue plugins may reject it."""
 
     def run_pre_enqueue(self, pod: Pod, first: str = "") -> Status:
-        """Success, or the first refusal. `first` is asked first: most likely it still refuses."""
+        """Success, or the first rejection. `first` is called first: it is most likely to reject the pod
+        again."""
         started = time.perf_counter()
         status = SUCCESS
         plugins: Sequence[PreEnqueuePlugin] = self._any_gate
@@ -104,7 +105,7 @@ class Runner:
                     answer = plugin.pre_enqueue(pod)
                 except BaseException as exc:
                     answer = raised(plugin, "PreEnqueue", exc)
-            if answer is not None:  # as hardly ever
+            if answer is not None:  # rare
                 status = self._calls.checked(plugin, "PreEnqueue", answer)
                 if not status.is_success:
                     break
@@ -112,7 +113,7 @@ class Runner:
         return status
 
     def distrust(self, plugin: str) -> bool:
-        """Ask the plugin every time from now on, whatever it states. False: that is so already."""
+        """Ignore the plugin's statement from now on. False if it is ignored already."""
         if not self.profile.statements.distrust(plugin):
             return False
         if self.plans is not None:
@@ -121,7 +122,7 @@ class Runner:
 
 
 def _gate_fields(plugin: PreEnqueuePlugin) -> Collection[str]:
-    """The plugin's `gates_only_with`, if it is about its own `pre_enqueue`."""
+    """The plugin's `gates_only_with`, if it belongs to its own `pre_enqueue`."""
     for each in type(plugin).__mro__:
         if "gates_only_with" in vars(each):
             return plugin.gates_only_with
@@ -131,7 +132,7 @@ def _gate_fields(plugin: PreEnqueuePlugin) -> Collection[str]:
 
 
 def _gate_values(plugins: Sequence[PreEnqueuePlugin]) -> Callable[[Pod], Any]:
-    """Gets all fields that plugins state in `gates_only_with`."""
+    """Returns all fields that plugins state in `gates_only_with`."""
     fields = {field: plugin.name for plugin in plugins for field in _gate_fields(plugin)}
     for field, name in fields.items():
         try:

@@ -1,4 +1,4 @@
-"""Scores: their range, and the usual way of bringing raw ones into it."""
+"""Scores: their range, and the usual normalization."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ __all__ = ["MAX_NODE_SCORE", "MIN_NODE_SCORE", "normalized"]
 
 
 def normalized(scores: NDArray[np.int64], *, reverse: bool = False) -> NDArray[np.int64]:
-    """Scale so that the highest gets 100; with `reverse` the highest gets 0 and zero gets 100."""
+    """Scale scores so that the highest becomes 100; with `reverse`, the highest becomes 0 and zero becomes
+    100."""
     highest = int(scores.max(initial=0))
     if highest == 0:
         return np.full_like(scores, MAX_NODE_SCORE) if reverse else scores

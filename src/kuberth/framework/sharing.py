@@ -1,6 +1,6 @@
-"""What plugins share: one object of a kind for all plugins of all profiles of a scheduler.
+"""Objects shared by plugins: one per type for all plugins of all profiles of a scheduler.
 
-In: a type and how to make one. Out: the one that was made first.
+In: a type and a factory. Out: the object that was created first.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ T = TypeVar("T")
 
 
 class SharedObjects:
-    """Objects by their types. They live as long as the scheduler, whatever plugins come and go."""
+    """Shared objects by type. They live as long as the scheduler, across reloads."""
 
     def __init__(self) -> None:
         self._objects: dict[type[Any], Any] = {}
 
     def of(self, kind: type[T], make: Callable[[], T]) -> T:
-        """The shared object of this type; `make` makes it at the first request."""
+        """The shared object of this type; `make` creates it at the first request."""
         found = self._objects.get(kind)
         if found is None:
             found = self._objects[kind] = make()

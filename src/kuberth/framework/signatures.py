@@ -1,7 +1,7 @@
 """Signatures: which pods are equal for all plugins.
 
-In: the fields of a pod that plugins state. Out: bytes that are equal for pods that agree in them all; few
-bytes, however large the pod is.
+In: the fields of a pod that plugins state. Out: bytes that are equal for pods that agree in all these fields,
+and short even for large pods.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LONG: Final = 512
 """Encodings of this many bytes or more are replaced by a digest."""
 
 _MAX_DIGESTS: Final = 16
-"""Digests that are kept with a pod: those that signed it before go in the end."""
+"""The number of digests kept with a pod; older ones are dropped."""
 
 
 def _as_dict(mapping: object) -> dict[object, object]:
@@ -39,10 +39,10 @@ def signer(
     labels: SelectedLabels | None = None,
     plugin: str = "",
 ) -> Signer:
-    """How pods are signed by these fields, which a plugin states. ConfigError for one that is not there.
+    """A function that signs pods by these fields, which a plugin states; ConfigError for unknown fields.
 
-    Of the fields in `presence` only whether they are empty counts, and of the pod's labels what `labels`
-    sees, which the caller refreshes; when its version grows, every signature is another one.
+    Of the fields in `presence`, only whether they are empty counts. Of the pod's labels, only those that
+    `labels` selects count; the caller refreshes `labels`, and when its version grows, all signatures change.
     """
     values, present = values_of(plugin, fields), values_of(plugin, presence)
 
@@ -56,7 +56,7 @@ def signer(
             version = labels.version  # the pod's own selectors may be new
         try:
             encoded = _encode((values(info), list(map(bool, present(info))), seen, version))
-        except (OverflowError, TypeError):  # a number beyond 64 bits, which no API server lets through
+        except (OverflowError, TypeError):  # an integer beyond 64 bits, which API servers reject
             return None
         if len(encoded) < _LONG:
             return encoded

@@ -1,6 +1,6 @@
-"""The answer of a plugin: a code, its reasons, and the plugin that gave it.
+"""The answer of a plugin: a code, its reasons, and the plugin.
 
-In: what a plugin returned. Out: a value the runner, the queue and the event message can use alike.
+In: a plugin's return value. Out: a value for the runner, the queue and event messages.
 """
 
 from __future__ import annotations
@@ -10,26 +10,27 @@ from typing import Final
 
 
 class Code(enum.IntEnum):
-    """Outcome of one extension point; the names are those of kube-scheduler."""
+    """The outcome of an extension point, with kube-scheduler's names."""
 
     SUCCESS = 0
-    """It fits, it is allowed, it is done. `None` says the same."""
+    """The pod fits, or the work is done. `None` means the same."""
     ERROR = 1
-    """Something unexpected; the pod is retried after a backoff whatever happens in the cluster."""
+    """An unexpected failure; the pod is retried after a backoff, regardless of events."""
     UNSCHEDULABLE = 2
     """The pod does not fit now; removing other pods (preemption) may help."""
     UNSCHEDULABLE_AND_UNRESOLVABLE = 3
-    """The pod does not fit, and removing pods would not change that."""
+    """The pod does not fit, and removing pods would not help."""
     WAIT = 4
     """Permit only: hold the pod before its binding."""
     SKIP = 5
-    """The plugin has nothing to say for this pod at the coupled point (Filter, Score, Bind)."""
+    """The plugin does nothing for this pod at the coupled point (Filter, Score, Bind)."""
     PENDING = 6
-    """The pod waits for something that is on its way; when it comes, backoff is skipped (KEP-4247)."""
+    """The pod waits for something that has been requested; when it arrives, the backoff is skipped
+    (KEP-4247)."""
 
     @property
     def label(self) -> str:
-        """The name as kube-scheduler prints it, in metrics and messages."""
+        """The name in metrics and messages, as in kube-scheduler."""
         return _LABELS[self]
 
 
@@ -46,28 +47,28 @@ _REJECTED: Final = frozenset({Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOL
 
 
 class Status:
-    """An immutable outcome. A plugin may return `None` where it means `SUCCESS`."""
+    """An immutable outcome. A plugin may return `None` instead of `SUCCESS`."""
 
     __slots__ = ("cause", "code", "is_rejected", "is_skip", "is_success", "is_wait", "plugin", "reasons")
 
     def __init__(
         self, code: Code, *reasons: str, plugin: str = "", cause: BaseException | None = None
     ) -> None:
-        # Checked here, in the plugin's own call: later the faulty plugin would be unknown.
+        # Checked here, inside the plugin's call: later the faulty plugin would be unknown.
         if type(code) is not Code:
-            raise TypeError(f"a Status starts with a Code, not with {code!r:.100}")
+            raise TypeError(f"the first argument of a Status is a Code, not {code!r:.100}")
         for reason in reasons:
             if not isinstance(reason, str):
-                raise TypeError(f"a reason of a Status is a text, not {reason!r:.100}")
+                raise TypeError(f"a reason of a Status is a string, not {reason!r:.100}")
         self.code = code
-        """What it says."""
+        """The code."""
         self.reasons = reasons
-        """Why, a text each: what the FailedScheduling event counts nodes by."""
+        """The reasons; the FailedScheduling event counts nodes by these."""
         self.plugin = plugin
-        """The plugin that answered; the framework fills it in."""
+        """The plugin that answered; set by the framework."""
         self.cause = cause
-        """The exception behind an error, if there was one."""
-        # Asked so often on the way of a pod that properties would show in a profile.
+        """The exception that caused an error, if there was one."""
+        # Read so often that properties would be too slow.
         self.is_success: bool = code is Code.SUCCESS
         """Whether the code is Success."""
         self.is_skip: bool = code is Code.SKIP
@@ -75,7 +76,7 @@ class Status:
         self.is_wait: bool = code is Code.WAIT
         """Whether the code is Wait."""
         self.is_rejected: bool = code in _REJECTED
-        """A judgement about the pod, not a failure of the scheduler."""
+        """Whether the status is a rejection of the pod, and not a failure."""
 
     @classmethod
     def unschedulable(cls, *reasons: str) -> Status:
@@ -89,7 +90,7 @@ class Status:
 
     @classmethod
     def pending(cls, *reasons: str) -> Status:
-        """The pod waits for something on its way; when it comes, backoff is skipped."""
+        """The pod waits for something that has been requested; when it arrives, the backoff is skipped."""
         return cls(Code.PENDING, *reasons)
 
     @classmethod
@@ -99,14 +100,14 @@ class Status:
 
     @classmethod
     def error(cls, problem: str | BaseException, *, plugin: str = "") -> Status:
-        """Something unexpected: the pod is retried after a backoff."""
+        """An unexpected failure: the pod is retried after a backoff."""
         if isinstance(problem, BaseException):
             return cls(Code.ERROR, str(problem) or type(problem).__name__, plugin=plugin, cause=problem)
         return cls(Code.ERROR, problem, plugin=plugin)
 
     @property
     def message(self) -> str:
-        """All reasons, with commas between."""
+        """All reasons, separated by commas."""
         return ", ".join(self.reasons)
 
     def by(self, plugin: str) -> Status:
@@ -129,6 +130,6 @@ class Status:
 
 
 SUCCESS: Final = Status(Code.SUCCESS)
-"""What `None` stands for."""
+"""The status that `None` means."""
 SKIP: Final = Status(Code.SKIP)
-"""The plugin has nothing to say for this pod."""
+"""The plugin does nothing for this pod."""

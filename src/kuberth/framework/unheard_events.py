@@ -1,4 +1,4 @@
-"""Registrations for events that never come, so that authors learn of them before a pod waits in vain.
+"""Finds registrations for events that never occur, to warn plugin authors.
 
 In: what a plugin registered. Out: a sentence for every part of it that no change of the cluster matches.
 """
@@ -27,7 +27,7 @@ _COMING: Final = {
     Resource.UNSCHEDULABLE_POD: _POD_UPDATES,
     Resource.NODE: Action.ADD | Action.DELETE | _NODE_UPDATES,
 }
-"""The actions of kinds whose updates have names of their own; updates of pending pods are their own."""
+"""The actions of kinds whose updates have specific names; pending pods are handled separately."""
 _INSTEAD: Final = {
     Resource.ASSIGNED_POD: "only pending pods have scheduling gates: use Resource.UNSCHEDULABLE_POD",
     Resource.UNSCHEDULABLE_POD: (
@@ -41,9 +41,9 @@ _OTHERS: Final = "updates of this kind are not distinguished: use Action.UPDATE"
 
 
 def unheard(event: ClusterEvent, *, gangs: bool) -> Iterator[str]:
-    """What of a registered event never comes, and what to use instead; nothing if all of it may come.
+    """The warnings for a registered event: which part of it never occurs, and what to use instead.
 
-    `gangs`: the gang plugin is on, with which new pending pods are events.
+    `gangs`: the gang plugin is enabled, with which new pending pods are events.
     """
     if event.resource == Resource.ANY:
         return
@@ -55,7 +55,7 @@ def unheard(event: ClusterEvent, *, gangs: bool) -> Iterator[str]:
     elif gangs and event.resource == Resource.UNSCHEDULABLE_POD:
         coming |= Action.ADD
     if action & Action.UPDATE == Action.UPDATE:
-        action &= ~Action.UPDATE  # any change will do
+        action &= ~Action.UPDATE  # any change matches
     missing = action & ~coming
     if missing:
         labels = ", ".join(each.label for each in Action if each & missing and each.value.bit_count() == 1)

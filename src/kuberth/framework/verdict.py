@@ -1,6 +1,6 @@
-"""What a Filter plugin says about many nodes at once: a code per row, the text only on demand.
+"""A Filter plugin's result for many nodes: a code per row, with text only on demand.
 
-In: arrays a plugin computed. Out: which rows pass, and for every other row the full `Status`.
+In: arrays that a plugin computed. Out: which rows pass, and the full `Status` of every other row.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from kuberth.cluster.arrays import Mask
 from kuberth.framework.status import Status
 
 Codes = NDArray[np.integer[Any]]
-"""Any kind of whole numbers."""
+"""Any integer array."""
 Positions = NDArray[np.int64]
-"""Places in a view, which are not rows of the table unless the view is the whole table."""
+"""Positions in a view; equal to rows of the table only if the view is the whole table."""
 
 _FEW: Final = 256
-"""Up to this many numbers, counting one by one is faster than sorting with numpy."""
+"""Up to this length, counting in Python is faster than sorting with numpy."""
 _SMALL: Final = 4096
 """Codes up to this one can be counted by their value."""
 
@@ -38,7 +38,7 @@ def distinct(codes: NDArray[np.integer[Any]]) -> list[int]:
 
 
 def counted(codes: NDArray[np.integer[Any]]) -> list[tuple[int, int]]:
-    """The same, each with how often it occurs."""
+    """The codes that occur, each with its count."""
     if len(codes) <= _FEW:
         return sorted(Counter(codes.tolist()).items())
     if _are_small(codes):
@@ -48,33 +48,33 @@ def counted(codes: NDArray[np.integer[Any]]) -> list[tuple[int, int]]:
 
 
 def _are_small(codes: NDArray[np.integer[Any]]) -> bool:
-    """Whether they can be counted by their value, which is several times as fast as sorting them."""
+    """Whether they can be counted by value, which is several times as fast as sorting."""
     return codes.dtype.kind != "b" and codes.min() >= 0 and codes.max() <= _SMALL
 
 
 class Verdict:
-    """`codes[i]` belongs to the i-th node of the view; 0 passes, any other code has a `Status`."""
+    """A code per node of the view: 0 passes; any other code has a `Status`."""
 
     __slots__ = ("_status_of", "codes", "may_fail")
 
     def __init__(self, codes: Codes, status_of: Callable[[int], Status], *, may_fail: bool = False) -> None:
         self.codes = codes
-        """Whole numbers[position]: 0 where the node passes."""
+        """int[position]: 0 where the node passes."""
         self._status_of = status_of
         self.may_fail = may_fail
-        """Whether some code may stand for anything but a rejection; spares the runner from looking."""
+        """Whether some code may be something other than a rejection; False saves the runner a check."""
 
     @classmethod
     def rejecting(cls, rejected: Mask, status: Status) -> Verdict:
-        """One reason for every node where `rejected` is true."""
+        """A verdict with one reason for every node where `rejected` is True."""
         return cls(rejected.astype(np.int64), lambda _code: status, may_fail=not status.is_rejected)
 
     @classmethod
     def choosing(cls, codes: Codes, *statuses: Status) -> Verdict:
-        """Code k stands for the k-th of `statuses`, counted from one."""
+        """A verdict in which code k is the k-th of `statuses`, counted from one."""
         may_fail = any(not status.is_rejected for status in statuses)
         return cls(codes, lambda code: statuses[code - 1], may_fail=may_fail)
 
     def status(self, code: int) -> Status:
-        """What a code stands for."""
+        """The status of a code."""
         return self._status_of(code)

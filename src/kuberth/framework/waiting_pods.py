@@ -1,7 +1,7 @@
-"""Pods that Permit holds back: plugins list, approve and reject them here.
+"""Pods that wait on Permit, which plugins list, approve and reject.
 
-In: pods whose Permit answered Wait, with a time limit per plugin. Out: one final status per pod, for
-which its binding cycle waits.
+In: pods whose Permit returned Wait, with a timeout per plugin. Out: one final status per pod, for which its
+binding cycle waits.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from kuberth.text.durations import format_duration
 
 
 class WaitingPod:
-    """A pod in the permit phase; it leaves when every plugin allowed it, or one rejected it."""
+    """A pod that waits on Permit until every plugin has allowed it, or one has rejected it."""
 
     def __init__(self, pod: Pod, timeouts_seconds: Mapping[str, float], *, attempts: int = 1) -> None:
         loop = asyncio.get_running_loop()
         self.pod = pod
-        """The pod that waits."""
+        """The waiting pod."""
         self.attempts = attempts
-        """How often it was tried, this time included."""
+        """The number of attempts, this one included."""
         self.timeouts_seconds = dict(timeouts_seconds)
-        """By plugin: how long it may hold the pod."""
+        """By plugin: the maximum time to hold the pod."""
         self._outcome: asyncio.Future[Status] = loop.create_future()
         self._timers = {
             plugin: loop.call_later(timeout, self._time_out, plugin, timeout)
@@ -38,28 +38,28 @@ class WaitingPod:
         return tuple(self._timers)
 
     def seconds_left(self) -> dict[str, float]:
-        """By plugin that has not allowed the pod yet: the time until the pod is rejected."""
+        """By plugin that has not allowed the pod yet: when the pod is rejected."""
         now = asyncio.get_running_loop().time()
         return {plugin: timer.when() - now for plugin, timer in self._timers.items()}
 
     @property
     def is_allowed(self) -> bool:
-        """Whether every plugin has allowed the pod, which need not wait any more."""
+        """Whether every plugin has allowed the pod."""
         return self._outcome.done() and self._outcome.result().is_success
 
     def allow(self, plugin: str) -> None:
-        """`plugin` approves; the pod goes on once all have."""
+        """Approve for `plugin`; the pod continues when all plugins have approved."""
         if (timer := self._timers.pop(plugin, None)) is not None:
             timer.cancel()
         if not self._timers:
             self._finish(SUCCESS)
 
     def reject(self, plugin: str, reason: str) -> bool:
-        """Send the pod back to the queue. False: its fate was already decided."""
+        """Reject the pod, so that it returns to the queue. False if it was already decided."""
         return self._finish(Status(Code.UNSCHEDULABLE, reason, plugin=plugin))
 
     def preempt(self, plugin: str, reason: str) -> bool:
-        """Take the pod's place for another one: it returns by way of the error backoff."""
+        """Reject the pod in favour of another one; it gets the error backoff."""
         return self._finish(Status(Code.ERROR, reason, plugin=plugin))
 
     async def wait(self) -> Status:
@@ -90,21 +90,21 @@ class WaitingPods:
         return waiting
 
     def get(self, uid: str) -> WaitingPod | None:
-        """The waiting pod of this UID; None if it does not wait."""
+        """The waiting pod with this UID; None if it does not wait."""
         return self._pods.get(uid)
 
     def remove(self, uid: str) -> None:
         self._pods.pop(uid, None)
 
     def reject(self, uid: str, reason: str, *, plugin: str = "") -> bool:
-        """Reject the pod with this UID if it waits; False if it does not."""
+        """Reject the pod with this UID. False if it does not wait."""
         waiting = self._pods.get(uid)
         return waiting is not None and waiting.reject(plugin, reason)
 
     def __iter__(self) -> Iterator[WaitingPod]:
-        """All that wait now."""
+        """All waiting pods."""
         return iter(tuple(self._pods.values()))
 
     def __len__(self) -> int:
-        """How many wait."""
+        """The number of waiting pods."""
         return len(self._pods)

@@ -1,8 +1,8 @@
-"""Keeps one kind's store current: list once, then watch, and list again when the watch cannot go on.
+"""Keeps one kind's store current: lists once, then watches, and lists again when the watch cannot continue.
 
-In: an API and a kind. Out: every change, in order, first to the store and then to the handler. Whatever
-the API does (gone versions, cut or silent watches, errors, denials, kinds it does not serve yet), the
-reflector goes on trying.
+In: an API and a kind. Out: every change, in order, first to the store and then to the handler. Whatever the
+API does (expired versions, broken or silent watches, errors, denials, kinds that are not served yet), the
+reflector retries.
 """
 
 from __future__ import annotations
@@ -30,23 +30,22 @@ Handler = Callable[[T | None, T | None], None]
 FIRST_BACKOFF_SECONDS: Final = 0.8
 MAX_BACKOFF_SECONDS: Final = 30.0
 BACKOFF_RESET_SECONDS: Final = 120.0
-"""Seconds without trouble after which the backoff starts small again."""
+"""After this number of seconds without an error, the backoff is reset."""
 SHORT_WATCH_SECONDS: Final = 1.0
-"""A watch that ends sooner and brought nothing is trouble too."""
+"""A watch that ends sooner without an event counts as an error too."""
 SILENT_SECONDS: Final = 90.0
-"""A watch that brings neither event nor bookmark for so long is taken for dead; servers send a bookmark
-every minute."""
+"""A watch without events or bookmarks for this long counts as dead; servers send a bookmark every minute."""
 _REARM_SECONDS: Final = 1.0
-"""Precision with which silence is measured: not every event of a burst is worth a new timer."""
+"""The precision with which silence is measured, to avoid a new timer for every event."""
 SLICE_SECONDS: Final = 0.01
-"""Changes are handled for this long before other tasks get their turn."""
+"""Changes are handled for this long before other tasks run."""
 
 
 class Reflector(Generic[T]):
-    """Lists and watches one kind. `synced` is set once a first list was handed on, or the kind cannot be had.
+    """Lists and watches one kind.
 
-    An optional kind is one that may not be read, or that the server does not serve (a custom resource whose
-    definition comes later): it counts as empty, and is asked for again and again.
+    `synced` is set after the first list, or when the kind is not available. An optional kind may be denied,
+    or not served yet (a custom resource whose definition comes later): it counts as empty, and is retried.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class Reflector(Generic[T]):
         hold: Hold | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        """`hold`: changes wait while it is held."""
+        """`hold`: changes are delayed while it is held."""
         self.kind = kind
         self.synced = asyncio.Event()
         self._api = api
@@ -76,13 +75,13 @@ class Reflector(Generic[T]):
         )
         self._backoff = _Backoff(random.Random() if rng is None else rng)
         self._missing = 0
-        """The code with which the kind was refused, as long as it is."""
+        """The HTTP status with which the kind is currently refused."""
         self._silent = False
         self._version = "0"
         """The version to list or watch from: at first any that the server has, then the last one seen."""
 
     async def run(self) -> None:
-        """Follow the kind for as long as the task lives."""
+        """List and watch the kind until cancelled."""
         while True:
             try:
                 await self.sync()
@@ -91,7 +90,7 @@ class Reflector(Generic[T]):
                 await self._recover(error)
 
     async def sync(self) -> None:
-        """Take over a whole list: what is in it is set, what is not is removed."""
+        """Apply a complete list: set all objects in it, and remove all others."""
         listed = await self._api.list(
             self.kind, resource_version=self._version, field_selector=self._field_selector
         )
@@ -111,7 +110,7 @@ class Reflector(Generic[T]):
             self._remove(obj)
 
     async def _follow(self) -> None:
-        """Watch again and again from the last version seen, until a watch fails."""
+        """Watch repeatedly from the last version seen, until a watch fails."""
         loop = asyncio.get_running_loop()
         while True:
             started, before = loop.time(), self._version
@@ -119,8 +118,8 @@ class Reflector(Generic[T]):
                 await self._watch()
             except TimeoutError:
                 if self._silent:
-                    # Twice in a row it is not the connection. A server restored from a backup, for one,
-                    # says nothing about versions it has yet to reach.
+                    # If it fails twice in a row, the connection is not the cause. For example, a restored
+                    # server reports nothing about versions that it has not reached yet.
                     logger.warning("the watch of %s is silent again; listing", self.kind.__name__)
                     return
                 self._silent = True
@@ -132,7 +131,7 @@ class Reflector(Generic[T]):
                 await self._backoff.wait()
 
     async def _watch(self) -> None:
-        """Watch once, to the watch's end; TimeoutError if it fell silent."""
+        """Run one watch until it ends; TimeoutError if it fell silent."""
         changes = self._api.watch(
             self.kind, resource_version=self._version, field_selector=self._field_selector
         )
@@ -154,7 +153,7 @@ class Reflector(Generic[T]):
                 if self._steady:
                     continue
                 if (now := time()) - turned >= SLICE_SECONDS:
-                    # Objects that are slow to read may come by the dozen; others need their turn.
+                    # Decoding may be slow for many objects; let other tasks run.
                     await asyncio.sleep(0)
                     turned = now = time()
                 if now - armed >= _REARM_SECONDS:
@@ -164,14 +163,14 @@ class Reflector(Generic[T]):
     async def _recover(self, error: ApiError) -> None:
         name = self.kind.__name__
         if error.code == 410 or _is_from_the_future(error):
-            # The version is gone, or not there yet after a restored backup: take whatever is newest.
-            logger.info("the watch of %s cannot go on (%s); listing again", name, error)
+            # The version is gone, or does not exist yet after a restore: take the newest.
+            logger.info("the watch of %s cannot continue (%s); listing again", name, error)
             self._version = ""
         elif error.code == 403 or (error.code == 404 and self._optional):
             await self._hold.ended()
             self._note_missing(error.code)
         else:
-            logger.warning("%s cannot be followed, trying again: %s", name, error)
+            logger.warning("%s cannot be watched, retrying: %s", name, error)
         await self._backoff.wait()
 
     def _note_missing(self, code: int) -> None:
@@ -189,7 +188,7 @@ class Reflector(Generic[T]):
                 )
         self._missing = code
         if code == 404:
-            # With its definition, a custom resource has lost its objects.
+            # If its definition was deleted, a custom resource has no objects any more.
             self._take_over(())
             self._version = "0"
         if self._optional:
@@ -198,18 +197,18 @@ class Reflector(Generic[T]):
     def _set(self, obj: T) -> None:
         old = self._store.set(obj)
         if old is not None and _uid(old) != _uid(obj):
-            # Deleted and made again under the same name: the two are different objects.
+            # Deleted and recreated under the same name: the two are different objects.
             self._handler(old, None)
             old = None
         self._handler(old, obj)
 
     def _remove(self, obj: T) -> None:
-        # The last version known here: a deletion may come with nothing but the object's name.
+        # The last known version: a deletion may contain only the object's name.
         self._handler(self._store.remove(obj) or obj, None)
 
 
 class _Backoff:
-    """Waits longer each time, with jitter, and starts afresh after a quiet while."""
+    """A backoff with jitter, reset after a time without errors."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng

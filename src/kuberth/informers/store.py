@@ -1,7 +1,7 @@
 """The last known version of every object, by kind.
 
-In: objects as list and watch deliver them. Out: typed look-ups for plugins and the failure handler, and
-for caches derived from the objects, which of them changed.
+In: objects from list and watch. Out: typed lookups for plugins and the failure handler, and the keys of
+changed objects for caches.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def object_key(obj: Any) -> str:
-    """`namespace/name`, or just the name for kinds without a namespace."""
+    """`namespace/name`, or the name for cluster-scoped kinds."""
     metadata = obj.metadata
     return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else str(metadata.name)
 
@@ -28,7 +28,7 @@ def _namespace_in(key: str) -> str:
 
 
 class Store(Generic[T]):
-    """Keeps the objects of one kind."""
+    """Stores the objects of one kind."""
 
     __slots__ = ("_by_namespace", "_objects", "changes")
 
@@ -36,7 +36,7 @@ class Store(Generic[T]):
         self._objects: dict[str, T] = {}
         self._by_namespace: dict[str, dict[str, T]] = {}
         self.changes: Changes[str] = Changes()
-        """The keys of objects that were set or removed lately."""
+        """The keys of recently changed objects."""
 
     @property
     def version(self) -> int:
@@ -50,7 +50,7 @@ class Store(Generic[T]):
         return self._objects.get(key)
 
     def set(self, obj: T) -> T | None:
-        """Keep a new version; returns the one before."""
+        """Store a new version; returns the previous one."""
         key = object_key(obj)
         old = self._objects.get(key)
         self._objects[key] = obj
@@ -69,11 +69,11 @@ class Store(Generic[T]):
         return self._objects.pop(key, None)
 
     def change_reader(self) -> ChangeReader[str]:
-        """Reads the keys of the objects set or removed since it last did."""
+        """A reader of the keys of changed objects."""
         return self.changes.reader()
 
     def snapshot(self) -> list[T]:
-        """The objects in a list that is made in one step, so other threads may ask, too."""
+        """All objects, in a list that is created in one step, so other threads may call it."""
         return list(self._objects.values())
 
     def keys(self) -> frozenset[str]:
@@ -90,16 +90,16 @@ class Store(Generic[T]):
 
 
 class Stores:
-    """The stores of all kinds, by their types."""
+    """The stores of all kinds, by type."""
 
     def __init__(self) -> None:
         self._stores: dict[type, Store[Any]] = {}
         self._sealed = False
 
     def of(self, kind: type[T]) -> Store[T]:
-        """The store of a kind. A request at construction time makes the scheduler watch the kind.
+        """The store of a kind. If a constructor requests it, the scheduler watches the kind.
 
-        TypeError for a type that is no kind: see `kuberth.api.register_kind`.
+        TypeError for a type that is not a kind: see `kuberth.api.register_kind`.
         """
         store = self._stores.get(kind)
         if store is None:
@@ -113,12 +113,12 @@ class Stores:
         return cast("Store[T]", store)
 
     def seal(self) -> None:
-        """Refuse further kinds from now on: their stores would stay empty."""
+        """Reject further kinds from now on: their stores would stay empty."""
         self._sealed = True
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """While the block lasts, kinds can be asked for again; if it fails, the new ones are gone."""
+        """Allow requests of new kinds while the block lasts; if it fails, they are removed again."""
         before = dict(self._stores)
         self._sealed = False
         try:
@@ -130,5 +130,5 @@ class Stores:
             self._sealed = True
 
     def kinds(self) -> tuple[type[Any], ...]:
-        """Every kind that was requested."""
+        """All requested kinds."""
         return tuple(self._stores)

@@ -1,5 +1,5 @@
-"""Sorts every change of the cluster: into the cluster table, the queue, or both.
+"""Dispatches every change of the cluster to the cluster table, the queue, or both.
 
-On a pod's way this comes after the informers, which bring old and new versions of objects; cluster events
-that may bring waiting pods back go on to the queue.
+On a pod's way this comes after the informers, which deliver old and new versions of objects. Cluster events
+that may make pending pods schedulable go on to the queue.
 """

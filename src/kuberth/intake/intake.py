@@ -1,7 +1,7 @@
-"""Sorts every change of the cluster: into the cluster table, the queue, or both.
+"""Dispatches every change of the cluster to the cluster table, the queue, or both.
 
-In: old and new versions of objects, as informers deliver them. Out: columns updated, pods queued,
-updated or taken out, and cluster events that may bring waiting pods back.
+In: old and new versions of objects, as informers deliver them. Out: updated columns; pods added to, updated
+in or removed from the queue; and cluster events that may make pending pods schedulable.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from kuberth.queue.interface import PreCheck, SchedulingQueue
 logger = logging.getLogger(__name__)
 
 _ALWAYS_EVENTS: Final = frozenset(map(str, Resource))
-"""Kinds that Kuberth has an event name for; changes of others are events if a plugin registered for them."""
+"""Kinds with a Kuberth event name; changes of other kinds are events if a plugin registered for them."""
 _NO_KINDS: Final = frozenset({Resource.ANY, Resource.ASSIGNED_POD, Resource.UNSCHEDULABLE_POD})
 
 ADMISSION_FILTERS: Final = frozenset({"NodeResourcesFit", "NodeAffinity", "NodeName", "NodePorts"})
-"""Filters about a node alone, as a kubelet applies them; what they refuse, other changes cannot mend."""
+"""Filters that depend only on the node, as a kubelet applies them; no other change can make them pass."""
 
 
 def event_kinds(runners: Iterable[Runner]) -> frozenset[type[Any]]:
-    """The kinds whose events plugins registered for; ConfigError for a name that is no kind's."""
+    """The kinds whose events plugins registered for; ConfigError for an unknown kind."""
     return frozenset(
         _event_kind(registered)
         for runner in runners
@@ -54,8 +54,8 @@ def _event_kind(registered: RegisteredHint) -> type[Any]:
     info = REGISTRY.of_event(resource)
     if info is None:
         raise ConfigError(
-            f"plugin {registered.plugin!r} registers events of {str(resource)!r}, which is no kind that is "
-            "known here: write a member of kuberth.framework.Resource; or have the plugin's module register "
+            f"plugin {registered.plugin!r} registers events of {str(resource)!r}, which is not a known "
+            "kind: write a member of kuberth.framework.Resource; or have the plugin's module register "
             'the kind, kuberth.api.register_kind("Widget", group="example.com", version="v1", '
             'plural="widgets"), and write "widgets.v1.example.com", which is plural.version.group'
         )
@@ -63,7 +63,7 @@ def _event_kind(registered: RegisteredHint) -> type[Any]:
 
 
 class Intake:
-    """Takes every event of every informer."""
+    """Handles the events of all informers."""
 
     def __init__(
         self,
@@ -89,10 +89,10 @@ class Intake:
         self._derive = derive
         self._look_at_profiles()
         self._labels: dict[ClusterEvent, tuple[str]] = {}
-        """Labels of events, which are few, as metrics want them."""
+        """Event labels, cached in the form that metrics need; there are only a few."""
 
     def handler(self, kind: type[Any]) -> Callable[[Any, Any], None]:
-        """The function that an informer of `kind` calls with the old and the new version."""
+        """The callback with which an informer of `kind` reports the old and the new version of an object."""
         if kind is Pod:
             return self.pod
         if kind is Node:
@@ -113,9 +113,9 @@ class Intake:
         self._pods_complete_gangs = self._gangs or any(GANG_PLUGIN in each.plugins for each in profiles)
 
     def note_profiles(self, pods: Iterable[Pod]) -> None:
-        """The profiles are others than before: of all pods, those that are ours now are queued, and no more.
+        """Apply new profiles: queue pods whose scheduler name is new, and drop those whose name is gone.
 
-        Assumed pods are bound all the same.
+        Assumed pods are bound even if their profile is gone.
         """
         self._look_at_profiles()
         in_flight = {pod.metadata.uid for pod in self._queue.in_flight()}
@@ -150,10 +150,10 @@ class Intake:
         self._move_all(changes, old, new, started, pre_check=self._may_take(new.metadata.name))
 
     def _may_take(self, node_name: str) -> PreCheck | None:
-        """The pre-check for a node's change without hints: only pods that its own filters would let in.
+        """The pre-check for a node's change without hints: only pods that the node's own filters accept.
 
-        Its taints count in every profile: a pod that waits for other nodes must not be tried at each change
-        of one that it does not tolerate.
+        Taints count in every profile: a pod that waits for other nodes must not be tried at each change of a
+        node whose taint it does not tolerate.
         """
         if self._queueing_hints:
             return None
@@ -191,7 +191,7 @@ class Intake:
         old_node = old.spec.node_name if old is not None else ""
         new_node = new.spec.node_name if new is not None else ""
         if new is not None and new.status.phase in ("Succeeded", "Failed") and new_node:
-            # A finished pod takes no room any more, whether or not its object is still there.
+            # A finished pod uses no resources any more, even while its object still exists.
             new = None
         if old is not None and old_node:
             self._assigned(old, new)
@@ -260,7 +260,7 @@ class Intake:
         if new.spec.scheduling_group is not None:
             self._cluster.pod_groups.arrive(self._derive(new))
         if self._cluster.is_assumed(new.metadata.uid):
-            # It is on its way to a node; only its deletion matters now.
+            # The pod is being bound; only its deletion matters now.
             if new.metadata.deletion_timestamp is not None and old.metadata.deletion_timestamp is None:
                 self._drop_assumed(new)
             return
@@ -288,17 +288,18 @@ class Intake:
         self._observe(cluster_events.UNSCHEDULED_POD_DELETE, started)
 
     def _drop_assumed(self, pod: Pod) -> None:
-        """The pod is deleted while it is being bound: its place is free for others at once."""
+        """Release the place of a pod that is deleted while it is being bound."""
         placed = self._cluster.placed(pod.metadata.uid)
         if placed is None:
             return
-        # A waiting pod is taken off its node by its own binding cycle.
+        # The binding cycle of a waiting pod removes it from its node.
         if not self._waiting_pods.reject(pod.metadata.uid, "removed"):
             self._cluster.forget_pod(pod.metadata.uid)
         self._queue.move(cluster_events.ASSIGNED_POD_DELETE, placed.pod, None)
 
     def _nomination_ended(self, pod: Pod) -> None:
-        """A nomination is gone: pods of no higher priority may fit now, but not for that the pod itself."""
+        """Handle a removed nomination: other pods of the same or lower priority may fit now, but not the pod
+        itself."""
         priority, uid = pod_priority(pod), pod.metadata.uid
         self._queue.move(
             cluster_events.ASSIGNED_POD_DELETE,
@@ -316,7 +317,7 @@ class Intake:
         *,
         pre_check: PreCheck | None = None,
     ) -> None:
-        """Bring every event of one change to the queue; what came before is part of each one's time."""
+        """Move pods for every event of one change; the duration of each includes what came before it."""
         before = time.perf_counter() - started
         for event in events:
             moving = time.perf_counter()

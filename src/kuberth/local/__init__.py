@@ -1,6 +1,6 @@
-"""The cluster on one machine: everything of Kubernetes but the scheduler, small.
+"""A local cluster: a small version of everything in Kubernetes except the scheduler.
 
-An API server that kubectl talks to (`apiserver`), nodes and controllers that play the rest of Kubernetes
-(`hollow`), and the server as the scheduler sees it without HTTP between them (`in_process`). It uses the
-scheduler's client protocol and API types; nothing of the scheduler knows that it exists.
+An API server for kubectl (`apiserver`), simulated nodes and controllers (`hollow`), and access to the server
+without HTTP for the scheduler (`in_process`). It uses the scheduler's client protocol and API types; the
+scheduler does not depend on it.
 """

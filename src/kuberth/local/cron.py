@@ -1,8 +1,8 @@
-"""Schedules of CronJobs: the usual five fields, `@daily` and its like, `@every 90m`.
+"""Schedules of CronJobs: five fields, macros such as `@daily`, and `@every 90m`.
 
-In: a schedule's text and a time zone. Out: the moments it names, or a `ScheduleError` in the words that
-Kubernetes users know. Fields are read as robfig/cron reads them: names of months and weekdays, ranges,
-steps, lists; if both days of the month and weekdays are restricted, either is enough.
+In: a schedule's text and a time zone. Out: its times, or a `ScheduleError` with Kubernetes' message. Fields
+are parsed like robfig/cron: names of months and weekdays, ranges, steps, lists; if both days of the month and
+weekdays are restricted, one of them suffices.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _SHORTHANDS: Final = {
 }
 _EVERY: Final = "@every "
 _HORIZON_DAYS: Final = 5 * 366
-"""A schedule that names no day within five years (February 30th) names none at all."""
+"""A schedule without any day within five years (February 30th) has none at all."""
 _NUMBER: Final = re.compile(r"\d{1,9}")
 
 
 class ScheduleError(KuberthError):
-    """A schedule that cannot be read."""
+    """An invalid schedule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Schedule:
     every_seconds: int = 0
 
     def after(self, moment: float, zone: datetime.tzinfo = datetime.UTC) -> float | None:
-        """The first moment after this one, both in seconds since the epoch."""
+        """The first time after this one, both in seconds since the epoch."""
         if self.every_seconds:
             return float(int(moment) + self.every_seconds)
         start = datetime.datetime.fromtimestamp(moment, zone)
@@ -92,7 +92,7 @@ class Schedule:
 
 
 def parse_schedule(text: str) -> Schedule:
-    """ScheduleError if it is none."""
+    """ScheduleError if it is invalid."""
     if not text:
         raise ScheduleError("empty spec string")
     if text.startswith(_EVERY):
@@ -169,7 +169,7 @@ def _number(text: str, names: Mapping[str, int]) -> int:
 
 
 def zone_of(name: str | None) -> datetime.tzinfo:
-    """A time zone by its IANA name, UTC without one; ScheduleError if there is none of the name."""
+    """A time zone by its IANA name, UTC without one; ScheduleError for an unknown name."""
     if not name:
         return datetime.UTC
     try:

@@ -1,7 +1,7 @@
-"""The embedded API server in this process, behind the same protocol as any other.
+"""The embedded API server in this process, with the same protocol as any other.
 
-In: the scheduler's verbs on typed objects. Out: the server's core, asked directly; its plain trees become
-structs, and its Status errors the errors that any client raises.
+In: the scheduler's verbs on typed objects. Out: direct calls of the server's core; its plain trees become
+structs, and its Status errors become those of any client.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class InProcessApi(Api):
 
 
 class api_errors:  # noqa: N801  # used as a function; a generator would cost every call microseconds
-    """Raises the errors of a server in this process as any client does; `what` is for messages."""
+    """Raises the errors of a server in this process like a client does; `what` is for messages."""
 
     __slots__ = ("_what",)
 
@@ -124,4 +124,4 @@ class api_errors:  # noqa: N801  # used as a function; a generator would cost ev
         if isinstance(error, StatusError):
             raise status_error(msgspec.convert(error.to_object(), ApiStatus), what=str(self._what)) from error
         if isinstance(error, WireError):
-            raise ApiError(f"{self._what}: the answer cannot be read: {error}") from error
+            raise ApiError(f"{self._what}: the response cannot be decoded: {error}") from error

@@ -1,9 +1,10 @@
 """An API server's verbs over dictionaries of typed objects, for simulations and tests.
 
-In: objects created, patched, bound and deleted. Out: the same objects, and watch events in order. It honours
-the rules that a scheduler relies on (unique names, UIDs, increasing versions, preconditions, one binding per
-pod, graceful deletion) with the local API server's own code. It neither defaults nor validates objects, and
-namespaces need not exist. Trees are built only where a struct will not do (docs/adr/0016-memory-api.md).
+In: objects created, patched, bound and deleted. Out: the same objects, and watch events in order. It
+implements the rules that a scheduler relies on (unique names, UIDs, increasing versions, preconditions, one
+binding per pod, graceful deletion) with the local API server's own code. It neither defaults nor validates
+objects, and namespaces need not exist. Trees are built only if a struct does not suffice
+(docs/adr/0016-memory-api.md).
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 Matcher = Callable[[Any], bool]
 
 KEEP_CHANGES: Final = 20_000
-"""Number of changes that a watch can resume from; a watch further behind has to list again."""
+"""The number of changes from which a watch can resume; a watch further behind has to list again."""
 _FIRST_VERSION: Final = 1
 """The version of an empty cluster: zero means "any" in the API."""
 _SERVED: Final = {
@@ -86,8 +87,8 @@ class MemoryApi(Api):
         self._table_of: dict[type[Any], _Table] = {}
         self._version = _FIRST_VERSION
         self._compacted = _FIRST_VERSION
-        """Changes up to this version are forgotten."""
-        self._waiters: dict[asyncio.Event, None] = {}  # set in their order, in every run the same
+        """Changes up to this version are compacted."""
+        self._waiters: dict[asyncio.Event, None] = {}  # woken in order, which is the same in every run
         """Events of the calls of `next_change`."""
         self._keep_changes = keep_changes
         self._uids = 0
@@ -106,11 +107,11 @@ class MemoryApi(Api):
         return self._write(_with_metadata(obj, uid=cast(Any, old).metadata.uid))
 
     def change(self, kind: type[T], key: str, change: Callable[[T], T]) -> T:
-        """Store what `change` makes of the present version."""
+        """Store the result of `change` for the current version."""
         return self._write(change(self.read(kind, key)))
 
     def read(self, kind: type[T], key: str) -> T:
-        """The object of this namespace/name; NotFoundError if there is none."""
+        """The object with this namespace/name; NotFoundError if it does not exist."""
         with api_errors(f"get {REGISTRY.of(kind).kind} {key}"):
             return cast(T, _seen_as(kind, self._present(kind, key)))
 
@@ -200,7 +201,7 @@ class MemoryApi(Api):
         return self.write_nowait(write)
 
     def write_nowait(self, write: Write) -> Any:
-        """Carry out a write at once, without a task."""
+        """Perform a write at once, without a task."""
         with api_errors(write):
             if write.subresource == "binding":
                 return self._bind(write)
@@ -330,7 +331,7 @@ class MemoryApi(Api):
         return obj
 
     def _note(self, table: _Table, key: str, old: Any, new: Any) -> None:
-        """Log a change and wake watches; `new`, or else `old`, has the next resource version."""
+        """Log a change and wake watches; `new`, or else `old`, gets the next resource version."""
         self._version += 1
         table.log.append(Change(self._version, table.log.resource, key, old, new))
         table.log.wake_readers()
@@ -387,7 +388,7 @@ def _row_of(kind: type[Any]) -> ServedResource:
 
 @lru_cache(maxsize=256)
 def _row(info: KindInfo) -> ServedResource:
-    """The row by which the local cluster serves the kind; an unknown kind is served as a custom resource."""
+    """The local cluster's row for the kind; an unknown kind is served as a custom resource."""
     served = _SERVED.get((info.group, info.version, info.plural))
     if served is not None:
         return served

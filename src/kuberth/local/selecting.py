@@ -15,15 +15,15 @@ from kuberth.local.apiserver.objects import Obj
 
 
 def selector_of(selector: Obj | None) -> Selector:
-    """Compile a selector: None selects nothing, {} everything; one that cannot be read selects nothing."""
+    """Compile a selector: None selects nothing, {} everything; an invalid one selects nothing."""
     compiled = None if selector is None else _compile(msgspec.json.encode(selector, order="deterministic"))
     return NOTHING if compiled is None else compiled
 
 
 def selector_text(selector: Any) -> str | None:
-    """A selector as kubectl would be given it; None for one that cannot be read.
+    """A selector in kubectl's notation; None for an invalid one.
 
-    It may be text already, or, a replication controller's, a plain set of labels.
+    It may be a string already, or, for a replication controller, a plain set of labels.
     """
     if isinstance(selector, str):
         return selector

@@ -1,9 +1,8 @@
 """Writes Kubernetes events (events.k8s.io/v1) about pods in the background.
 
-In: a `PodEvent` of a cycle or a plugin. Out: events on the API. Equal events about the same pod become one
-event with a series, as client-go has it: the second occurrence is written, further ones are only counted
-until the series ends or is due to be refreshed. Recording never waits: beyond a bound, events are dropped and
-counted.
+In: a `PodEvent` of a cycle or a plugin. Out: events in the API. Equal events about the same pod become a
+series, as in client-go: the second occurrence is written; further ones are only counted until the series ends
+or is refreshed. Recording never blocks: beyond a limit, events are dropped and counted.
 """
 
 from __future__ import annotations
@@ -32,24 +31,24 @@ from kuberth.text.timestamps import micro_moment
 logger = logging.getLogger(__name__)
 
 MAX_WAITING: Final = 10_000
-"""Events that can wait to be written; more are dropped."""
+"""The maximum number of events that wait to be written; more are dropped."""
 MAX_REMEMBERED: Final = 200_000
-"""Events that can still become a series: one for every pod that waits, and more."""
+"""The maximum number of events that can become a series: more than one per pending pod."""
 SERIES_SECONDS: Final = 6 * 60
-"""A series without a further event for this long has ended: its count is written, and an equal event starts a
-new one."""
+"""After this time without an occurrence, a series has ended: its count is written, and an equal event starts
+a new one."""
 REFRESH_SECONDS: Final = 30 * 60
-"""A series that goes on is written again after this time, so that its event does not expire."""
+"""An active series is written again after this time, so that its event does not expire."""
 WRITERS: Final = 8
 
 
 _SeriesKey = tuple[str, str, bool, str, str]
-"""What two events of one series have in common: the UIDs of both objects, whether it is a warning, reason and
-action. Their notes may differ."""
+"""What all events of one series have in common: the UIDs of both objects, type, reason and action. Notes may
+differ."""
 
 
 class EventSeriesState:
-    """One event, how often it has happened, and how much of that the API knows."""
+    """An event, its number of occurrences, and how many of them the API server knows."""
 
     __slots__ = ("first", "in_doubt", "key", "last_ns", "post", "times", "writing", "written", "written_ns")
 
@@ -59,25 +58,27 @@ class EventSeriesState:
         """The first occurrence."""
         self.last_ns = first.at_ns
         self.times = 1
-        """How often it happened."""
+        """The number of occurrences."""
         self.written = 0
-        """How many occurrences the API knows of."""
+        """The number of occurrences that the API server knows."""
         self.written_ns = first.at_ns
-        """When it was last written, or queued to be."""
+        """When it was last written, or queued to be written."""
         self.post: asyncio.Future[None] | None = None
-        """The first write, while it is under way without a task."""
+        """The first write, while it is in flight without a task."""
         self.in_doubt = False
-        """The answer to the first write was lost."""
+        """Whether the response to the first write was lost."""
         self.writing: asyncio.Lock | None = None
-        """Held while it is written: a series must not overtake the event that it continues."""
+        """Held while the event is written: a series must not overtake its first event."""
 
 
 class ApiEventRecorder:
     """Implements `kuberth.framework.handle.EventRecorder`. `run` does the writing."""
 
     def __init__(self, api: Api, clock: Clock, *, controllers: Sequence[str]) -> None:
-        """`controllers` are the profiles' scheduler names. An event comes from its pod's profile, else
-        from the first one."""
+        """`controllers` are the profiles' scheduler names.
+
+        An event is reported by its pod's profile, or by the first one if that is unknown.
+        """
         self._api = api
         self._posting = api if isinstance(api, PostingApi) else None
         self._clock = clock
@@ -90,18 +91,17 @@ class ApiEventRecorder:
         self._waiting: asyncio.Queue[EventSeriesState] = asyncio.Queue(MAX_WAITING)
         self._posts: set[asyncio.Future[None]] = set()
         self.dropped = 0
-        """Events that were not written because too many were waiting."""
+        """The number of events that were dropped because the limit was reached."""
 
     def name_controllers(self, controllers: Sequence[str]) -> None:
-        """Set the profiles that events come from; events of earlier ones may still be written."""
+        """Set the profiles that report events; events of earlier ones may still be written."""
         self._controllers = tuple(controllers)
         host = socket.gethostname()
         self._instances |= {controller: f"{controller}-{host}" for controller in controllers}
 
     def record(self, event: PodEvent) -> EventSeriesState | None:
-        """`kuberth.framework.handle.EventRecorder.record`; the series is for `record_again`.
-
-        None: the event is to be recorded each time.
+        """`kuberth.framework.handle.EventRecorder.record`; returns the series for `record_again`, or None if
+        each occurrence has to be recorded.
         """
         regarding, reason, action, note, warning, related = event
         related_uid = related.metadata.uid if related is not None else ""
@@ -140,7 +140,8 @@ class ApiEventRecorder:
         return series
 
     def record_again(self, series: EventSeriesState) -> bool:
-        """Count another event of a series. False, and nothing is done: it has ended, or has only begun."""
+        """Count another occurrence of a series. False if the series has ended or has just begun; nothing is
+        done then."""
         now_ns = self._clock.now_ns()
         if (
             series.times < 2
@@ -163,7 +164,7 @@ class ApiEventRecorder:
     def _drop(self) -> None:
         self.dropped += 1
         if self.dropped % 1000 == 1:
-            logger.warning("events are written too slowly; %d dropped so far", self.dropped)
+            logger.warning("the API server is too slow for events; dropped %d so far", self.dropped)
 
     # The first occurrence, without a task
 
@@ -187,7 +188,7 @@ class ApiEventRecorder:
             return
         error = post.exception()
         if isinstance(error, AnswerLostError) and not self._waiting.full():
-            # Its name is unique: writing it again does no harm.
+            # Its name is unique, so it can be written again.
             series.in_doubt = True
             series.written = 0
             self._waiting.put_nowait(series)
@@ -198,7 +199,7 @@ class ApiEventRecorder:
         first = series.first
         logger.warning("event %s/%s could not be written: %s", first.namespace, first.name, error)
 
-    # Later occurrences, and whatever could not be posted
+    # Later occurrences, and events that could not be posted
 
     async def run(self) -> None:
         """Write recorded events until cancelled."""
@@ -213,7 +214,7 @@ class ApiEventRecorder:
             self.tend_series()
 
     def tend_series(self) -> None:
-        """Write the counts of series that have ended or are due to be refreshed; forget those that ended."""
+        """Write the counts of series that have ended or must be refreshed; forget those that ended."""
         now_ns = self._clock.now_ns()
         ended_ns = now_ns - SERIES_SECONDS * NANOSECONDS
         refresh_ns = now_ns - REFRESH_SECONDS * NANOSECONDS
@@ -227,7 +228,7 @@ class ApiEventRecorder:
                 self._enqueue(series)
 
     async def drain(self) -> None:
-        """Return when every event recorded so far is written or given up."""
+        """Return when every recorded event is written or given up."""
         while self._posts:
             await asyncio.wait(self._posts)
         await self._waiting.join()
@@ -268,7 +269,7 @@ class ApiEventRecorder:
         try:
             await self._api.patch(Event, metadata.name, patch, namespace=metadata.namespace)
         except NotFoundError:
-            # It has expired on the server; the series goes on in a new object.
+            # The event has expired on the server; the series continues in a new object.
             await self._api.create(event)
 
     def _event(self, state: EventSeriesState) -> Event:
@@ -290,7 +291,7 @@ class ApiEventRecorder:
         )
 
     def _controller_of(self, regarding: Pod, related: Any) -> str:
-        # A victim's event comes from the scheduler of the pod that preempts it.
+        # A victim's event is reported by the scheduler of its preemptor.
         for pod in (related, regarding):
             if isinstance(pod, Pod) and pod.spec.scheduler_name in self._controllers:
                 return pod.spec.scheduler_name

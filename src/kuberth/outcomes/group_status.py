@@ -35,7 +35,7 @@ class PodGroupStatusWriter:
         """Write the outcome of a group's attempt to its status, if the group is known."""
         group = self._groups.get_by_key(key)
         if group is None:
-            logger.info("pod group %s is gone, its status is not written", key)
+            logger.info("pod group %s is gone; its status is not written", key)
             return
         old = next((each for each in group.status.conditions if each.type == SCHEDULED), None)
         status, generation = str(is_scheduled), group.metadata.generation

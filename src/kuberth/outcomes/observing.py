@@ -1,7 +1,7 @@
 """Observers of attempts.
 
 In: the end of every attempt, from the binding cycle and the failure handler. Out: calls of an observer.
-Without one, the cost is a check of an attribute that is None.
+Without an observer, the cost is one check for None.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from kuberth.outcomes.rejection import Rejection
 
 
 class OutcomeObserver(Protocol):
-    """Gets the outcome of every attempt. It must return quickly."""
+    """Receives the outcome of every attempt; it must return quickly."""
 
     def pod_held(self, placement: Placement) -> None:
-        """The pod has its node, and waits on Permit."""
+        """The pod has a node and waits on Permit."""
         ...
 
     def pod_bound(self, placement: Placement, seconds: float) -> None:

@@ -19,23 +19,23 @@ class BestScores(NamedTuple):
 
     nodes: tuple[str, ...]
     plugins: Mapping[str, tuple[int, ...]]
-    """By plugin, in the order of `nodes`."""
+    """Scores by plugin, in the order of `nodes`."""
     totals: tuple[int, ...]
 
 
 class Choice(NamedTuple):
-    """The node for the pod, and how wide the search was."""
+    """The node for the pod, and the size of the search."""
 
     node_name: str
     evaluated_nodes: int
     feasible_nodes: int
     scores: BestScores | None = None
-    """None: they are not observed, or there was only one feasible node."""
+    """Scores of the best nodes; None if they are not observed, or only one node was feasible."""
 
 
 @dataclass(slots=True)
 class Placement:
-    """The pod has its node: it is counted there, reserved and permitted (or waiting for that)."""
+    """The pod has a node: it is assumed, reserved and permitted (or waits on Permit)."""
 
     queued: QueuedPod
     info: PodInfo
@@ -47,7 +47,7 @@ class Placement:
     permit_timeouts: Mapping[str, float]
     """Plugins that asked to wait, with their limits in seconds; empty: bind at once."""
     pre_flight: Status | None = None
-    """What PreBind plugins said they have to do, once they were asked."""
+    """The PreBind plugins' pre-flight answers, once they were called."""
 
     @property
     def pod(self) -> Pod:

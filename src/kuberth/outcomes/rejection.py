@@ -12,38 +12,40 @@ from kuberth.framework.status import Status
 
 NO_NODES: Final = "no nodes available to schedule pods"
 CLEAR_NOMINATION: Final = ""
-"""A nomination that clears the pod's; None leaves it unchanged."""
+"""Clears the pod's nomination, while None leaves it unchanged."""
 
 
 @dataclass(slots=True)
 class Rejection:
-    """The pod has no node."""
+    """The result of an attempt that found no node."""
 
     queued: QueuedPod
     status: Status
     runner: Runner
     started: float
     nomination: str | None = CLEAR_NOMINATION
-    """The node PostFilter nominated, "" to clear, None to leave it unchanged."""
+    """The node that PostFilter nominated; "" clears the nomination, None leaves it unchanged."""
     is_repeated: bool = False
-    """Whether an equal pod was rejected in the same way before, and no plugin was asked again."""
+    """Whether the pod was rejected like an equal pod, without calling plugins again."""
 
 
 class PodGroupError(Exception):
-    """The pod's group cannot be scheduled, whatever is true of the pod. Raised nowhere: it travels as the
-    cause of a `Status`, whose first reason it is."""
+    """The pod's group cannot be scheduled, whether or not the pod fits.
+
+    Never raised: it is the cause of a `Status`, whose first reason it is.
+    """
 
     def __init__(self) -> None:
         super().__init__("pod group is unschedulable")
 
     @classmethod
     def of(cls, status: Status) -> str:
-        """The error of a status, if it is this one; otherwise ""."""
+        """The error if it is the cause of the status; otherwise ""."""
         return str(status.cause) if isinstance(status.cause, cls) else ""
 
 
 def rejected_on(node_name: str, status: Status) -> Status:
-    """A rejection after the node was chosen, as a rejection by that one node; errors stay errors."""
+    """Convert a rejection after the node was chosen to a rejection by that node; errors stay errors."""
     if not status.is_rejected:
         return status
     diagnosis = Diagnosis()

@@ -1,8 +1,8 @@
 """Writes pod conditions and nominations in the background.
 
 In: the outcome of a cycle. Out: patches of the pod's status, in order for one pod and concurrent for
-different pods, as many as the API server keeps up with. Changes that come while a patch is in flight or waits
-are merged into the next one. A patch that fails is logged, and the next attempt writes again.
+different pods, limited by how fast the API server answers. Changes that arrive while a patch is in flight or
+waits are merged into the next one. A failed patch is logged, and the next attempt writes again.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from kuberth.text.timestamps import moment
 logger = logging.getLogger(__name__)
 
 REWORDINGS_PER_SECOND: Final = 20
-"""Of all pods: how often a condition is written of which only the message has changed,"""
+"""How many conditions per second are written, over all pods, if only the message has changed."""
 MAX_REWORDINGS: Final = 200
-"""and how many times at once after a pause."""
+"""How many of these are written at once after a pause."""
 MAX_WRITTEN: Final = 4096
-"""Pods of which it is remembered what was written before the watch delivers it."""
+"""For how many pods the written status is remembered until the watch delivers it."""
 PATCH: Final = "pod_status_patch"
 """What kube-scheduler calls this kind of write in its metrics."""
 
 
 @dataclass(slots=True)
 class _Change:
-    """What to write of one pod's status."""
+    """The status to write for one pod."""
 
     conditions: dict[str, PodCondition] = field(default_factory=dict)
-    """By type."""
+    """Conditions by type."""
     nomination: str | None = None
-    """None leaves it unchanged, "" clears it."""
+    """The nomination; None leaves it unchanged, "" clears it."""
     version: str = ""
-    """That of the pod for which it was decided."""
+    """The version of the pod for which the change was decided."""
 
     def __bool__(self) -> bool:
         return bool(self.conditions) or self.nomination is not None
@@ -76,23 +76,23 @@ class PodStatusWriter:
     def __init__(
         self, api: Api, spawn: Spawner, clock: Clock, *, metrics: SchedulerMetrics, limit: AdaptiveLimit
     ) -> None:
-        """`limit`: of the pods that are written at a time."""
+        """`limit`: limits the number of concurrent patches."""
         self._metrics = metrics
         self._limit = limit
         self._api = api
         self._spawn = spawn
         self._clock = clock
         self._under_way: dict[str, list[_Change]] = {}
-        """By the pod's UID: the change that is being written, and the one that waits for it, if any."""
+        """By the pod's UID: the change being written, and the one that waits for it, if any."""
         self._waiting: dict[str, ObjectMeta] = {}
-        """By the pod's UID: pods whose first change waits for room, the oldest first."""
+        """By the pod's UID: pods whose first change waits for the limit, the oldest first."""
         self._rewordings = float(MAX_REWORDINGS)
         self._rewordings_at_ns = clock.now_ns()
         self._ended: dict[str, asyncio.Event] = {}
-        """By the pod's UID, if its binding waits for the change."""
+        """By the pod's UID: set if its binding waits for the change."""
         self._written: OrderedDict[str, _Change] = OrderedDict()
-        """By UID: what the API has beyond the version of the pod for which it was decided. A watch may be
-        late, and patches that say it again would make it later."""
+        """By UID: what was written on top of the pod's known version. The watch may be late, and repeated
+        patches would delay it further."""
 
     def write(self, pod: Pod, *, condition: PodCondition | None, nomination: str | None) -> bool:
         metadata = pod.metadata
@@ -119,7 +119,7 @@ class PodStatusWriter:
         return False
 
     def _as_written(self, pod: Pod) -> Pod:
-        """The pod as the API has it, if nothing newer is known than what was written."""
+        """The pod with everything that was written, if no newer version is known."""
         metadata, status = pod.metadata, pod.status
         written = self._written.get(metadata.uid)
         if written is None:
@@ -142,10 +142,10 @@ class PodStatusWriter:
             self._written.popitem(last=False)
 
     def _may_reword(self) -> bool:
-        """Whether a message may be replaced now that says the same in other words or numbers.
+        """Whether a condition may be written now if only its message has changed.
 
-        On a full cluster every placed pod changes the message of every waiting one; the next attempt of a
-        pod that is refused here tries again.
+        On a full cluster, every placed pod changes the message of all pending pods; if this returns False,
+        the next attempt tries again.
         """
         now_ns = self._clock.now_ns()
         earned = (now_ns - self._rewordings_at_ns) * REWORDINGS_PER_SECOND / NANOSECONDS
@@ -172,7 +172,7 @@ class PodStatusWriter:
 
     async def finish(self, uid: str) -> None:
         self._written.pop(uid, None)
-        # A patch that arrives after the binding would say of a bound pod that it cannot be scheduled.
+        # A patch after the binding would report a bound pod as unschedulable.
         if self._waiting.pop(uid, None) is not None:
             del self._under_way[uid]  # it has not been sent
         under_way = self._under_way.get(uid)
@@ -188,7 +188,8 @@ class PodStatusWriter:
         *,
         before: Sequence[_Change],
     ) -> _Change:
-        """What is new to the API. While an earlier change is on its way, all is new: that one may fail."""
+        """The part of the change that is new to the API server; all of it while an earlier change is in
+        flight, since that one may fail."""
         change = _Change(version=pod.metadata.resource_version)
         if condition is not None:
             known = {each.type: each for each in pod.status.conditions}
@@ -231,7 +232,7 @@ class PodStatusWriter:
             self._start(self._waiting.pop(next(iter(self._waiting))))
 
     async def _patch(self, metadata: ObjectMeta, patch: dict[str, Any]) -> bool:
-        """Whether it was written."""
+        """Write the change; whether it was written."""
         self._metrics.pending_async_api_calls.inc((PATCH,))
         started, result = time.perf_counter(), "success"
         try:
@@ -241,9 +242,9 @@ class PodStatusWriter:
                 Write(Verb.PATCH, Pod, metadata.name, namespace, "status", body, wants_answer=False)
             )
             return True
-        except (NotFoundError, ConflictError):  # deleted, perhaps made again under the same name
-            logger.debug("pod %s/%s is gone, its status is not written", metadata.namespace, metadata.name)
-        except Exception:  # what waits for this one must be written all the same
+        except (NotFoundError, ConflictError):  # deleted, or recreated under the same name
+            logger.debug("pod %s/%s is gone; its status is not written", metadata.namespace, metadata.name)
+        except Exception:  # the waiting change must be written even if this one failed
             result = "error"
             logger.exception(
                 "the status of pod %s/%s could not be written", metadata.namespace, metadata.name
@@ -256,7 +257,7 @@ class PodStatusWriter:
 
 
 def _is_known(pod: Pod, condition: PodCondition | None, nomination: str | None) -> bool:
-    """Whether the pod's status says all of it already."""
+    """Whether the pod's status contains the whole change already."""
     status = pod.status
     if nomination is not None and nomination != status.nominated_node_name:
         return False
@@ -269,7 +270,7 @@ def _is_known(pod: Pod, condition: PodCondition | None, nomination: str | None) 
 
 
 def _outlook(pod: Pod, before: Sequence[_Change]) -> tuple[dict[str, PodCondition], str]:
-    """The pod's conditions by type and its nomination, once all changes before are written."""
+    """The pod's conditions by type and its nomination, once all earlier changes are written."""
     conditions, nomination = (
         {each.type: each for each in pod.status.conditions},
         pod.status.nominated_node_name,
@@ -281,7 +282,7 @@ def _outlook(pod: Pod, before: Sequence[_Change]) -> tuple[dict[str, PodConditio
 
 
 def _is_on_its_way(pod: Pod, change: _Change, before: Sequence[_Change]) -> bool:
-    """Whether the changes before bring the same about. If they fail, the next attempt writes again."""
+    """Whether earlier changes have the same effect. If they fail, the next attempt writes again."""
     conditions, nomination = _outlook(pod, before)
     return change.nomination in (None, nomination) and all(
         (old := conditions.get(new.type)) is not None and _says_the_same(old, new)
@@ -290,7 +291,7 @@ def _is_on_its_way(pod: Pod, change: _Change, before: Sequence[_Change]) -> bool
 
 
 def _only_rewords(pod: Pod, change: _Change, *, before: Sequence[_Change]) -> bool:
-    """Whether nothing but the message of a condition changes."""
+    """Whether only the message of a condition changes."""
     conditions, nomination = _outlook(pod, before)
     return change.nomination in (None, nomination) and all(
         (old := conditions.get(new.type)) is not None and (old.status, old.reason) == (new.status, new.reason)

@@ -30,7 +30,7 @@ MOVES: Final = 50
 ATTEMPTS: Final = 5
 PODS: Final = 5000
 _REASONS: Final = 20
-"""Reasons listed for one attempt; its message has all of them."""
+"""The maximum number of reasons listed for one attempt; its message contains all of them."""
 
 NOTES: Final[Mapping[str, str]] = {
     cluster_events.SCHEDULE_ATTEMPT_FAILURE: "its attempt failed",
@@ -40,7 +40,7 @@ NOTES: Final[Mapping[str, str]] = {
     cluster_events.CONFIGURATION_CHANGE.label: "the configuration changed",
     UNTOLD.label: "found there; this queue does not report why",
 }
-"""Why a pod moved where no object was the cause, by the cause's label."""
+"""Why a pod moved if no object caused it, by the label of the cause."""
 
 
 class Move(NamedTuple):
@@ -105,7 +105,7 @@ class PodHistory:
 
 
 class PodHistories:
-    """Histories by UID, at most `pods` of them; the one that changed longest ago is dropped."""
+    """Histories by UID, at most `pods` of them; the least recently changed is dropped."""
 
     def __init__(self, clock: Clock, *, pods: int = PODS) -> None:
         self._clock = clock

@@ -45,7 +45,7 @@ class TooManySubscribers(KuberthError):  # noqa: N818  # an outcome that the cli
 
 
 class Overview:
-    """Implements `SchedulerObserver`. `run` has to run beside the scheduler."""
+    """Implements `SchedulerObserver`. `run` has to run along with the scheduler."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class Overview:
         self._record()
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
-        """Events with everything, then with every change, until the client goes away."""
+        """Yields events with the full state, then with every change, until the client disconnects."""
         try:
             subscriber = self.subscribe()
         except TooManySubscribers as full:
@@ -169,7 +169,7 @@ class Overview:
                 await asyncio.sleep(1 - self._clock.now_ns() % NANOSECONDS / NANOSECONDS)
             try:
                 self.tick()
-            except Exception:  # the scheduler shares this loop and must go on
+            except Exception:  # the scheduler shares this loop and must continue
                 logger.exception("the overview failed; it tries again at its next tick")
 
     def tick(self) -> None:

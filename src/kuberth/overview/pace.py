@@ -1,7 +1,7 @@
-"""The scheduler's pace: attempts by result, their durations, and the number of waiting pods, per second.
+"""The scheduling rate: attempts by result, their durations, and the number of pending pods, per second.
 
 In: the scheduler's counters, sampled once a second, and durations of attempts while the overview records.
-Out: one row a second; the last ten minutes are kept.
+Out: one row per second; the last ten minutes are kept.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One subscriber of the stream: which rows changed since the last event that it was sent.
+"""One subscriber of the stream: which rows changed since the last event that was sent to it.
 
-In: the changes of every tick. Out: server-sent events. A subscriber remembers the names of changed rows, not
-their values, so that one that reads slowly is sent each row once, with its latest values.
+In: the changes of every tick. Out: server-sent events. A subscriber stores the names of changed rows, not
+their values, so that a slow client receives each row once, with its latest values.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The pods in the scheduling queues, in flight and waiting on Permit, as rows of the stream.
 
 In: calls of the queue and the cluster table, which only mark a pod as changed. Out, at every tick: the rows
-that differ, the pods that left and where they went, and the length of each queue. Of a very long queue the
-rows are those of the pods that have been there longest.
+that differ, the pods that left and where they went, and the length of each queue. For a very long queue, only
+the oldest pods have rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework.queued_pod import QueuedPod
 
 PermitWait = tuple[str, float, float]
-"""Plugin, since when it holds the pod, and when the pod is rejected at the latest, in Unix seconds."""
+"""Plugin, since when it holds the pod, and its timeout, in Unix seconds."""
 PodLine = tuple[str, str, str, str, int, int, float, str, str, list[PermitWait]]
 """UID, namespace, name, queue, priority, attempts, since (Unix seconds), reason, profile, Permit waits."""
 
@@ -30,7 +30,7 @@ PLACED: Final = "placed"
 QUEUES: Final = ("active", "backoff", "unschedulable", "gated", IN_FLIGHT, PERMIT)
 DELETED: Final = "deleted"
 SHOWN_PER_QUEUE: Final = 2000
-"""Rows of one queue at most."""
+"""The maximum number of rows of one queue."""
 GATES_PLUGIN: Final = "SchedulingGates"
 
 
@@ -52,7 +52,7 @@ class _Followed:
     """None for a pod that was in flight before the first subscriber came."""
     queue: str
     done: bool = False
-    """The queue has released it."""
+    """Whether the queue has released it."""
 
 
 class QueueView:
@@ -107,7 +107,7 @@ class QueueView:
     # Reading
 
     def scan_queue(self) -> list[tuple[QueuedPod, str]]:
-        """Read all queues; returns the pods that came to one without a call."""
+        """Read all queues; returns the pods that entered one without a call."""
         came: list[tuple[QueuedPod, str]] = []
         present: set[str] = set()
         for name, waiting in self._scheduler.queue.pending_pods().items():
@@ -264,7 +264,7 @@ class QueueView:
 
 
 def reason_of(queued: QueuedPod | None, queue: str, scheduler: Scheduler) -> str:
-    """The gates or plugins that hold the pod back; "" if there are none."""
+    """The gates or plugins that reject the pod; "" if there are none."""
     if queued is None:
         return ""
     if queue == PERMIT:

@@ -1,7 +1,7 @@
-"""Searches for reference cycles in small portions.
+"""Collects garbage in small portions.
 
-In: nothing. Out: every pause of the garbage collector is as long as what was allocated lately, and not as the
-whole cluster is large. Kubernetes' objects have no cycles: reference counting frees them.
+In: nothing. Out: the pauses of the garbage collector depend on recent allocations, not on the size of the
+cluster. Kubernetes' objects have no cycles: reference counting frees them.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 COLLECTED_AFTER: Final = (5_000, 2, 2)
-"""Allocations, and collections of the younger generation, between two searches for cycles. A search looks at
-50,000 objects at most, which takes about 20 ms."""
+"""Allocations, and collections of the younger generation, between two collections. A collection examines at
+most 50,000 objects, which takes about 20 ms."""
 
 
 LOOK_AT_EVERYTHING_SECONDS: Final = 300.0
-"""A cycle that dies after it was frozen, such as a connection, is found by a search after this time,"""
+"""The interval of full collections, which find cycles that became garbage after they were frozen, such as
+connections."""
 MAX_SHARE_OF_TIME: Final = 1 / 5000
-"""or later, where such a search takes more than this share of the time: it takes as long as the cluster is
-large."""
+"""The maximum share of the time for full collections, whose duration depends on the size of the cluster;
+beyond it, they run less often."""
 
 
 @contextmanager
 def collecting_in_portions() -> Iterator[None]:
-    """Leave objects that survived a full search for cycles out of most later searches, in the block."""
+    """Freeze objects that survived a full collection, so that later ones skip them, while the block lasts."""
     before = gc.get_threshold()
     started, due, is_everything = 0.0, time.monotonic() + LOOK_AT_EVERYTHING_SECONDS, False
 
@@ -42,7 +43,7 @@ def collecting_in_portions() -> Iterator[None]:
             due = now + max(LOOK_AT_EVERYTHING_SECONDS, (now - started) / MAX_SHARE_OF_TIME)
         is_everything = now >= due
         if is_everything:
-            gc.unfreeze()  # for the next search
+            gc.unfreeze()  # for the next collection
         else:
             gc.freeze()
 
@@ -57,5 +58,5 @@ def collecting_in_portions() -> Iterator[None]:
 
 
 def look_at_everything() -> None:
-    """Let the next full search look at all objects: much that was in use is not any more."""
+    """Let the next full collection examine all objects: many are not in use any more."""
     gc.unfreeze()

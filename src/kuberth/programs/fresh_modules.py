@@ -1,7 +1,7 @@
 """Reloads plugin modules after their files have changed, all or none.
 
-In: the modules that `--plugin`, `--queue` and the entry points of installed packages name. Out: those and the
-rest of their packages, or of their folders, in new versions; users of old classes keep them.
+In: the modules that `--plugin`, `--queue` and the entry points of installed packages name. Out: new versions
+of these and the rest of their packages, or of their folders; existing objects keep the old classes.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ T = TypeVar("T")
 
 
 class FreshModules:
-    """Imports some modules of this process, and their neighbours, again when their files change."""
+    """Re-imports some modules of this process, and related ones, when their files change."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = frozenset(names)
 
     async def look(self) -> object:
-        """Differs when one of the files has changed."""
+        """A value that changes with any of the files."""
         return frozenset(
             (name, stat.st_mtime_ns, stat.st_size)
             for name, module in self._modules().items()
@@ -33,11 +33,11 @@ class FreshModules:
         )
 
     def reloaded(self, use: Callable[[], T]) -> T:
-        """The result of `use`, which imports the modules again. If it fails, the old ones stay."""
+        """The result of `use`, which re-imports the modules. If it fails, the old ones stay."""
         old = self._modules()
         for name, module in old.items():
             del sys.modules[name]
-            # Compiled files are distinguished by the second; a file may be saved twice in one.
+            # Compiled files have a resolution of one second; a file may be saved twice in one.
             with suppress(OSError, TypeError):
                 os.unlink(module.__cached__)
         importlib.invalidate_caches()
@@ -74,7 +74,7 @@ def _is_own(module: ModuleType) -> bool:
 
 
 def _is_loose(module: ModuleType) -> bool:
-    """Whether the module stands in a folder, not in a package, so that its neighbours may belong to it."""
+    """Whether the module is in a folder, not in a package, so that other modules there may belong to it."""
     return not hasattr(module, "__path__") and "site-packages" not in Path(module.__file__ or "").parts
 
 

@@ -1,8 +1,8 @@
-"""Reloads the configuration of a running scheduler: detects, reads and applies it.
+"""Reloads the configuration of a running scheduler.
 
 In: sources that may change (a file, an object of the cluster, the modules of plugins) and how to read them.
-Out: a scheduler with the new rules; if they are invalid, the old rules stay, and the error is in the log, in
-a metric and in an event.
+Out: a scheduler with the new rules; if they are invalid, the old rules stay, and the error is logged, counted
+and recorded as an event.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ _AT_START_ONLY: Final = (
 
 
 class Rules(NamedTuple):
-    """The configuration, plugins and queue that a scheduler is made by."""
+    """A configuration with its plugins and queue."""
 
     config: KubeSchedulerConfiguration
     registry: Registry | None = None
-    """The registry of plugins; None: the plugins are the same."""
+    """The registry of plugins; None if the plugins are the same."""
     queue: QueueFactory | None = None
-    """The factory of the queue; None: it is the same."""
+    """The factory of the queue; None if it is the same."""
 
 
 class RuleSource(NamedTuple):
-    """Something that the rules come from."""
+    """A source of rules."""
 
     name: str
     look: Callable[[], Coroutine[Any, Any, object]]
-    """Whatever differs when the source has changed; quick."""
+    """A value that differs when the source has changed; it must be quick."""
 
 
 def file_source(path: Path) -> RuleSource:
-    """A file, which may be a link that changes, as in a mounted ConfigMap."""
+    """A file, possibly a symbolic link that changes, as in a mounted ConfigMap."""
 
     async def look() -> object:
         return _state_of(path)
@@ -73,7 +73,7 @@ def _state_of(path: Path) -> object:
 
 
 class Reloading:
-    """Follows the sources of one scheduler's rules."""
+    """Watches the sources of one scheduler's rules."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Reloading:
         regarding: Callable[[], Any],
         report: Callable[[str], None] = logger.info,
     ) -> None:
-        """`regarding` returns the object that events are about; `report` gets messages about success."""
+        """`regarding` returns the object of events; `report` receives messages about success."""
         self._scheduler = scheduler
         self._read = read
         self._sources = sources
@@ -93,11 +93,11 @@ class Reloading:
         self._asked = asyncio.Event()
 
     def ask(self) -> None:
-        """Read the rules again though nothing seems to have changed."""
+        """Read the rules again even if nothing seems to have changed."""
         self._asked.set()
 
     async def run(self) -> None:
-        """Look again and again for as long as the task lives."""
+        """Check the sources repeatedly until cancelled."""
         seen = [await source.look() for source in self._sources]
         while True:
             try:
@@ -115,18 +115,18 @@ class Reloading:
                 await self.reload(because=", ".join(changed) or "it was asked for")
 
     async def reload(self, *, because: str) -> bool:
-        """Apply the current rules. False: they are invalid, and the old ones stay."""
+        """Apply the current rules. False if they are invalid, and the old ones stay."""
         metrics, before = self._scheduler.metrics, self._scheduler.config
         try:
             rules = await self._read()
             await self._scheduler.reconfigure(rules.config, registry=rules.registry, queue=rules.queue)
         except KuberthError as exc:
-            logger.error("the new configuration (%s) is not used, the old one stays: %s", because, exc)
+            logger.error("the new configuration (%s) is rejected; keeping the old one: %s", because, exc)
             metrics.configuration_reloads.inc(("error",))
             self._record(REJECTED, f"The old configuration stays in force: {exc}", warning=True)
             return False
         metrics.configuration_reloads.inc(("success",))
-        look_at_everything()  # what was replaced refers to itself
+        look_at_everything()  # replaced objects are in reference cycles
         for part in _AT_START_ONLY:
             if getattr(before, part) != getattr(rules.config, part):
                 logger.warning("the new %s takes effect at the next start", part.replace("_", " "))

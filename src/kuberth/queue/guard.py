@@ -244,7 +244,7 @@ class GuardedQueue(SchedulingQueue):
         try:
             seconds = self._queue.tick()
             if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
-                raise TypeError(f"answered {seconds!r:.200} where a number of seconds is expected")
+                raise TypeError(f"returned {seconds!r:.200} where a number of seconds is expected")
         except BaseException as exc:
             self._log_failure(exc, "tick", then=f"ticking again in {TICK_SECONDS:g} s")
             seconds = TICK_SECONDS

@@ -218,7 +218,7 @@ class Hints:
             try:
                 hint = registered.hint(queued.pod, old, new)
                 if not isinstance(hint, Hint):
-                    raise TypeError(f"answered {hint!r:.200} where a Hint is expected")
+                    raise TypeError(f"returned {hint!r:.200} where a Hint is expected")
                 label = hint.value
             except BaseException as exc:
                 reraise_interrupt(exc)

@@ -1,8 +1,8 @@
-"""Statements are checked, not believed: a sample of cycles is looked at a second time without plans.
+"""Checks the plugins' statements: a sample of cycles is evaluated a second time without plans.
 
 In: a cycle that used answers given for equal pods. Out: nothing, if every plugin gives the same answers when
-it is asked. Otherwise each difference is logged with plugin, pod, node and both answers and counted, its
-plugin is asked every time from then on, and the cycle is decided again without plans.
+called. Otherwise each difference is logged and counted with plugin, pod, node and both answers, the plugin's
+statement is ignored from then on, and the cycle is decided again without plans.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ CHECK_EVERY: Final = 1000
 
 
 class WrongAnswer(NamedTuple):
-    """An answer that was kept, and what the plugin says when it is asked."""
+    """A reused answer, and the plugin's fresh answer."""
 
     plugin: str
     where: str
-    """The extension point, and the node if it is about one."""
+    """The extension point, with the node for answers about a node."""
     kept: str
     fresh: str
 
@@ -47,14 +47,14 @@ class PlanCheck:
     """Checks every n-th cycle."""
 
     def __init__(self, cluster: ClusterTable, *, metrics: SchedulerMetrics, every: int = CHECK_EVERY) -> None:
-        """`every` 0 checks nothing."""
+        """`every` 0 turns checks off."""
         self._cluster = cluster
         self._metrics = metrics
         self._every = every
         self._left = every
 
     def is_due(self) -> bool:
-        """Whether this cycle is to be checked."""
+        """Whether this cycle is due for a check."""
         if not self._every:
             return False
         self._left -= 1
@@ -64,7 +64,7 @@ class PlanCheck:
         return True
 
     def skips(self) -> bool:
-        """Whether this cycle is not to be checked; it counts. False: `is_due` is to be asked."""
+        """Count this cycle; whether it is due for a check. If False, use `is_due` for the attempt."""
         if self._every:
             if self._left == 1:
                 return False
@@ -74,9 +74,9 @@ class PlanCheck:
     def finds_difference(
         self, state: CycleState, pod: Pod, runner: Runner, *, start: int, number: int
     ) -> bool:
-        """Whether an answer that was kept is another when the plugin is asked; it is dealt with here.
+        """Whether fresh answers differ from reused ones; if so, the difference is reported.
 
-        The search looked at `number` nodes from place `start` on.
+        The search evaluated `number` nodes from place `start` on.
         """
         order = self._cluster.node_order()
         start %= order.count
@@ -85,16 +85,17 @@ class PlanCheck:
         return self._report(self._wrong_answers(state, pod, runner, nodes), pod, runner)
 
     def compare(self, kept: KeptRejection, fresh: Rejection | None, pod: Pod, runner: Runner) -> bool:
-        """Whether a pod is rejected in another way than an equal one was, though nothing has changed.
+        """Whether a fresh rejection differs from that of an equal pod although nothing has changed.
 
-        `fresh` is how it is rejected when the plugins are asked; None: it is not.
+        `fresh` is the rejection when the plugins are called, or None if the pod is not rejected.
         """
         if fresh is not None and _is_the_same(kept, fresh):
             return False
         return self._report(_wrong_rejections(kept, fresh, runner), pod, runner)
 
     def _report(self, wrong: Iterable[WrongAnswer], pod: Pod, runner: Runner) -> bool:
-        """Count and log wrong answers, and have their plugins asked from now on. False: there are none."""
+        """Count and log wrong answers, and ignore their plugins' statements from now on. False if there are
+        none."""
         found = {each.plugin: each for each in wrong}
         for each in found.values():
             self._metrics.plan_differences.inc((each.plugin, runner.profile.scheduler_name))
@@ -122,11 +123,11 @@ class PlanCheck:
             return
         before, after = (runner.filtering.judge(each, pod, nodes) for each in (state, fresh))
         if isinstance(before, Status) or isinstance(after, Status):
-            return  # a plugin fails: that is never kept
+            return  # a plugin failed, and failures are never reused
         order = {plugin.name: number for number, plugin in enumerate(runner.profile.filter)}
         for name, kept, given in zip(nodes.names(), _statuses(before), _statuses(after), strict=True):
             if kept != given:
-                # The first of the two in order is the one that answers differently.
+                # The first plugin in order whose answer differs.
                 rejecting = [each.plugin for each in (kept, given) if not each.is_success]
                 plugin = min(rejecting, key=order.__getitem__)
                 yield WrongAnswer(plugin, f"Filter of node {name}", repr(kept), repr(given))
@@ -165,7 +166,7 @@ def _is_the_same(kept: KeptRejection, fresh: Rejection) -> bool:
 
 
 def _wrong_rejections(kept: KeptRejection, fresh: Rejection | None, runner: Runner) -> Iterator[WrongAnswer]:
-    """What the plugins say differently. If they agree about the nodes, PostFilter does not."""
+    """The plugins' differing answers; PostFilter's only if the answers about nodes agree."""
     before, after = _answers(kept.status), {} if fresh is None else _answers(fresh.status)
     differ = [name for name in runner.profile.plugins if before.get(name) != after.get(name)]
     for name in differ:
@@ -176,7 +177,7 @@ def _wrong_rejections(kept: KeptRejection, fresh: Rejection | None, runner: Runn
 
 
 def _answers(status: Status) -> dict[str, dict[Status, int]]:
-    """By plugin, on how many nodes it rejected the pod in which way."""
+    """By plugin, the number of nodes that it rejected with each status."""
     found: dict[str, dict[Status, int]] = {}
     if isinstance(status.cause, FitError):
         for each, number in status.cause.diagnosis.counts():
@@ -186,7 +187,7 @@ def _answers(status: Status) -> dict[str, dict[Status, int]]:
 
 
 def _statuses(judgement: Judgement) -> list[Status]:
-    """What was said of every node of the view."""
+    """The status of every node of the view."""
     statuses = [SUCCESS] * len(judgement.nodes)
     for block in judgement.rejections():
         of_code = {code: block.verdict.status(code).by(block.plugin) for code in distinct(block.codes)}

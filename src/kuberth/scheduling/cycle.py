@@ -39,10 +39,10 @@ BEST_NODES: Final = 5
 
 
 class SchedulingCycle:
-    """Decides over the cluster table. Everything it changes it changes for a placement only.
+    """Makes decisions over the cluster table, which it changes only to place a pod.
 
-    `run` is the whole cycle. Its steps are public for callers that ask what it would decide without wanting
-    it done, and for the cycle that waits between them (`kuberth.scheduling.extended_cycle`).
+    `run` is the whole cycle. Its steps are public for callers that only want to know the decision, and for
+    the cycle that waits between steps (`kuberth.scheduling.extended_cycle`).
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class SchedulingCycle:
         rng: random.Random | None = None,
         check_every: int = CHECK_EVERY,
     ) -> None:
-        """`check_every`: every n-th cycle is decided a second time without plans; 0 turns that off."""
+        """`check_every`: decide every n-th cycle a second time without plans; 0 turns this off."""
         self._cluster = cluster
         self._nominator = nominator
         self._algorithm_duration = metrics.algorithm_duration.of(())
@@ -70,10 +70,10 @@ class SchedulingCycle:
         )
         self._check = PlanCheck(cluster, metrics=metrics, every=check_every)
         self.score_tables = 0
-        """How many more choices record how the best nodes were scored, for observers."""
+        """For how many more choices the scores of the best nodes are recorded, for observers."""
 
     def run(self, queued: QueuedPod, runner: Runner) -> Placement | Rejection:
-        """Find a node for the pod and take it."""
+        """Find a node for the pod and place the pod on it."""
         started = time.perf_counter()
         state = self.begin(queued)
         is_checked = self._check.is_due()
@@ -89,27 +89,27 @@ class SchedulingCycle:
         return self.take(state, queued, runner, choice, started)
 
     def is_check_due(self) -> bool:
-        """Whether the next attempt is checked, so that equal pods are not to be rejected without one.
+        """Whether the next attempt is checked; if so, equal pods must not be rejected without an attempt.
 
-        Otherwise the attempts of all pods that are rejected together count as one.
+        Otherwise, the attempts of all pods that are rejected together count as one.
         """
         return not self._check.skips()
 
     def count_repeated(self) -> None:
-        """An attempt ends as that of an equal pod did."""
+        """Record an attempt that ends like that of an equal pod."""
         self._rng.random()  # every attempt draws one number
 
     def _rejected_again(
         self, queued: QueuedPod, runner: Runner, kept: KeptRejection, started: float
     ) -> Rejection:
-        """An equal pod was rejected, and nothing has changed since."""
+        """Reject the pod like an equal pod, since nothing has changed."""
         if kept.preemption_attempts:
             self._preemption_attempts.inc((), kept.preemption_attempts)
         self._algorithm_duration.observe(time.perf_counter() - started)
         return Rejection(queued, kept.status, runner, started, kept.nomination, is_repeated=True)
 
     def begin(self, queued: QueuedPod) -> CycleState:
-        """A state for one attempt."""
+        """Create the state for one attempt."""
         return CycleState(queued.info, record_plugin_metrics=self._rng.random() < PLUGIN_METRICS_SAMPLE)
 
     # Deciding
@@ -123,9 +123,9 @@ class SchedulingCycle:
         *,
         is_checked: bool | None = None,
     ) -> Choice | Rejection:
-        """Find a node for the pod, and leave it at that.
+        """Find a node for the pod without placing the pod on it.
 
-        `is_checked`: look at it again without plans; None: if it is this cycle's turn.
+        `is_checked`: verify the result without plans; None: only if this cycle is due for a check.
         """
         pod, diagnosis = queued.info.pod, Diagnosis()
         is_checked = self._check.is_due() if is_checked is None else is_checked
@@ -152,7 +152,7 @@ class SchedulingCycle:
             self._keep(state, runner, outcome, diagnosis, preemption_attempts=int(tried))
         else:
             outcome = self._choose(state, queued, runner, *found, started=started)
-        # As kube-scheduler counts: a hint when a node is chosen, the lack of one when PreFilter has passed.
+        # Counted as in kube-scheduler: "hint" when a node is chosen, "no hint" when PreFilter has passed.
         passed = diagnosis.pre_filter is None and not isinstance(found, Status)
         if isinstance(outcome, Choice) or (passed and hint == "no_hint"):
             self._batch_attempts.inc((runner.profile.scheduler_name, hint))
@@ -169,7 +169,7 @@ class SchedulingCycle:
         *,
         started: float,
     ) -> Choice | Rejection:
-        """The best of the nodes that pass."""
+        """The best of the feasible nodes."""
         number = len(nodes)
         if number == 1 or not runner.profile.score:
             return Choice(nodes.name(0), looked_at, number)
@@ -192,7 +192,10 @@ class SchedulingCycle:
         *,
         preemption_attempts: int,
     ) -> None:
-        """Let equal pods be rejected in the same way. A failure is not kept: it may be temporary."""
+        """Let equal pods be rejected in the same way.
+
+        A failure is not kept, since it may be temporary.
+        """
         found = diagnosis.post_filter
         if runner.plans is not None and (found is None or found.is_rejected):
             runner.plans.rejections.keep(
@@ -208,35 +211,38 @@ class SchedulingCycle:
         *,
         may_repeat: bool = False,
     ) -> tuple[Nodes, int] | Status:
-        """The nodes to choose from, and how many were looked at; a Status: nothing can be chosen.
+        """The nodes to choose from and the number of evaluated nodes, or a Status if there is no choice.
 
-        With `may_repeat` the search may end after PreFilter with `state.kept_rejection`.
+        With `may_repeat`, the search may end after PreFilter with `state.kept_rejection`.
         """
         if self._node_count(state) == 0:
             return Status.unresolvable(NO_NODES)
         return self.nodes.run(state, pod, runner, diagnosis, may_repeat=may_repeat)
 
     def rank(self, state: CycleState, pod: Pod, runner: Runner, nodes: Nodes) -> NodeScores | Status:
-        """The scores of nodes that take the pod; a Status: a plugin failed."""
+        """The scores of feasible nodes, or a Status if a plugin failed."""
         status = runner.scoring.run_pre_score(state, pod, nodes)
         return runner.scoring.run(state, pod, nodes) if status.is_success else status
 
     def run_post_filter(
         self, state: CycleState, pod: Pod, runner: Runner, diagnosis: Diagnosis
     ) -> tuple[PostFilterResult | None, Status]:
-        """No node passed: run the PostFilter plugins; the status has the reasons."""
+        """Run the PostFilter plugins after no node passed; the status contains the reasons."""
         result: PostFilterResult | None = None
         if runner.profile.post_filter and (state.group is None or state.group.preempts):
             result, diagnosis.post_filter = runner.post_filtering.run(state, pod, diagnosis)
         return result, self.no_fit(diagnosis, self._node_count(state))
 
     def no_fit(self, diagnosis: Diagnosis, nodes: int | None = None) -> Status:
-        """No node takes the pod, and this is why; `nodes` is how many there are, if not all count."""
+        """Reject the pod because no node is feasible.
+
+        `nodes` is the number of nodes to report, if it is not that of the cluster.
+        """
         error = FitError(diagnosis, self._cluster.node_count if nodes is None else nodes)
         return Status(Code.UNSCHEDULABLE, str(error), cause=error)
 
     def _node_count(self, state: CycleState) -> int:
-        """How many nodes there are, as far as this pod is concerned."""
+        """The number of nodes that this pod's search considers."""
         if state.group is None or state.group.nodes is None:
             return self._cluster.node_count
         return len(state.group.nodes)
@@ -248,7 +254,7 @@ class SchedulingCycle:
         return int(best[0] if len(best) == 1 else best[self._rng.randrange(len(best))])
 
     def score_table(self, nodes: Nodes, scores: NodeScores, best: int) -> BestScores | None:
-        """How the best nodes were scored, the chosen one first; None: no table is wanted."""
+        """The scores of the best nodes, the chosen one first; None if no observer needs them."""
         if self.score_tables <= 0:
             return None
         self.score_tables -= 1
@@ -265,7 +271,7 @@ class SchedulingCycle:
     def take(
         self, state: CycleState, queued: QueuedPod, runner: Runner, choice: Choice, started: float
     ) -> Placement | Rejection:
-        """Count the pod on the node, reserve and permit; all is undone if a plugin says no."""
+        """Assume the pod on the node, then run Reserve and Permit; undo everything if a plugin rejects it."""
         info = state.placed(queued.info, choice.node_name)
         self._cluster.assume_pod(info)
         self._nominator.withdraw(info.pod)
@@ -289,7 +295,7 @@ def fits_nowhere(
     *,
     started: float,
 ) -> Rejection:
-    """The end of a cycle in which no node passed, whatever PostFilter made of it."""
+    """End a cycle in which no node passed, with the result of PostFilter."""
     if verbosity.level >= 5:
         said = "" if diagnosis.post_filter is None else diagnosis.post_filter.message
         verbosity.log(5, "Status after running PostFilter plugins for pod", pod=queued.pod, status=said)

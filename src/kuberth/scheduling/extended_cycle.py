@@ -1,9 +1,9 @@
-"""The scheduling cycle of a pod that extenders have a say about: the same steps, with waiting between them.
+"""The scheduling cycle of a pod that an extender is interested in: the same steps, with waiting in between.
 
-In: a pod popped from the queue. Out: a `Placement` or a `Rejection`, as from the cycle that never waits.
-While an extender answers, others are scheduled and the cluster changes; so what was found is held against the
-table again, by the same Filter code, in one step with taking the node. A pod that has changed meanwhile, or
-whose nodes were all taken by others, starts over.
+In: a pod popped from the queue. Out: a `Placement` or a `Rejection`, as from the synchronous cycle. While an
+extender answers, other pods are scheduled and the cluster changes. Therefore the result is checked against
+the table again, by the same Filter code, in the step that assumes the pod. If the pod has changed, or others
+have taken all its nodes, the cycle starts over.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ from kuberth.scheduling.cycle import SchedulingCycle, fits_nowhere
 logger = logging.getLogger(__name__)
 
 MAX_ROUNDS: Final = 10
-"""How often a pod starts over before it goes back to the queue."""
+"""How often a cycle starts over before the pod returns to the queue."""
 MAX_TOTAL: Final = 2**62
-"""What an extender makes of a sum stays below: whatever it answers, no sum turns negative."""
+"""A bound for sums with extenders' scores, so that no sum overflows."""
 _PRIORITIZING: Final = ("prioritizing_extender",)
 
 
 class Undecided(enum.Enum):
-    """Outcomes of a round that decide nothing."""
+    """Results of a round without a decision."""
 
     OVERTAKEN = enum.auto()
-    """Others took what was found, or the pod is another one: start over."""
+    """The cycle starts over: other pods took the nodes, or the pod was updated."""
     GONE = enum.auto()
     """The pod needs no scheduling any more."""
 
 
 class ExtendedCycle:
-    """Runs the steps of a `SchedulingCycle` for pods that have to wait. Many may be under way at once."""
+    """Runs the steps of a `SchedulingCycle` for pods that have to wait; several cycles may run at once."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class ExtendedCycle:
         self._derive = derive
 
     async def run(self, queued: QueuedPod, runner: Runner) -> Placement | Rejection | None:
-        """Find a node for the pod and take it; None: there is no such pod to be scheduled any more."""
+        """Find a node for the pod and assume it there; None if the pod needs no scheduling any more."""
         started = time.perf_counter()
         for _round in range(MAX_ROUNDS):
             if self.follow(queued) is Undecided.GONE:
@@ -96,7 +96,7 @@ class ExtendedCycle:
         return Rejection(queued, Status.error(problem), runner, started)
 
     def follow(self, queued: QueuedPod) -> Undecided | None:
-        """Take over the pod's present version, if it is another as far as scheduling goes."""
+        """Use the pod's current version, if it differs in what scheduling reads."""
         old = queued.pod
         new = self._pods.get(old.metadata.name, namespace=old.metadata.namespace)
         if new is None or new.metadata.uid != old.metadata.uid or new.spec.node_name:
@@ -109,12 +109,12 @@ class ExtendedCycle:
         return Undecided.OVERTAKEN
 
     def moment(self) -> Moment:
-        """Is another whenever what was found before may be so no longer."""
+        """A value that changes whenever earlier results may be invalid."""
         return moment(self.cluster, self._nominator, self._stores)
 
 
 class _Attempt:
-    """One round: search, ask, judge again, take."""
+    """Run one round: search, call extenders, filter again, assume."""
 
     def __init__(self, extended: ExtendedCycle, queued: QueuedPod, runner: Runner, started: float) -> None:
         self._extended = extended
@@ -126,7 +126,7 @@ class _Attempt:
         self._runner = runner
         self._started = started
         self._bare = False
-        """Whether an extender gave nodes back as objects."""
+        """Whether an extender returned nodes as objects."""
         self._restart()
 
     def _restart(self) -> None:
@@ -172,7 +172,7 @@ class _Attempt:
     # Waiting for filters
 
     async def _nominated_node(self) -> Sequence[str]:
-        """The node the pod is nominated for, if that and the extenders take it; otherwise none."""
+        """The pod's nominated node, if it passes Filter and the extenders; otherwise None."""
         prepared = self._runner.pre_filtering.run(self._state, self._pod, self._cluster.all_nodes())
         if not prepared.status.is_success:
             return ()
@@ -186,7 +186,7 @@ class _Attempt:
         return left
 
     async def _pass_filters(self, names: Sequence[str], diagnosis: Diagnosis) -> Sequence[str] | Status:
-        """What the extenders leave of the nodes, one after the other."""
+        """The nodes that all extenders accept, called one after the other."""
         before = len(names)
         for extender in self._runner.extenders.filtering(self._pod):
             if not names:
@@ -198,7 +198,7 @@ class _Attempt:
                     return Status.error(exc)
                 logger.warning("Skipping extender as it returned error and has ignorable flag set: %s", exc)
                 continue
-            # Answers about nodes that it was not asked about are ignored.
+            # Nodes in the answer that were not in the request are ignored.
             for name in names:
                 if (why := passed.unresolvable.get(name)) is not None:
                     diagnosis.set(name, Status.unresolvable(why))
@@ -213,7 +213,7 @@ class _Attempt:
     # Waiting for scores
 
     async def _ask_for_scores(self, names: Sequence[str]) -> Mapping[HttpExtender, Scores]:
-        """What each extender adds to the sums, a position for each name."""
+        """What each extender adds to the sums, by node name."""
         extenders = self._runner.extenders.prioritizing(self._pod)
         answers = await asyncio.gather(*(self._scores_of(extender, names) for extender in extenders))
         return {
@@ -227,7 +227,7 @@ class _Attempt:
         try:
             given = await extender.prioritize(self._pod, names)
         except ExtenderError as exc:
-            # The other scores decide; an extender's priorities are optional.
+            # The other scores decide: an extender's priorities are optional.
             logger.warning(
                 "Failed to run extender's priority function. No score given by this extender. pod %s: %s",
                 self._queued.key,
@@ -251,7 +251,7 @@ class _Attempt:
                 sums[name] += score * extender.weighs
         return np.array([max(-MAX_TOTAL, min(total, MAX_TOTAL)) for total in sums.values()], np.int64)
 
-    # Choosing and taking, in one step
+    # Choosing and assuming, in one step
 
     def _choose(
         self, names: Sequence[str], added: Mapping[HttpExtender, Scores], looked_at: int
@@ -298,7 +298,7 @@ class _Attempt:
 
     async def _post_filter(self) -> Rejection | Undecided:
         if self._extended.moment() != self._seen:
-            # What plugins prepared at PreFilter may have changed; the verdicts show where to try.
+            # PreFilter data may be outdated; the verdicts show which nodes to try.
             self._state = self._cycle.begin(self._queued)
             prepared = self._runner.pre_filtering.run(self._state, self._pod, self._cluster.all_nodes())
             if not prepared.status.is_success:

@@ -1,9 +1,9 @@
-"""Pops pods and schedules them, one after the other, for as long as it runs.
+"""Pops pods and schedules them one after the other, until stopped.
 
-In: a queue that has pods and raises nothing (`kuberth.queue.guard`). Out: every placement handed to the
-binding cycles, every rejection to the failure handler. Whatever goes wrong with one pod is logged with the
-name of what failed, the pod goes back, and the loop goes on with the next. A pod that extenders have a say
-about is scheduled in a task of its own, which the others do not wait for.
+In: a queue that never raises (`kuberth.queue.guard`). Out: placements, passed to the binding cycles, and
+rejections, passed to the failure handler. If an attempt raises, the loop logs what failed, returns the pod to
+the queue, and continues with the next one. A pod that an extender is interested in is scheduled in a separate
+task, and other pods do not wait for it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 MIN_TICK_SECONDS: Final = 0.001
 FIRM_TICK_SECONDS: Final = 1.5
-"""A queue that wants to be ticked sooner than this cannot want it much sooner."""
+"""The shortest interval between ticks that a queue can request."""
 
 
 class SchedulingLoop:
@@ -58,9 +58,11 @@ class SchedulingLoop:
         parallelism: int = 16,
         groups: GroupCycle | None = None,
     ) -> None:
-        """`may_bind`: False while too many bindings are under way to pop another pod, and then
-        `wake` is to be called when that is over. `parallelism`: how many cycles that wait for extenders may
-        overlap. With `groups`, pods of a pod group are tried together (feature gate GenericWorkload)."""
+        """`may_bind`: False while too many bindings are in flight; call `wake` when that changes.
+
+        `parallelism`: how many cycles that wait for extenders may overlap. With `groups`, pods of a pod group
+        are tried together (feature gate GenericWorkload).
+        """
         self._queue = queue
         self._cluster = cluster
         self._runners = runners
@@ -80,7 +82,7 @@ class SchedulingLoop:
         self._ready = asyncio.Event()
         self._stopping = False
         self.ended = asyncio.Event()
-        """Set when no more pods are scheduled, asked for or not."""
+        """Set when the loop has ended, normally or by an error."""
         self._tick_due = asyncio.Event()
         queue.when_ready(self.wake)
         queue.when_due(self._tick_due.set)
@@ -90,13 +92,13 @@ class SchedulingLoop:
         self._overlapping.allow(parallelism)
 
     async def run(self) -> None:
-        """Schedule until `stop`."""
+        """Schedule pods until `stop`."""
         try:
             while not self._stopping:
                 if not (self._is_deciding or self._may_bind()) or not self.schedule_one():
                     self._ready.clear()
                     await self._ready.wait()
-                # Events and bindings get their turn between two pods that plugins were asked about.
+                # Handle events and bindings between two attempts that called plugins.
                 await asyncio.sleep(0)
         finally:
             while self._groups is not None and self._groups.go_on():
@@ -105,15 +107,15 @@ class SchedulingLoop:
 
     @property
     def _is_deciding(self) -> bool:
-        """Whether a group is being tried, over several turns of the event loop."""
+        """Whether a group is being tried over several turns of the event loop."""
         return self._groups is not None and self._groups.is_deciding
 
     def wake(self) -> None:
-        """Look again whether there is a pod to schedule."""
+        """Wake the loop to check for pods."""
         self._ready.set()
 
     async def run_ticks(self) -> None:
-        """Keep the queue's time going until `stop`."""
+        """Call the queue's `tick` when it is due, until `stop`."""
         while not self._stopping:
             self._tick_due.clear()
             seconds = self._queue.tick()
@@ -125,13 +127,13 @@ class SchedulingLoop:
                     await self._tick_due.wait()
 
     def stop(self) -> None:
-        """Pop no more pods."""
+        """Stop popping pods."""
         self._stopping = True
         self._overlapping.stop()
         self._ready.set()
 
     def schedule_one(self) -> bool:
-        """Try the next pod, after those that are rejected as equal pods were. False: the queue has none."""
+        """Try the next pod, after those that are rejected like equal pods. False if the queue is empty."""
         if self._groups is None:
             is_busy, queued = self._repeating.pop()
         else:
@@ -142,7 +144,7 @@ class SchedulingLoop:
             return is_busy
         try:
             self._attend_to(queued)
-        except Exception:  # a defect of ours must not cost anyone their pod, nor stop the loop
+        except Exception:  # an internal error must not lose the pod or stop the loop
             logger.exception("the scheduling loop failed with pod %s; it is queued again", queued.key)
             self._give_back(queued)
         return True
@@ -154,7 +156,7 @@ class SchedulingLoop:
         elif self._groups is not None and self._groups.takes(queued, runner):
             self._groups.run(queued, self._conclude, self._needs_no_scheduling)
             while self._overlapping.running and self._groups.is_deciding:
-                self._groups.go_on()  # cycles that go on meanwhile would see the group's pods on nodes
+                self._groups.go_on()  # other cycles would see the group's pods on nodes
         elif self._needs_no_scheduling(queued):
             self._queue.done(queued.uid)
         elif runner.extenders and runner.extenders.decide_about(queued.pod):
@@ -164,7 +166,7 @@ class SchedulingLoop:
 
     def _let_go(self, queued: QueuedPod) -> None:
         name = queued.pod.spec.scheduler_name
-        logger.error("pod %s asks for scheduler %r; no profile has this name", queued.key, name)
+        logger.error("pod %s has schedulerName %r; no profile has this name", queued.key, name)
         self._queue.done(queued.uid)
 
     def _schedule(self, queued: QueuedPod, runner: Runner) -> None:
@@ -181,7 +183,7 @@ class SchedulingLoop:
     async def _attend_waiting(self, queued: QueuedPod) -> None:
         started = time.perf_counter()
         outcome: Placement | Rejection | None
-        # It may have stood in line since before another configuration came into force.
+        # The pod may have been in the line since before a reload.
         runner = self._runners.get(queued.pod.spec.scheduler_name)
         if runner is None:
             self._let_go(queued)
@@ -218,7 +220,7 @@ class SchedulingLoop:
                 return
             except Exception as exc:
                 logger.exception(
-                    "the binding of pod %s to node %s did not start; it is queued again",
+                    "the binding of pod %s to node %s did not start; the pod is queued again",
                     queued.key,
                     outcome.node_name,
                 )
@@ -246,5 +248,5 @@ class SchedulingLoop:
             except Exception:
                 logger.exception("the event that pod %s is being deleted was not recorded", queued.key)
             return True
-        # An update that came while the pod was being bound can bring it back here.
+        # An update that arrived during the binding may have queued the pod again.
         return self._cluster.is_assumed(queued.uid)

@@ -1,8 +1,8 @@
-"""Cycles that wait, side by side: a limited number at once, and a line for the others.
+"""Runs cycles that wait for extenders side by side, up to a limit; the other pods wait in a line.
 
-In: pods that extenders have a say about, as they are popped. Out: a task for each, as soon as there is room.
-A pod in the line is in flight for the queue, which keeps events for it; so the line is bounded, and
-no pod stays in it for ever.
+In: popped pods that an extender is interested in. Out: a task for each as soon as the limit allows. A pod in
+the line is in flight for the queue, which records events for it; therefore the line is bounded, and no pod
+stays in it forever.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from kuberth.framework.handle import Spawner
 from kuberth.framework.queued_pod import QueuedPod
 
 LONGEST_LINE: Final = 1000
-"""Beyond, the least important goes back to the queue."""
+"""The maximum length of the line; beyond it, the pod of lowest priority returns to the queue."""
 _CROWD: Final = 64
-"""Size of a batch: within it the most important pod is first; pods that arrive later wait for the batch."""
+"""Size of a batch: pods are ordered by priority within it; later pods wait for the next batch."""
 
 Attend = Callable[[QueuedPod], Coroutine[Any, Any, None]]
 """A whole cycle; it never raises."""
 
 
 class _Place(NamedTuple):
-    """A pod in line; places sort by whose turn is next."""
+    """A pod in the line, ordered by its turn."""
 
     crowd: int
     unimportance: int
@@ -51,12 +51,12 @@ class Overlapping:
 
     @property
     def running(self) -> int:
-        """How many are under way."""
+        """The number of running cycles."""
         return self._running
 
     @property
     def waiting(self) -> int:
-        """How many stand in line."""
+        """The number of pods in the line."""
         return len(self._line)
 
     def add(self, queued: QueuedPod) -> None:
@@ -71,12 +71,12 @@ class Overlapping:
             self._give_back(last.queued)
 
     def stop(self) -> None:
-        """Begin no more cycles."""
+        """Start no more cycles."""
         self._line.clear()
         self._stopped = True
 
     def allow(self, limit: int) -> None:
-        """Set how many may overlap; cycles under way go on."""
+        """Set how many cycles may overlap; running cycles continue."""
         self._limit = limit
         self._fill()
 

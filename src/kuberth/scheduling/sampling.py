@@ -1,8 +1,8 @@
-"""How many nodes are enough, and which of the passing ones are scored.
+"""Decides how many feasible nodes are enough, and which of them are scored.
 
-In: the order in which nodes are tried, and a function that says which of them pass. Out: the first enough of
-them, starting where the last search ended, so that all nodes get their turn; or all of them, for callers that
-ask rather than schedule.
+In: the order in which nodes are tried, and a function that returns which of them pass. Out: the first nodes
+that pass, starting where the last search ended so that all nodes get their turn; or all nodes that pass, for
+callers that do not schedule.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kuberth.framework.plan import Places
 from kuberth.framework.status import Status
 
 MIN_FEASIBLE_NODES: Final = 100
-"""Never stop before this many were found."""
+"""The minimum number of feasible nodes before a search stops."""
 MIN_FEASIBLE_PERCENTAGE: Final = 5
 
 Judge = Callable[[slice], Mask | Status]
@@ -26,7 +26,10 @@ Judge = Callable[[slice], Mask | Status]
 
 
 def nodes_to_find(total: int, percentage: int | None) -> int:
-    """How many feasible nodes end the search; percentage None or 0: the fewer percent the more nodes."""
+    """The number of feasible nodes that ends the search.
+
+    If the percentage is None or 0, it decreases with the number of nodes.
+    """
     if total < MIN_FEASIBLE_NODES:
         return total
     if not percentage:
@@ -35,10 +38,10 @@ def nodes_to_find(total: int, percentage: int | None) -> int:
 
 
 class Sampler:
-    """Enough nodes for a good choice; remembers where to start the next search.
+    """Stops when enough nodes are feasible, and remembers where to start the next search.
 
-    Nodes are judged in stretches, so that those which come after enough were found are not judged at all. The
-    first stretch is about as long as the last search was: pods come in series.
+    Nodes are evaluated in slices, so that those after the last needed one are not evaluated at all. The first
+    slice is about as long as the last search, because similar pods arrive in series.
     """
 
     diagnoses_all = False
@@ -51,16 +54,16 @@ class Sampler:
     def choose(
         self, order: NodeOrder, enough: int, judge: Judge, *, nodes: int
     ) -> tuple[Places, int] | Status:
-        """The places of the first `enough` nodes that pass, and how many were looked at.
+        """The places of the first `enough` nodes that pass, and the number of evaluated nodes.
 
-        `nodes` is how many there are, in `order` or not: the start goes round among them all, whatever part
-        of them a search was narrowed to.
+        `nodes` is the number of all nodes, in `order` or not: the start rotates through all of them, even if
+        a search was narrowed to some.
         """
         total = order.count
         start = self.position % total
-        # Only one more than enough says that the others need no look.
+        # One more than enough shows that the others need not be evaluated.
         stretch = max(enough, self._stretch) + 1
-        if self._stretch > enough:  # where some do not pass, as many again may not pass in a little more
+        if self._stretch > enough:  # if some do not pass, about as many of the next ones may not pass
             stretch += stretch // 8
         found: list[Rows] = []
         count = judged = 0
@@ -80,7 +83,7 @@ class Sampler:
         places = found[0] if len(found) == 1 else np.concatenate(found)
         if count <= enough:
             return self._looked_at(total, places, nodes)
-        # The next that passes is where the next search starts.
+        # kube-scheduler starts the next search at the next node that passes.
         return self._looked_at(int(places[enough]) - start, places[:enough], nodes)
 
     def _looked_at(self, number: int, places: Places, nodes: int) -> tuple[Places, int]:
@@ -90,7 +93,7 @@ class Sampler:
 
 
 class EveryNode:
-    """No sampling: every node that passes, for callers that want the whole answer."""
+    """No sampling: all nodes that pass, for callers that need the complete result."""
 
     diagnoses_all = True
     position = 0

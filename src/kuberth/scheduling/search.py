@@ -1,7 +1,7 @@
-"""The search for nodes that take a pod: PreFilter, the nominated node, then Filter over all the others.
+"""Searches feasible nodes: PreFilter, the nominated node, then Filter over all other nodes.
 
-In: a pod and the cluster table. Out: the nodes worth scoring, and a diagnosis of all that are not. The
-scheduling cycle and questions without scheduling (evaluation) share this search.
+In: a pod and the cluster table. Out: the nodes to score, and a diagnosis of all others. The scheduling cycle
+and evaluation share this search.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from kuberth.scheduling.sampling import Judge, nodes_to_find
 
 
 class Sampling(Protocol):
-    """Which of the nodes that pass are scored."""
+    """Chooses which feasible nodes are scored."""
 
     position: int
-    """Where the next search starts, which decides what it finds."""
+    """The start of the next search, which influences its result."""
 
     @property
     def diagnoses_all(self) -> bool:
-        """Whether it matters why nodes do not pass even if others do."""
+        """Whether rejections are needed even if some nodes pass."""
         ...
 
     def choose(
         self, order: NodeOrder, enough: int, judge: Judge, /, *, nodes: int
     ) -> tuple[Places, int] | Status:
-        """Places of nodes that pass, and how many were looked at to find `enough` of them."""
+        """The places of nodes that pass, and how many were evaluated to find `enough` of them."""
         ...
 
 
 class NodeSearch:
-    """Finds nodes over one cluster table."""
+    """Finds feasible nodes in one cluster table."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class NodeSearch:
         sampling: Sampling,
         percentage_of_nodes_to_score: int | None = None,
     ) -> None:
-        """The percentage counts where a profile has none of its own."""
+        """The percentage applies to profiles that set none."""
         self._cluster = cluster
         self._sampling = sampling
         self.percentage = percentage_of_nodes_to_score
@@ -80,10 +80,10 @@ class NodeSearch:
         diagnoses_all: bool = False,
         may_repeat: bool = False,
     ) -> tuple[Nodes, int] | Status:
-        """The nodes to score, and how many were looked at; a Status aborts the cycle.
+        """The nodes to score and the number of evaluated nodes, or a Status that aborts the cycle.
 
-        `diagnoses_all`: why nodes do not pass goes to `diagnosis` even if others do. `may_repeat`: if an
-        equal pod was rejected and nothing has changed since, the search ends with `state.kept_rejection`.
+        `diagnoses_all`: write rejections to `diagnosis` even if some nodes pass. `may_repeat`: if an equal
+        pod was rejected and nothing has changed since, the search ends with `state.kept_rejection`.
         """
         cluster = self._cluster
         only = None if state.group is None else state.group.nodes
@@ -121,7 +121,7 @@ class NodeSearch:
     def still_passing(
         self, state: CycleState, pod: Pod, runner: Runner, names: Sequence[str]
     ) -> Sequence[str] | Status:
-        """Which of the nodes take the pod as things stand now; the state is new."""
+        """Which of the nodes are feasible now, evaluated with a new state."""
         outcome = runner.pre_filtering.run(state, pod, self._cluster.all_nodes())
         if not outcome.status.is_success:
             return () if outcome.status.is_rejected else outcome.status
@@ -138,7 +138,7 @@ class NodeSearch:
         return [name for (name, _row), passes in zip(left, judgement.passing, strict=True) if passes]
 
     def nominated_node(self, state: CycleState, pod: Pod, runner: Runner) -> Nodes | None:
-        """The node the pod is nominated for, if it takes the pod; otherwise all nodes are searched."""
+        """The pod's nominated node if it is feasible; otherwise None, and all nodes are searched."""
         node = self._cluster.node_named(pod.status.nominated_node_name)
         if node is None:
             return None

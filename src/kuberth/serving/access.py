@@ -1,9 +1,8 @@
-"""Access control: which requests reach their page.
+"""Access control for pages.
 
-In: a request. Out: None to admit it, else the response that refuses it. Health is open, so that probes need
-no token. For other pages the API server decides, by TokenReview and
-SubjectAccessReview; while it cannot be reached, requests are refused. Tokens are cached only as fingerprints,
-keyed with a secret of this process.
+In: a request. Out: None to allow it, else the error response. Health is open, so that probes need no token.
+For other pages, the API server decides with TokenReview and SubjectAccessReview; while it is not reachable,
+requests are rejected. Tokens are cached only as fingerprints, keyed with a secret of this process.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ V = TypeVar("V")
 
 OPEN_PATHS: Final = frozenset({"/healthz", "/livez", "/readyz"})
 PRIVILEGED: Final = "system:masters"
-"""The group whose members may do everything, as at the API server itself."""
+"""The group whose members may do everything, as in the API server."""
 CACHE_SECONDS: Final = 10.0
 """How long an answer is cached, allowed or not, as upstream."""
 CACHE_SIZE: Final = 1024

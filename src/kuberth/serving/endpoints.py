@@ -48,7 +48,7 @@ Writer = Callable[[Mapping[str, Any]], bytes]
 
 
 def configz_page(config: Callable[[], KubeSchedulerConfiguration]) -> Handler:
-    """The page of the current configuration, which may be replaced later."""
+    """The page of the current configuration, which a reload may replace."""
     return lambda _request: Response.json({"componentconfig": to_tree(config())})
 
 
@@ -102,7 +102,7 @@ def _negotiate(
     writers: Mapping[str, Writer],
     request: Request,
 ) -> Response:
-    """Answer in the first accepted type that is served: text, or another of the page's own kind."""
+    """Respond with the first accepted type that is served: text, or another of the page's kind."""
     accepted = _accepted(request.headers.get("accept") or "*/*")
     for media, wanted in accepted:
         if media in (PLAIN, "text/*", "*/*"):
@@ -182,12 +182,12 @@ def scheduler_routes(
     cbor: bool = False,
     more: Mapping[str, Handler] | None = None,
 ) -> dict[str, Handler]:
-    """Make the handlers by path.
+    """Create the handlers by path.
 
     `metrics` returns the families of /metrics (those of the process are added), `pods` the pods of
     /metrics/resources. `cbor`: serve statusz and flagz as CBOR too (feature gate CBORServingAndStorage).
-    `more` are pages that kube-scheduler does not have, by path. Upstream's checks are
-    `leaderElection` at healthz and readyz, and `shutdown` and `sched-handler-sync` at readyz.
+    `more` are pages that kube-scheduler does not have, by path. Upstream's checks are `leaderElection` at
+    healthz and readyz, and `shutdown` and `sched-handler-sync` at readyz.
     """
     health = HealthMetrics()
     routes: dict[str, Handler] = {

@@ -26,7 +26,7 @@ _REASONS: Final = {400: "BadRequest", 503: "ServiceUnavailable"}
 
 
 class PageService:
-    """Implements `HttpService`: routes by exact path; everything but GET and HEAD is refused."""
+    """Implements `HttpService`: routes by exact path; everything except GET and HEAD is rejected."""
 
     def __init__(self, routes: Mapping[str, Handler], *, access: Access, request_seconds: float) -> None:
         self._routes = routes
@@ -64,7 +64,7 @@ class PageService:
 
 def _compressed(request: Request, response: Response) -> Response:
     body = response.body
-    if response.endless:  # compression would hold pieces back
+    if response.endless:  # compression would delay pieces
         return response
     if "gzip" not in request.headers.get("accept-encoding", "") or request.method == "HEAD":
         return response

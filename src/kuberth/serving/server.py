@@ -31,10 +31,10 @@ _FLAGS: Final = AddressFlags("--bind-address", "--secure-port")
 
 
 class ForwardingService:
-    """Answers probes in the listener's thread, and lets the event loop of the pages answer everything else.
+    """Answers probes in the listener's thread; the event loop of the pages answers everything else.
 
-    A probe has to be answered while a scheduling cycle keeps the event loop busy; pages read what cycles
-    change, so they are made between two of them.
+    A probe must be answered while a scheduling cycle keeps the event loop busy. Other pages read state that
+    cycles change, so they run between two cycles.
     """
 
     def __init__(self, pages: PageService, loop: asyncio.AbstractEventLoop) -> None:
@@ -72,17 +72,17 @@ async def _next(pieces: AsyncGeneratorType[bytes, None]) -> bytes | None:
 
 
 async def _close(pieces: AsyncGeneratorType[bytes, None]) -> None:
-    # The client may have gone away while it waited for a piece; its task is cancelled in the next turns.
+    # The client may have disconnected meanwhile; its task is cancelled in one of the next turns.
     while pieces.ag_running:  # noqa: ASYNC110 - a generator has no event for it
         await asyncio.sleep(0)
     await pieces.aclose()
 
 
 class Server:
-    """Serves while it is entered; `port` is then the actual one.
+    """Serves while it is entered; `port` is then the actual port.
 
-    Connections are handled and probes answered in a thread; the handlers of all other pages run in the event
-    loop that entered the server.
+    A thread handles connections and answers probes; the handlers of all other pages run in the event loop
+    that entered the server.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Server:
         limits: Limits = LIMITS,
         request_seconds: float = 30.0,
     ) -> None:
-        """`port` 0 takes any free port."""
+        """`port` 0 picks a free port."""
         self._pages = PageService(routes, access=access, request_seconds=request_seconds)
         self._certificates = certificates
         self._limits = limits

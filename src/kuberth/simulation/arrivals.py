@@ -1,6 +1,6 @@
-"""Arriving pods, and the objects that are created for them.
+"""Arriving pods, and the objects created for them.
 
-In: an `Arrival` of a trace. Out: a Pod with the annotation of its run time; for a gang also its PodGroup.
+In: an `Arrival` of a trace. Out: a Pod with an annotation for its run time; for a gang also its PodGroup.
 Pods with equal requests share their spec.
 """
 
@@ -23,16 +23,16 @@ from kuberth.local.hollow.annotations import RUN_SECONDS
 
 DEFAULT_TENANT: Final = "default"
 MAX_SECONDS: Final = 2.0**31
-"""What an annotation of a duration may say: 68 years."""
+"""The maximum of a duration in an annotation: 68 years."""
 
 
 class Arrival(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A line of a trace. Lists and mappings are written as in a pod's spec."""
 
     arrival: float
-    """Seconds after the beginning."""
+    """Seconds after the start."""
     duration: float | None = None
-    """How long it runs once it has a node; None: for ever."""
+    """How long it runs once it has a node; None: forever."""
     name: str = ""
     tenant: str = DEFAULT_TENANT
     """Its namespace."""
@@ -45,13 +45,13 @@ class Arrival(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     gang: str = ""
     gang_size: int = 0
-    """How many members must have a node before one of them starts; 0: all that the trace has."""
+    """How many members must have a node before one of them starts; 0: all in the trace."""
     spec: dict[str, Any] = msgspec.field(default_factory=dict)
-    """A whole pod spec, as recorded; what the fields above say counts more."""
+    """A whole pod spec, as recorded; the fields above override it."""
 
 
 def problem_of(arrival: Arrival) -> tuple[str, str] | None:
-    """The field that cannot be, and why."""
+    """The invalid field, and why it is invalid."""
     if not (math.isfinite(arrival.arrival) and 0 <= arrival.arrival < MAX_SECONDS):
         return "arrival", f"a time is zero or more seconds, got {arrival.arrival:g}"
     if arrival.duration is not None and not (
@@ -121,7 +121,7 @@ class ArrivalPods:
 
 
 def _container(requests: Mapping[str, Any]) -> dict[str, Any]:
-    # Extended resources cannot be had in part: an API server wants both alike.
+    # Extended resources cannot be overcommitted: an API server requires equal requests and limits.
     limits = {name: amount for name, amount in requests.items() if "/" in name}
     resources = {"requests": dict(requests), "limits": limits}
     return {"name": "main", "image": "registry.k8s.io/pause:3.10.1", "resources": resources}
@@ -150,7 +150,7 @@ def pod_groups(arrivals: Iterable[Arrival]) -> dict[tuple[str, str], PodGroup]:
 
 
 def named(arrivals: Sequence[Arrival]) -> Sequence[tuple[str, Arrival]]:
-    """In the order of their arrival, each with a name of its own; ConfigError if two of one name live."""
+    """Arrivals in order, each with a unique name; ConfigError if two with one name overlap."""
     ordered = sorted(enumerate(arrivals), key=lambda each: (each[1].arrival, each[0]))
     width = max(6, len(str(len(arrivals))))
     taken: dict[tuple[str, str], int] = {}
@@ -166,11 +166,11 @@ def named(arrivals: Sequence[Arrival]) -> Sequence[tuple[str, Arrival]]:
 
 
 def requests_of(pod: Pod) -> dict[str, float]:
-    """What a pod takes of its node (CPUs, bytes, devices), and the place that it takes itself."""
+    """The pod's requests (CPUs, bytes, devices), and its own place."""
     asked = {name: amount(name, quantity) for name, quantity in pod_requests(pod).items()}
     return {**{name: number for name, number in asked.items() if number}, PODS: 1.0}
 
 
 def amount(resource: str, quantity: Quantity) -> float:
-    """As the scheduler counts: thousandths of a CPU, whole units of everything else."""
+    """Amounts in the scheduler's units: thousandths of a CPU, whole units of everything else."""
     return quantity.milli_value() / 1000 if resource == CPU else float(quantity.value())

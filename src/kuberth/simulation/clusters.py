@@ -24,7 +24,7 @@ from kuberth.text.documents import read_tree
 from kuberth.text.field_errors import InvalidConfiguration
 
 BEGINNING: Final = "1970-01-01T00:00:00Z"
-"""When virtual time begins."""
+"""The start of virtual time."""
 
 
 MANAGED: Final = frozenset(
@@ -39,7 +39,7 @@ MANAGED: Final = frozenset(
         ("policy/v1", "PodDisruptionBudget"),
     }
 )
-"""Kinds that controllers work for: without them they do nothing, or nothing new."""
+"""Kinds that controllers act on: without them, controllers change nothing."""
 
 
 class ClusterState(NamedTuple):
@@ -48,11 +48,11 @@ class ClusterState(NamedTuple):
     nodes: Sequence[Node]
     objects: Sequence[Any] = ()
     managed: Sequence[Manifest] = ()
-    """What controllers work for."""
+    """Objects that controllers act on."""
 
 
 def read_cluster(path: Path | str) -> ClusterState:
-    """The cluster of a file: a snapshot, node shapes, or manifests."""
+    """Read the cluster from a file: a snapshot, node shapes, or manifests."""
     path = Path(path)
     if is_snapshot(path):
         trees = [
@@ -70,7 +70,7 @@ def from_shapes(source: Path | Sequence[Any] | None, *, count: int) -> ClusterSt
     shapes = load_shapes(source, count=count)
     nodes = [convert(Node, tree) for tree in make_nodes(shapes, now=BEGINNING)]
     if not nodes:
-        raise ConfigError("there are no nodes; shapes name a count each, or --nodes gives one")
+        raise ConfigError("there are no nodes; give every shape a count, or use --nodes")
     return ClusterState(nodes)
 
 
@@ -79,7 +79,7 @@ def nodes_of(
 ) -> ClusterState:
     """A cluster of `count` nodes of a shape (by default 8 CPUs and 32 GiB), or of several shapes.
 
-    A shape is written as in a file of node shapes: `{"capacity": {"cpu": "64", "memory": "256Gi"}}`.
+    A shape has the format of node shape files: `{"capacity": {"cpu": "64", "memory": "256Gi"}}`.
     """
     if shapes:
         return from_shapes(shapes, count=count)
@@ -98,7 +98,7 @@ def shape_of(text: str) -> dict[str, Any]:
 
 
 def from_manifests(manifests: Iterable[Manifest], *, managed: bool = True) -> ClusterState:
-    """Without `managed`, objects that controllers act on stay unchanged."""
+    """Without `managed`, objects that controllers act on are not separated."""
     nodes: list[Node] = []
     objects: list[Any] = []
     for_controllers: list[Manifest] = []
@@ -119,13 +119,13 @@ def from_manifests(manifests: Iterable[Manifest], *, managed: bool = True) -> Cl
 
 
 def is_managed(manifest: Manifest) -> bool:
-    """Whether controllers have to do with it; ConfigError if it has no name."""
+    """Whether controllers act on it; ConfigError if it has no name."""
     tree = manifest.tree
     if (tree.get("apiVersion"), tree["kind"]) not in MANAGED:
         return False
     metadata = tree.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
-        raise ConfigError(f"{manifest}: an object has a name")
+        raise ConfigError(f"{manifest}: an object needs a name")
     return True
 
 
@@ -145,8 +145,8 @@ def as_object(manifest: Manifest) -> Any:
     except WireError as error:
         raise ConfigError(f"{manifest}: {error}") from error
     if not obj.metadata.name:
-        raise ConfigError(f"{manifest}: an object has a name")
-    # `kubectl get -o yaml` prints one, and it may not be set on creation.
+        raise ConfigError(f"{manifest}: an object needs a name")
+    # `kubectl get -o yaml` prints it, and it may not be set on creation.
     metadata = msgspec.structs.replace(obj.metadata, resource_version="")
     return msgspec.structs.replace(obj, metadata=metadata)
 
@@ -164,7 +164,7 @@ def _expect_amounts(manifest: Manifest, node: Node) -> None:
 
 
 def _complete(node: Node) -> Node:
-    """What a node does not say of itself: its capacity is all allocatable."""
+    """Add defaults to a node: its whole capacity is allocatable."""
     if node.status.allocatable:
         return node
     status = msgspec.structs.replace(node.status, allocatable=node.status.capacity)

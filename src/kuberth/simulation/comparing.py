@@ -22,7 +22,7 @@ from kuberth.simulation.tables import Table
 
 
 class Unit(enum.StrEnum):
-    """What a figure is measured in."""
+    """The unit of a figure."""
 
     COUNT = "count"
     SECONDS = "seconds"
@@ -75,7 +75,7 @@ class Comparison(msgspec.Struct, frozen=True):
     outcomes: dict[str, list[Outcome]]
 
     def figure(self, name: str, variant: str) -> Figure:
-        """A figure by its name; ConfigError if there is none."""
+        """A figure by its name; ConfigError if it does not exist."""
         for each in self.figures:
             if (each.name, each.variant) == (name, variant):
                 return each

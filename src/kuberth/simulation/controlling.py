@@ -92,13 +92,13 @@ class ManagedCluster:
         self._to_create = len(manifests)
 
     async def check(self) -> None:
-        """ConfigError for objects that the server would refuse."""
+        """ConfigError for objects that the server would reject."""
         for manifest in self._manifests:
             await self._create(manifest, dry_run=True)
 
     @property
     def idle(self) -> bool:
-        """Whether they will change nothing more."""
+        """Whether they have nothing left to do."""
         quiet = asyncio.get_running_loop().time() - self._changed >= QUIET_SECONDS
         return quiet and not self._ending and not self._to_create
 
@@ -111,10 +111,10 @@ class ManagedCluster:
                     await self._noted.wait()
 
     def stop_timers(self) -> None:
-        """Nothing to do: timers end with their tasks."""
+        """Does nothing: timers end with their tasks."""
 
     def evict(self, pod: Pod) -> None:
-        """Never called: nodes stay where controllers run."""
+        """Never called: nodes do not change with controllers."""
 
     def note(self, event: WatchEvent) -> None:
         """Process a change of a pod."""

@@ -1,7 +1,7 @@
 """Experiments: a cluster and a workload, on which policies are run and compared.
 
 In: a cluster, a workload and policies, as Python objects. Out: an `Outcome` of one run, or a `Comparison`
-over seeds. `kuberth simulate` makes an experiment of its flags and runs it here.
+over seeds. `kuberth simulate` creates an experiment from its flags and runs it here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kuberth.simulation.workloads import PlannedWorkload
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A way to schedule. Policies that run in other processes have to be picklable."""
+    """A way to schedule. Policies that run in other processes must be picklable."""
 
     name: str = "default"
     config: KubeSchedulerConfiguration | Mapping[str, Any] | Path | None = None
@@ -39,20 +39,20 @@ class Policy:
     plugins: Mapping[str, PluginFactory] = field(default_factory=dict)
     """Plugins of your own, by name; the configuration enables them."""
     queue: QueueFactory | None = None
-    """Makes the scheduling queue; None: the priority queue."""
+    """Creates the scheduling queue; None: the priority queue."""
     gates: Mapping[str, bool] = field(default_factory=dict)
     """Feature gates."""
     nodes: NodePolicy | None = None
     """Adds and removes nodes, such as an `Autoscaler`."""
     cluster: ClusterState | None = None
-    """Another cluster than that of the experiment."""
+    """A cluster that replaces that of the experiment."""
 
     def registry(self) -> Registry:
         """All plugins that the configuration may enable."""
         return full_registry(self.plugins)
 
     def loaded(self) -> KubeSchedulerConfiguration | None:
-        """The configuration, read and checked; None: the default configuration."""
+        """The configuration, loaded and validated; None: the default configuration."""
         if self.config is None or isinstance(self.config, KubeSchedulerConfiguration):
             return self.config
         registry, source = self.registry(), self.config
@@ -62,11 +62,11 @@ class Policy:
 
 
 Workload = Callable[[int], PlannedWorkload]
-"""What arrives in the run of a seed."""
+"""The arrivals in a run with a seed."""
 
 
 class FixedWorkload:
-    """The same arrivals whatever the seed: a trace, a recording, or your own list."""
+    """The same arrivals for every seed: a trace, a recording, or your own list."""
 
     def __init__(self, arrivals: Sequence[Arrival] | PlannedWorkload) -> None:
         self._coming = arrivals if isinstance(arrivals, PlannedWorkload) else PlannedWorkload(arrivals)
@@ -76,10 +76,10 @@ class FixedWorkload:
 
 
 class GeneratedWorkload:
-    """Arrivals that are generated from the seed."""
+    """Arrivals generated from the seed."""
 
     def __init__(self, mix: str | Mix, *, pods: int = 1000, days: float = 1.0) -> None:
-        """`mix` is `services`, `gpu`, `alibaba-gpu` or a `Mix` of your own."""
+        """`mix` is `services`, `gpu`, `alibaba-gpu` or your own `Mix`."""
         self._mix = mix_named(mix) if isinstance(mix, str) else mix
         self._pods = pods
         self._days = days
@@ -97,7 +97,7 @@ class GeneratedWorkload:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """A cluster and what arrives there."""
+    """A cluster and a workload."""
 
     cluster: ClusterState
     workload: Workload
@@ -106,12 +106,12 @@ class Experiment:
     controllers: bool = False
     """Run controllers even if no manifest needs them."""
     interruptions: NodePolicy | None = None
-    """Takes nodes away under every policy, such as `SpotInterruptions`."""
+    """Removes nodes under every policy, such as `SpotInterruptions`."""
     records: bool = True
     """Keep a record of every pod and node in the outcomes."""
 
     def scenario(self, policy: Policy | None = None, *, seed: int = 0) -> Scenario:
-        """What the run of a policy and a seed simulates."""
+        """The scenario for a policy and a seed."""
         policy = policy or Policy()
         return _scenario(self, policy, policy.loaded(), seed)
 
@@ -128,7 +128,7 @@ class Experiment:
         return simulate(scenario, seed=seed, report=report, interruptible=interruptible)
 
     def makers(self, policies: Sequence[Policy]) -> dict[str, ScenarioMaker]:
-        """The scenarios of each policy, by its name; all configurations are read and checked."""
+        """The scenarios of each policy, by its name; all configurations are loaded and validated."""
         names = [policy.name for policy in policies]
         if not names or len(set(names)) < len(names):
             raise ConfigError(f"policies have names of their own, got: {', '.join(names) or 'none'}")
@@ -147,7 +147,7 @@ class Experiment:
         """Run every policy with every seed and compare with the first policy.
 
         `seeds` is a number of seeds from 0 on, or the seeds. `processes` None: one per core. `dask` is the
-        address of a Dask scheduler to run on instead. `records`: outcomes have records of pods and nodes.
+        address of a Dask scheduler to run on instead. `records`: outcomes contain records of pods and nodes.
         """
         chosen = range(seeds) if isinstance(seeds, int) else seeds
         makers = replace(self, records=records).makers(policies)

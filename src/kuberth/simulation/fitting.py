@@ -1,7 +1,7 @@
-"""Computes how many more of a pod fit, and how many nodes a number of them needs.
+"""Computes how many more copies of a pod fit, and how many nodes a number of copies needs.
 
-In: a cluster, a pod, a scheduler configuration. Out: numbers, found by scheduling: copies of the pod are
-placed by the real scheduler until one does not fit.
+In: a cluster, a pod, a scheduler configuration. Out: numbers, found by scheduling: the real scheduler places
+copies of the pod until one does not fit.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ _FIRST_BATCH: Final = 256
 class NodesNeeded(msgspec.Struct, frozen=True):
     shape: str
     nodes: int | None
-    """How many more; None: the pod never fits there, or not with as many as were tried."""
+    """How many more nodes; None if the pod never fits there, or not with the maximum number of nodes tried.
+    """
     pods_each: int
-    """How many of the pod one such node takes."""
+    """How many pods fit on one such node."""
 
 
 class Fit(msgspec.Struct, frozen=True):
     fits: int
-    """More pods that find a node now."""
+    """How many more pods find a node now."""
     reasons: list[str]
     """Why the next one does not."""
     wanted: int
@@ -52,7 +53,7 @@ class Fitting:
         return Fit(fits, reasons, wanted, needed)
 
     def _count(self, nodes: Sequence[Node], *, most: int) -> tuple[int, list[str]]:
-        """How many of at most `most` copies fit, tried in growing numbers."""
+        """How many of at most `most` copies fit, tried in growing batches."""
         batch = min(_FIRST_BATCH, most)
         while True:
             outcome = simulate(replace(self._scenario, nodes=nodes, arrivals=[self._pod] * batch), seed=0)
@@ -62,7 +63,7 @@ class Fitting:
             batch = min(4 * batch, most)
 
     def _already_placed(self, preempted: int) -> int:
-        """Pods that were on nodes at the start, and those created again after preemption."""
+        """Pods that were on nodes at the start, and those recreated after preemption."""
         return preempted + sum(
             1 for each in self._scenario.objects if isinstance(each, Pod) and each.spec.node_name
         )

@@ -1,4 +1,4 @@
-"""Carries out what node policies decide.
+"""Executes the orders of node policies.
 
 In: node policies and the changes of pods. Out: nodes created and deleted, and pods of deleted nodes evicted.
 """
@@ -25,7 +25,7 @@ from kuberth.simulation.observing import ENDED
 
 
 class NodeListener(Protocol):
-    """Is notified of nodes that join and leave."""
+    """Is notified when nodes join and leave."""
 
     def __call__(self, node: Node, *, joined: bool) -> None: ...
 
@@ -60,12 +60,12 @@ class Fleet:
 
     @property
     def empty(self) -> bool:
-        """Whether there are no nodes: pods are then tried again and again, as by kube-scheduler."""
+        """Whether there are no nodes: pods are then retried continuously, as in kube-scheduler."""
         return not self._nodes
 
     @property
     def idle(self) -> bool:
-        """Whether policies had time to react to the last change, and no node is on its way."""
+        """Whether policies have reacted to the last change, and no node is ordered."""
         slowest = max((each.interval for each in self._policies), default=0.0)
         return not self._policies or not (self._ordered or self._now() - self._changed <= 2 * slowest)
 
@@ -91,7 +91,7 @@ class Fleet:
             self._pods[name][uid] = pod
 
     async def run(self) -> None:
-        """Let all policies decide, until cancelled."""
+        """Run all policies until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for number, policy in enumerate(self._policies):
                 decide = policy.begin(random.Random(f"nodes {number} {self._seed}"))

@@ -1,7 +1,7 @@
 """Generates synthetic workloads: random arrivals like those of a kind of cluster.
 
-In: a seed, a number of pods, a time and a `Mix`. Out: arrivals, the same for the same seed. Arrivals come at
-random times with days and nights, and durations vary widely, as in published traces.
+In: a seed, a number of pods, a duration and a `Mix`. Out: arrivals, the same for the same seed. Arrival times
+follow days and nights, and run times vary widely, as in published traces.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _DAY: Final = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class DrawnClass:
-    """Pods that are alike."""
+    """Pods with equal properties."""
 
     weight: float
     requests: Mapping[str, str]
     priority: int = 0
     models: str = ""
-    """The GPU models that they run on, with bars between them; none: on any."""
+    """The GPU models that they require, separated by bars; empty: any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,10 @@ class Mix:
 
     classes: Sequence[DrawnClass]
     mean_seconds: float
-    """Of a pod's duration; the median is far below."""
+    """The mean run time of a pod; the median is far below."""
     tenants: int
     shapes: Sequence[Mapping[str, Any]]
-    """Nodes that such a workload is run on, in the proportions of their counts."""
+    """Nodes for such a workload, in the proportions of their counts."""
 
 
 _GPU: Final = "nvidia.com/gpu"
@@ -70,7 +70,7 @@ MIXES: Final[Mapping[str, Mix]] = {
         shapes=({"name": "node", "count": 1, "capacity": {"cpu": "8", "memory": "32Gi"}},),
     ),
     "gpu": Mix(
-        # In the proportions of a large GPU cluster that was published: most pods want one GPU, or none.
+        # In the proportions of a large published GPU cluster: most pods request one GPU, or none.
         classes=(
             DrawnClass(18, {"cpu": "6", "memory": "24Gi"}),
             DrawnClass(46, {"cpu": "8", "memory": "32Gi", _GPU: "1"}),
@@ -89,9 +89,9 @@ MIXES: Final[Mapping[str, Mix]] = {
         ),
     ),
     "alibaba-gpu": Mix(
-        # The shape of cluster-trace-gpu-v2023, from what was published about it: of 100 pods 13 want no GPU,
-        # 38 a part of one, 48 one, one in a hundred more; a third of those with GPUs name models; its most
-        # frequent sizes. Nodes are its 1,213 with GPUs, of the models and sizes that they have.
+        # The shape of cluster-trace-gpu-v2023, from its description: of 100 pods, 13 request no GPU, 38 a
+        # fraction, 48 one, one more than one; a third of those with GPUs require a model; the most frequent
+        # sizes. Nodes are its 1,213 with GPUs, with their models and sizes.
         classes=(
             DrawnClass(6.5, _openb(32_000, 49_152), _BEST_EFFORT),
             DrawnClass(4.4, _openb(8_000, 30_517), _BEST_EFFORT),
@@ -136,10 +136,10 @@ def mix_named(name: str) -> Mix:
 
 
 def generate(mix: Mix, *, pods: int, seconds: float, seed: int) -> list[Arrival]:
-    """This number of pods, arriving within `seconds`."""
+    """Generate this number of pods, arriving within `seconds`."""
     rng = random.Random(f"arrivals {seed}")
     tenants = [f"tenant-{number + 1}" for number in range(mix.tenants)]
-    # Few tenants ask for most: each for two thirds of what the one before does.
+    # Few tenants create most pods: each tenant two thirds as many as the previous one.
     shares = [(2 / 3) ** number for number in range(mix.tenants)]
     weights = [each.weight for each in mix.classes]
     spread = 1.5
@@ -163,7 +163,7 @@ def generate(mix: Mix, *, pods: int, seconds: float, seed: int) -> list[Arrival]
 
 
 def _moment(rng: random.Random, seconds: float) -> float:
-    """More by day than by night, if there are days at all."""
+    """More by day than by night, if the time covers days."""
     while True:
         at = rng.random() * seconds
         busy = 1.0 if seconds < _DAY else 0.75 - 0.25 * math.cos(2 * math.pi * at / _DAY)

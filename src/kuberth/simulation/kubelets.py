@@ -1,8 +1,8 @@
 """Simulates users, who create pods, and kubelets, which run them.
 
-In: arrivals, and the pods of an API as they get nodes. Out: pods created at their time of arrival, run as
-long as their annotation says, ended, and created again after a preemption. A scheduler sees the same as from
-hollow kubelets, with fewer writes: a pod starts at once and stops at once.
+In: arrivals, and the pods of an API as they get nodes. Out: pods created at their arrival time, run as long
+as their annotation says, ended, and recreated after a preemption. The scheduler sees the same as from hollow
+kubelets, with fewer writes: pods start and stop at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kuberth.text.timestamps import moment, timestamp
 
 
 def started(pod: Pod, *, now_ns: int) -> Pod:
-    """The pod as its kubelet reports that it runs."""
+    """The pod with the status that its kubelet reports when it runs."""
     status = msgspec.structs.replace(pod.status, phase="Running", start_time=moment(now_ns))
     return msgspec.structs.replace(pod, status=status)
 
@@ -43,7 +43,7 @@ async def create_arrivals(
     now: Callable[[], float],
     on_arrival: Callable[[int], None],
 ) -> None:
-    """Create the pods of a trace at their time of arrival, as users do; groups before their first pod."""
+    """Create the pods of a trace at their arrival time, as users do; groups before their first pod."""
     missing = dict(groups)
     for number, (name, arrival) in enumerate(arrivals, 1):
         if (wait := arrival.arrival - now()) > 0:
@@ -58,13 +58,13 @@ class Kubelets:
     """The kubelets of all nodes."""
 
     patience: float | None = None
-    """No limit: every pod ends or stays."""
+    """No limit: every pod ends or runs forever."""
 
     def __init__(self, api: Api, *, clock: Clock) -> None:
         self._api = api
         self._clock = clock
         self._ends: dict[str, asyncio.TimerHandle | None] = {}
-        """The timer that ends each pod on a node, by UID; None: it does not end by itself."""
+        """The timer that ends each pod on a node, by UID; None if it runs forever."""
         self._timed = 0
         self._pending: deque[tuple[Action, Pod]] = deque()
         self._busy = False
@@ -73,7 +73,7 @@ class Kubelets:
 
     @property
     def idle(self) -> bool:
-        """Whether they will change nothing more."""
+        """Whether they have nothing left to do."""
         return not (self._timed or self._pending or self._busy)
 
     async def check(self) -> None:
@@ -91,7 +91,7 @@ class Kubelets:
             self._forget(uid)
 
     async def run(self) -> None:
-        """Carry out pending actions one after the other, until cancelled."""
+        """Execute pending actions one after the other, until cancelled."""
         while True:
             while self._pending:
                 action, pod = self._pending.popleft()
@@ -121,7 +121,7 @@ class Kubelets:
             self._start(pod)
 
     def evict(self, pod: Pod) -> None:
-        """The pod's node is gone: remove the pod and create another, as its controller would."""
+        """Handle a removed node: remove the pod and create another, as its controller would."""
         if self._forget(pod.metadata.uid):
             self._schedule(self._stop, pod)
 

@@ -1,7 +1,7 @@
-"""Nodes that come and go: an autoscaler, interruptions of spot nodes, or a policy of your own.
+"""Policies that add and remove nodes: an autoscaler, spot interruptions, or your own.
 
 In: the state of the cluster at regular times. Out: orders to add and remove nodes. A policy is a value;
-`begin` makes what decides in one run, so that the same seed gives the same nodes.
+`begin` creates the function that decides in one run, so that the same seed gives the same nodes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kuberth.simulation.observing import capacity_of
 
 
 class AddNode(NamedTuple):
-    """Order a node of a shape, as in files of node shapes; its name and number are set by the run."""
+    """Order a node of a shape, in the format of node shape files; the run sets its name and number."""
 
     shape: Mapping[str, Any]
     after: float = 0.0
@@ -29,30 +29,30 @@ class AddNode(NamedTuple):
 
 
 class RemoveNode(NamedTuple):
-    """Remove a node at once; its pods are evicted and created again."""
+    """Remove a node at once; its pods are evicted and recreated."""
 
     name: str
 
 
 class NodeState(NamedTuple):
-    """A node of the cluster now."""
+    """The current state of a node of the cluster."""
 
     node: Node
     pods: int
     empty_since: float
-    """When its last pod ended, or when it joined; meaningless while it has pods."""
+    """When its last pod ended, or when it joined; undefined while it has pods."""
     added: bool
     """Whether a policy added it."""
 
 
 class ClusterNow(NamedTuple):
-    """What a node policy sees."""
+    """The state that a node policy sees."""
 
     seconds: float
     nodes: Mapping[str, NodeState]
-    """By name, in the order in which they joined."""
+    """Nodes by name, in the order in which they joined."""
     ordered: int
-    """Nodes that are ordered and not ready yet."""
+    """Nodes that are ordered but not ready yet."""
     waiting: Sequence[Pod]
     """Pods without a node."""
 
@@ -65,7 +65,7 @@ class NodePolicy(ABC):
     """Adds and removes nodes during a run."""
 
     interval: float
-    """Seconds between two decisions."""
+    """Seconds between two calls."""
 
     @abstractmethod
     def begin(self, rng: random.Random) -> Decide:
@@ -78,18 +78,18 @@ class NodePolicy(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Autoscaler(NodePolicy):
-    """Adds nodes for waiting pods, and removes nodes of its own that stay empty.
+    """Adds nodes for pending pods, and removes its own nodes when they stay empty.
 
-    It counts how many new nodes the requests of the waiting pods fill, first fit. Unlike the cluster
-    autoscaler it does not ask the scheduler whether a pod would fit there, so affinity does not count.
+    It computes how many new nodes the requests of the pending pods fill, first fit. Unlike the cluster
+    autoscaler, it does not simulate scheduling, so affinity is ignored.
     """
 
     shape: Mapping[str, Any] = field(default_factory=dict)
     """The shape of its nodes; by default 8 CPUs and 32 GiB."""
     most: int = 100
-    """Largest number of nodes that it keeps."""
+    """The maximum number of its nodes."""
     ready_after: float = 120.0
-    """Seconds from the order to the ready node."""
+    """Seconds from ordering a node until it is ready."""
     idle_seconds: float = 600.0
     """Seconds after which an empty node is removed."""
     interval: float = 10.0
@@ -108,7 +108,7 @@ class Autoscaler(NodePolicy):
     def _decide(self, now: ClusterNow, capacity: Mapping[str, float]) -> Iterable[NodeOrder]:
         own = [(name, each) for name, each in now.nodes.items() if each.added]
         empty = [(name, each) for name, each in own if not each.pods]
-        # Pods that wait although a node is empty or ordered may fit on that one, or on none.
+        # Pods that are pending although a node is empty or ordered may fit there, or on no node.
         more = _nodes_for(now.waiting, capacity) - len(empty) - now.ordered
         for _ in range(min(more, self.most - len(own) - now.ordered)):
             yield AddNode(self.shape, self.ready_after)
@@ -118,7 +118,7 @@ class Autoscaler(NodePolicy):
 
 
 def _nodes_for(pods: Iterable[Pod], capacity: Mapping[str, float]) -> int:
-    """How many nodes the requests of the pods fill, first fit; pods that fit on none are left out."""
+    """How many nodes the requests of the pods fill, first fit; pods that fit on none are ignored."""
     free: list[dict[str, float]] = []
     for pod in pods:
         asked = requests_of(pod)
@@ -137,14 +137,14 @@ def _nodes_for(pods: Iterable[Pod], capacity: Mapping[str, float]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SpotInterruptions(NodePolicy):
-    """Takes nodes away at random times, as a cloud does with spot nodes."""
+    """Removes nodes at random times, as a cloud does with spot nodes."""
 
     per_day: float = 1.0
-    """Mean number of interruptions of one node in a day."""
+    """Mean number of interruptions per node and day."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Nodes with these labels; by default all."""
+    """Labels of the affected nodes; by default all nodes."""
     back_after: float | None = 600.0
-    """Seconds until a node of the same size comes instead; None: never."""
+    """Seconds until a node of the same size replaces it; None: never."""
     interval: float = 60.0
 
     def __post_init__(self) -> None:
@@ -181,5 +181,5 @@ def shape_like(node: Node) -> dict[str, Any]:
 
 
 def node_of(shape: Mapping[str, Any], name: str) -> Node:
-    """A node of this shape; `-1` follows its name."""
+    """A node of this shape; its name ends with `-1`."""
     return from_shapes([{**shape, "name": name, "count": 1}], count=0).nodes[0]

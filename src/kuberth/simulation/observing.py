@@ -1,6 +1,6 @@
 """Measures a run.
 
-In: the changes of the pods of an API. Out: waits, utilisation, fragmentation and fairness. It uses neither
+In: the changes of the pods of an API. Out: waits, utilization, fragmentation and fairness. It uses neither
 the scheduler nor its table, only what any client of the cluster can see.
 """
 
@@ -23,17 +23,17 @@ from kuberth.simulation.outcomes import PodCounts, Sample, Waits, rounded, waits
 MAX_SAMPLES: Final = 480
 """A longer run is sampled less often."""
 SHORT_DRAIN: Final = 0.01
-"""Share of a run's time up to which the time after the last arrival counts as part of the arrivals."""
+"""Up to this share of a run's time, the time after the last arrival counts as part of the arrivals."""
 KINDS_OF_PODS: Final = 24
-"""Number of most frequent pod sizes that fragmentation is computed for."""
+"""The number of most frequent pod sizes for which fragmentation is computed."""
 ENDED: Final = ("Succeeded", "Failed")
 _WAITS: Final = -1
 _ELSEWHERE: Final = -2
-"""Row of a pod on a node that is not measured."""
+"""The row of a pod on a node that is not measured."""
 
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
-"""A number for each resource."""
+"""A number per resource."""
 
 
 class BookedPod(NamedTuple):
@@ -41,15 +41,15 @@ class BookedPod(NamedTuple):
 
     since: float
     row: int
-    """Of its node; or _WAITS, or _ELSEWHERE."""
+    """The row of its node; or _WAITS, or _ELSEWHERE."""
     demand: int
-    """Which of the kinds of requests."""
+    """Its index among the kinds of requests."""
     tenant: str
     priority: int
 
 
 class Books:
-    """Which pods wait, which run where, and since when."""
+    """Which pods are pending, which run where, and since when."""
 
     def __init__(self, nodes: Sequence[Node], *, later: Sequence[Node] = ()) -> None:
         """`later` have the resources of nodes that may join."""
@@ -57,7 +57,7 @@ class Books:
         self.resources = sorted({name for each in capacities for name, number in each.items() if number})
         self._columns = {name: column for column, name in enumerate(self.resources)}
         self._rows: dict[str, int] = {}
-        # (nodes, resources): CPUs, bytes, devices; zero in the rows of nodes that have left.
+        # (nodes, resources): CPUs, bytes, devices; zero in the rows of removed nodes.
         self._capacity = np.zeros((0, len(self.resources)))
         self._free = self._capacity
         self._total = np.zeros(len(self.resources))
@@ -67,12 +67,12 @@ class Books:
         self._demands: dict[tuple[tuple[str, float], ...], int] = {}
         self._vectors: list[Vector] = []
         self._asked: list[int] = []
-        """How often each kind of requests has come."""
+        """How many pods of each kind of requests have arrived."""
         self._by_spec: dict[int, tuple[Any, int]] = {}
         self._tracked: dict[str, BookedPod] = {}
         self._held: dict[str, Vector] = {}
         self._wants: Counter[str] = Counter()
-        """How many pods each tenant has here, waiting or running."""
+        """How many pods each tenant has, pending or running."""
         self._waited: dict[tuple[str, int], list[float]] = {}
         self.running = 0
         self.waiting = 0
@@ -94,7 +94,7 @@ class Books:
         self._add_rows([node], [capacity_of(node)])
 
     def node_left(self, name: str) -> None:
-        """Its pods are still measured until they end; none of its capacity is free."""
+        """Remove a node: its pods are measured until they end, and its capacity is not free."""
         row = self._rows.pop(name)
         self._free[row] -= self._capacity[row]
         self._capacity[row] = 0.0
@@ -106,7 +106,7 @@ class Books:
 
     @property
     def used_nodes(self) -> int:
-        """How many nodes have pods."""
+        """The number of nodes with pods."""
         return len(self._pods_on)
 
     def came(self, pod: Pod, now: float) -> None:
@@ -119,7 +119,7 @@ class Books:
         self.waiting += 1
 
     def started(self, pod: Pod, now: float) -> None:
-        """It has a node."""
+        """Record that the pod has a node."""
         tracked = self._tracked[pod.metadata.uid]
         self._waited.setdefault((tracked.tenant, tracked.priority), []).append(now - tracked.since)
         self.waiting -= 1
@@ -158,7 +158,7 @@ class Books:
             self._held[tracked.tenant] -= vector
 
     def leaves(self, pod: Pod) -> None:
-        """Mark the pod as preempted; further changes until it is gone count once."""
+        """Mark the pod as preempted; further changes until its deletion count once."""
         uid = pod.metadata.uid
         if uid not in self._leaving and is_preempted(pod):
             self._leaving.add(uid)
@@ -189,22 +189,22 @@ class Books:
             self._by_spec[id(pod.spec)] = pod.spec, self._demands[key]
         return self._demands[key]
 
-    # What it comes to
+    # Results
 
     def used(self) -> Vector:
-        """The taken share of each resource."""
+        """The used share of each resource."""
         return self._share(self._taken)
 
     def _share(self, amounts: Vector) -> Vector:
-        """Of what all nodes have; 0 of a resource that none has now."""
+        """Shares of the capacity of all nodes; 0 for a resource that no node has now."""
         shares: Vector = amounts / np.where(self._total > 0, self._total, np.inf)
         return shares
 
     def fragmentation(self) -> float:
-        """Share of what is free on nodes that a pod of the workload does not fit on, of the mean pod.
+        """The share of free resources that is on nodes where a pod of the workload does not fit.
 
-        For each frequent kind of pod, weighed by how often it came: of the resource that it asks most of
-        (as a share of the cluster), the part that is free on nodes where the pod does not fit.
+        For each frequent kind of pod, weighted by its frequency: for the resource of which it requests the
+        largest share of the cluster, the part of the free amount that is on nodes where the pod does not fit.
         """
         kinds = sorted(range(len(self._asked)), key=lambda kind: (-self._asked[kind], kind))[:KINDS_OF_PODS]
         weights = sum(self._asked[kind] for kind in kinds)
@@ -220,7 +220,7 @@ class Books:
         return lost / weights if weights else 0.0
 
     def fairness(self) -> float:
-        """Over tenants that want anything now."""
+        """Jain's index over tenants that currently have pods."""
         shares = []
         for tenant, wanted in self._wants.items():
             if wanted > 0:
@@ -233,7 +233,7 @@ class Books:
         return PodCounts(self.arrived, self.placed, self.finished, self.preempted, self.waiting)
 
     def waits_by(self, key: Callable[[str, int], str], *, now: float) -> dict[str, Waits]:
-        """Waits of each group of pods, by what `key` calls it, given tenant and priority."""
+        """Waits of each group of pods; `key` returns the group for a tenant and a priority."""
         seconds: dict[str, list[float]] = {}
         still: dict[str, list[float]] = {}
         for (tenant, priority), waited in self._waited.items():
@@ -246,7 +246,7 @@ class Books:
 
 
 def capacity_of(node: Node) -> dict[str, float]:
-    """What pods can take of a node: CPUs, bytes, devices."""
+    """The amounts of a node for pods: CPUs, bytes, devices."""
     return {name: amount(name, quantity.parse(given)) for name, given in node.status.allocatable.items()}
 
 
@@ -269,7 +269,7 @@ class RunObserver:
         last_arrival: float,
         on_sample: Callable[[Sample], None] = lambda _sample: None,
     ) -> None:
-        """`last_arrival` 0: everything is there from the start, and no time counts as the drain."""
+        """`last_arrival` 0: all pods exist from the start, and no time counts as the drain."""
         self.books = books
         self._now = now
         self._interval = interval
@@ -277,14 +277,14 @@ class RunObserver:
         self._on_sample = on_sample
         self.samples: list[Sample] = []
         self._since = 0.0
-        # Utilisation, nodes and nodes with pods, times seconds: until the last arrival, and after it.
+        # Utilization, nodes and nodes with pods, multiplied by seconds: until the last arrival, and after it.
         self._areas = np.zeros((2, len(books.resources) + 2))
         self.last_change = 0.0
         self._waited = 0.0
         self._waited_until = 0.0
 
     def note(self, event: WatchEvent) -> None:
-        """A pod has changed."""
+        """Process a change of a pod."""
         books, pod, now = self.books, event.object, self._now()
         self.waiting_seconds()
         if event.type is WatchType.DELETED:
@@ -305,7 +305,7 @@ class RunObserver:
 
     @property
     def seconds(self) -> float:
-        """The time since the beginning."""
+        """The time since the start."""
         return self._now()
 
     def waiting_seconds(self) -> float:
@@ -316,7 +316,7 @@ class RunObserver:
         return self._waited
 
     def note_node(self, node: Node, *, joined: bool) -> None:
-        """A node joins or leaves."""
+        """Process a node that joins or leaves."""
         self._let_time_pass(self._now())
         if joined:
             self.books.node_joined(node)
@@ -333,7 +333,8 @@ class RunObserver:
                     self._since = end
 
     async def sample(self) -> None:
-        """Until cancelled: a sample at every interval, which doubles when there are too many."""
+        """Take a sample at every interval, until cancelled; the interval doubles when there are too many
+        samples."""
         while True:
             self.take_sample()
             if len(self.samples) >= MAX_SAMPLES:
@@ -342,7 +343,7 @@ class RunObserver:
             await asyncio.sleep(self._interval)
 
     def take_sample(self) -> None:
-        """What is so now; of several samples at one moment the last counts."""
+        """Take a sample now; of several at the same time the last one counts."""
         books, now = self.books, rounded(self._now())
         if self.samples and self.samples[-1].at == now:
             self.samples.pop()
@@ -369,11 +370,11 @@ class RunObserver:
         return self._last_arrival if self._since * (1 - SHORT_DRAIN) > self._last_arrival else self._since
 
     def utilisation(self) -> dict[str, float]:
-        """Means from the beginning to the last arrival."""
+        """Means from the start to the last arrival."""
         return self._means(self._arrival_areas(), self.arrival_seconds or 1.0)
 
     def mean_nodes(self) -> tuple[float, float]:
-        """Mean numbers of nodes, and of nodes with pods, from the beginning to the last arrival."""
+        """Mean numbers of nodes, and of nodes with pods, from the start to the last arrival."""
         if not self.arrival_seconds:
             return float(self.books.node_count), float(self.books.used_nodes)
         there, used = self._arrival_areas()[-2:] / self.arrival_seconds

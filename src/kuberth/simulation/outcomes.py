@@ -1,6 +1,6 @@
-"""The figures of a simulated run, identical for the same seed.
+"""The results of a simulated run, identical for the same seed.
 
-Times are virtual, in seconds after the beginning; nothing depends on the speed of the machine.
+Times are virtual, in seconds after the start; nothing depends on the speed of the machine.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Sample(msgspec.Struct, frozen=True):
 
     at: float
     utilisation: dict[str, float]
-    """Share of each resource that is taken."""
+    """Used share of each resource."""
     fragmentation: float
     """Share of the free capacity that is on nodes where the workload's pods do not fit."""
     fairness: float
@@ -64,13 +64,13 @@ class Attempts(msgspec.Struct, frozen=True):
 
 
 class PodCounts(msgspec.Struct, frozen=True):
-    """Pods by what happened to them."""
+    """The number of pods by what happened to them."""
 
     arrived: int
     placed: int
     finished: int
     preempted: int
-    """Pods that had to leave for others; each is made again, as its controller would."""
+    """Pods that were preempted; each is recreated, as its controller would."""
     waiting: int
 
 
@@ -83,10 +83,10 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class StoryLine(msgspec.Struct, frozen=True, array_like=True):
-    """Something that happened to a pod."""
+    """An event in the life of a pod."""
 
     at: float
-    """Seconds after the beginning."""
+    """Seconds after the start."""
     what: str
     """`created`, `rejected`, `bound`, `preempted`, `evicted`, `finished` or `deleted`."""
     detail: str
@@ -100,16 +100,16 @@ class PodRecord(msgspec.Struct, frozen=True):
     tenant: str
     priority: int
     requests: dict[str, float]
-    """CPUs, bytes, devices."""
+    """Amounts: CPUs, bytes, devices."""
     story: list[StoryLine]
 
     def at(self, what: str) -> float | None:
-        """When this happened to the pod first."""
+        """The time of each first event."""
         return next((line.at for line in self.story if line.what == what), None)
 
     @property
     def node(self) -> str:
-        """The node it was bound to, or an empty string."""
+        """The node to which it was bound, or an empty string."""
         return next((line.detail for line in self.story if line.what == "bound"), "")
 
     @property
@@ -139,11 +139,11 @@ class Records(msgspec.Struct, frozen=True):
     pods: list[PodRecord]
     nodes: list[NodeRecord]
     end: float
-    """When the run ended, in seconds after the beginning."""
+    """When the run ended, in seconds after the start."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """One run."""
+    """The result of one run."""
 
     version: str
     name: str
@@ -160,7 +160,7 @@ class Outcome(msgspec.Struct, frozen=True):
     drain_utilisation: dict[str, float]
     """Mean from the last arrival to the end, by resource; empty if the run ends with an arrival."""
     arrival_seconds: float
-    """Time of the last arrival; of the end, if everything arrives at the start."""
+    """Time of the last arrival; of the end, if all pods arrive at the start."""
     fragmentation: float
     fairness: float
     attempts: Attempts
@@ -168,13 +168,13 @@ class Outcome(msgspec.Struct, frozen=True):
     reasons: list[Reason]
     samples: list[Sample]
     interrupted: bool = False
-    """The run was stopped before its end: the figures are of the time until then."""
+    """Whether the run was stopped before its end: the figures cover the time until then."""
     nodes_mean: float = 0.0
     """Mean number of nodes until the last arrival."""
     nodes_used: float = 0.0
     """Mean number of nodes with pods until the last arrival."""
     records: Records | msgspec.UnsetType = msgspec.UNSET
-    """Pods and nodes, if the scenario asked for them; not part of reports."""
+    """Pods and nodes, if the scenario requested them; not part of reports."""
 
     def pods_table(self) -> Table:
         """A row for each pod, in the order of their creation."""
@@ -182,7 +182,7 @@ class Outcome(msgspec.Struct, frozen=True):
         return Table(_pod_row(pod, recorded.end) for pod in recorded.pods)
 
     def nodes_table(self) -> Table:
-        """A row for each node: when it was there, the pods that it ran, and the mean share taken of it."""
+        """A row for each node: when it existed, the pods that it ran, and its mean utilization."""
         recorded = self._recorded()
         runs: dict[str, list[PodRecord]] = {}
         for pod in recorded.pods:
@@ -209,7 +209,7 @@ class Outcome(msgspec.Struct, frozen=True):
         )
 
     def story(self, pod: str, *, tenant: str = "default") -> list[StoryLine]:
-        """What happened to a pod; ConfigError if there was none of this name."""
+        """What happened to a pod; ConfigError if there is no pod with this name."""
         for each in self._recorded().pods:
             if (each.tenant, each.name) == (tenant, pod):
                 return each.story
@@ -268,7 +268,7 @@ def _node_row(node: NodeRecord, pods: Sequence[PodRecord], end: float) -> dict[s
 
 
 def waits(seconds: Sequence[float], *, still_waiting: Sequence[float] = ()) -> Waits:
-    """Of pods with a node their waits, and of pods that still wait their waits so far."""
+    """The waits of pods with a node, and the waits so far of pending pods."""
     ordered = sorted((*seconds, *still_waiting))
     if not ordered:
         return Waits(0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
@@ -284,5 +284,5 @@ def waits(seconds: Sequence[float], *, still_waiting: Sequence[float] = ()) -> W
 
 
 def rounded(number: float) -> float:
-    """To a millionth: sums of floats differ in their last bits between machines."""
+    """Rounded to a millionth: sums of floats differ in their last bits between machines."""
     return round(number, 6) + 0.0

@@ -1,8 +1,8 @@
 """Records the pods of a real cluster as a trace, read-only.
 
 In: the pods of an API while recording. Out: arrivals with whole pod specs. A pod's duration is from when it
-got a node to when it ended or was deleted; a pod that still runs has none. Pods that existed at the start
-are not recorded: a snapshot has them.
+got a node until it ended or was deleted; a running pod has none. Pods that existed at the start are not
+recorded: a snapshot contains them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Seen:
 
 
 class Recording:
-    """What came while `follow` ran; times begin with it."""
+    """The pods recorded while `follow` ran; times are relative to its start."""
 
     def __init__(self, api: Api, *, now: Callable[[], float]) -> None:
         self._api = api
@@ -38,7 +38,7 @@ class Recording:
         self._seen: dict[str, _Seen] = {}
 
     async def follow(self) -> None:
-        """Until cancelled, or until the server ends the watch and it cannot be gone on with."""
+        """Record until cancelled, or until the watch ends and cannot be continued."""
         version = (await self._api.list(Pod)).resource_version
         self._began = self._now()
         while True:
@@ -70,7 +70,7 @@ class Recording:
             key = pod.metadata.namespace, pod.metadata.name
             names[key] = names.get(key, 0) + 1
             arrival = as_arrival(pod, where="/".join(key), at=round(seen.at, 6), duration=duration)
-            if names[key] > 1:  # made again under the same name
+            if names[key] > 1:  # recreated under the same name
                 arrival = msgspec.structs.replace(arrival, name=f"{arrival.name}.{names[key]}")
             found.append(arrival)
         return found

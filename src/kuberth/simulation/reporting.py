@@ -41,7 +41,7 @@ _FORMATS: Final = {Unit.COUNT: decimal, Unit.SECONDS: duration, Unit.SHARE: perc
 
 
 def as_json(comparison: Comparison) -> bytes:
-    """The whole comparison; of a single run, its outcome alone."""
+    """The whole comparison; for a single run, only its outcome."""
     plain = {
         name: [msgspec.structs.replace(run, records=msgspec.UNSET) for run in runs]
         for name, runs in comparison.outcomes.items()
@@ -66,7 +66,7 @@ def as_csv(comparison: Comparison) -> str:
 
 
 def charts(comparison: Comparison) -> list[Chart]:
-    """Over time, for the first seed of each variant."""
+    """Values over time, for the first seed of each variant."""
     runs = {name: outcomes[0] for name, outcomes in comparison.outcomes.items()}
     resources = [
         name
@@ -109,7 +109,7 @@ def write_plots(comparison: Comparison, path: Path | str) -> None:
 
 
 def as_html(comparison: Comparison, *, title: str = "Kuberth simulation", before: str = "") -> str:
-    """The whole report as a page that loads nothing else; `before` is HTML that comes before the figures."""
+    """The whole report as a self-contained page; `before` is HTML in front of the figures."""
     pictures = "".join(single_svgs(charts(comparison)))
     parts = [
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
@@ -188,7 +188,7 @@ def _cells(each: Waits) -> Iterator[str]:
 
 
 def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table that scrolls by itself where it is too wide."""
+    """A table that scrolls if it is too wide."""
     head = "".join(f"<th scope='col'>{escape(cell)}</th>" for cell in header)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

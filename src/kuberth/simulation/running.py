@@ -1,7 +1,7 @@
-"""Simulates one run: a scheduler, users and kubelets over an API in memory, on virtual time.
+"""Simulates one run: a scheduler, users and kubelets over an in-memory API, on virtual time.
 
 In: a `Scenario` and a seed. Out: its `Outcome`. The scheduler, its queue, hints, backoffs, permits and
-plugins are those that `kuberth run` starts; time jumps from one event to the next.
+plugins are the same as in `kuberth run`; time jumps from one event to the next.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from kuberth.simulation.workloads import arrival_of
 GANG_GATES: Final = ("GenericWorkload", "GangScheduling")
 """Enabled for a trace with gangs, unless the scenario sets them."""
 QUIET_SECONDS: Final = 15.0
-"""Longer than the longest backoff: a pod that is not tried in this time waits for an event."""
+"""Longer than the longest backoff: a pod that is not tried for this long waits for an event."""
 NODES_PATIENCE: Final = 30 * 86_400.0
-"""Longest time to wait after the last arrival where nodes come and go: a pod may never run to its end."""
+"""The longest time to wait after the last arrival if nodes change: a pod may never finish."""
 MAX_REASONS: Final = 40
 _LIMIT_SECONDS: Final = 2.0**32
 _SETTLED: Final = 2
@@ -79,9 +79,9 @@ class Scenario:
     controllers: bool = False
     """Run controllers even if nothing is managed."""
     node_policies: Sequence[NodePolicy] = ()
-    """What adds and removes nodes; not together with controllers."""
+    """The policies that add and remove nodes; not together with controllers."""
     records: bool = False
-    """Keep a record of every pod and node in the outcome."""
+    """Whether to record every pod and node in the outcome."""
 
     @property
     def has_controllers(self) -> bool:
@@ -89,7 +89,7 @@ class Scenario:
 
 
 Report = Callable[[int, float], None]
-"""Called as a run goes on, with the number of the trace's pods that have arrived, and the virtual time."""
+"""Called during a run, with the number of arrived pods of the trace, and the virtual time."""
 
 
 def no_report(_arrived: int, _seconds: float) -> None:
@@ -106,8 +106,8 @@ def simulate(
 ) -> Outcome:
     """Run the scenario.
 
-    With `interruptible` (only in the main thread), the first SIGINT ends the run: the outcome is of the time
-    until then. `on_start` is called in the run's task with what measures the run.
+    With `interruptible` (only in the main thread), the first SIGINT ends the run: the outcome covers the time
+    until then. `on_start` is called in the run's task with the object that measures the run.
     """
 
     if scenario.has_controllers and scenario.node_policies:
@@ -140,7 +140,7 @@ def simulate(
 
 @contextmanager
 def _single_error() -> Iterator[None]:
-    """Raise a KuberthError without the groups of the tasks that it passed through."""
+    """Raise a KuberthError without the exception groups around it."""
     try:
         yield
     except ExceptionGroup as group:
@@ -151,7 +151,7 @@ def _single_error() -> Iterator[None]:
 
 @contextmanager
 def _rare_garbage_collection() -> Iterator[None]:
-    """Collect garbage rarely: pods leave few reference cycles behind."""
+    """Collect garbage rarely: pods create few reference cycles."""
     before = gc.get_threshold()
     gc.set_threshold(200_000, 20, 100)
     try:
@@ -169,7 +169,7 @@ def effective_gates(scenario: Scenario) -> dict[str, bool]:
 
 
 class SimulationRun:
-    """One run over an empty API, on the time of the running event loop, virtual or real."""
+    """One run over an empty API, on the running event loop's time, virtual or real."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class SimulationRun:
         pod_runners: ManagedCluster | None = None,
         on_start: Callable[[RunObserver], None] = lambda _observer: None,
     ) -> None:
-        """`pod_runners` run the pods, with the controllers that create them; None: kubelets only."""
+        """`pod_runners` run the pods, including controllers that create them; None: kubelets only."""
         loop = asyncio.get_running_loop()
         self._scenario = scenario
         self._seed = seed
@@ -314,7 +314,7 @@ class SimulationRun:
                     notify(event)
 
     async def _settle(self) -> None:
-        """Return when nothing can change any more: pods that still wait would wait for ever."""
+        """Return when nothing can change any more: pods that are still pending would wait forever."""
         kubelets, queue, quiet = self._kubelets, self._scheduler.queue, 0
         while quiet < _SETTLED:
             await kubelets.wait_idle()
@@ -366,7 +366,7 @@ class SimulationRun:
 
 @contextmanager
 def _end_on_interrupt(limit: asyncio.Timeout) -> Iterator[None]:
-    """Let the first SIGINT reach the limit; a second one interrupts as ever."""
+    """Pass the first SIGINT to the limit; a second one interrupts as usual."""
     loop = asyncio.get_running_loop()
 
     def end(_number: int, _frame: object) -> None:
@@ -401,10 +401,10 @@ _COUNT: Final = re.compile(r"^(\d+) ")
 
 
 class SimulationApi(MemoryApi):
-    """A memory API that takes bindings without a task (`kuberth.client.protocol.PostingApi`).
+    """An in-memory API that accepts bindings without a task (`kuberth.client.protocol.PostingApi`).
 
-    It saves writes between which no time passes: the binding also starts the pod, as its kubelet would, and a
-    pod that has ended is removed without being marked first.
+    It combines writes that happen at the same time: the binding also starts the pod, as its kubelet would,
+    and a finished pod is removed without being marked first.
     """
 
     def _bound(self, pod: Pod, binding: Binding, *, now_ns: int) -> Pod:

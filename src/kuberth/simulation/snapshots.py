@@ -1,8 +1,8 @@
 """A snapshot of a real cluster: the objects that its scheduler reads, without secrets.
 
-In: an API that may be read. Out: a gzipped JSON file that `clusters` reads. Only the fields that scheduling
-reads are kept, so there are no environment variables, no secrets and no config maps; annotations and
-managed fields are left out.
+In: an API with read access. Out: a gzipped JSON file that `clusters` reads. Only the fields that the
+scheduler reads are kept, so there are no environment variables, secrets or config maps; annotations and
+managed fields are omitted.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _KEPT: Final = ("name", "namespace", "uid", "labels", "creationTimestamp", "owne
 
 
 async def take_snapshot(api: Api) -> bytes:
-    """Everything at once; a kind that is not served or may not be read is left out, nodes and pods apart."""
+    """Read everything at once; unavailable kinds are omitted, except nodes and pods."""
     items: list[dict[str, Any]] = []
     for kind in _KINDS:
         try:
@@ -70,7 +70,7 @@ def is_snapshot(path: Path) -> bool:
 
 
 def read_snapshot(path: Path) -> list[dict[str, Any]]:
-    """The objects of a snapshot; ConfigError for one that is broken or of another version."""
+    """The objects of a snapshot; ConfigError for an invalid one, or one of another version."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -92,7 +92,7 @@ def read_snapshot(path: Path) -> list[dict[str, Any]]:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """All of a file or nothing of it."""
+    """Write the whole file, or nothing."""
     part = path.with_name(f".{path.name}.part")
     try:
         part.write_bytes(content)

@@ -35,7 +35,7 @@ Observation = dict[str, NDArray[Any]]
 as a share of the largest. `pod`: float32[resource], the requests as a share of the largest node.
 `action_mask`: int8[node], 1 where the pod fits."""
 Choose = Callable[[Observation], int]
-"""Chooses one of the nodes that `action_mask` has: its index among the names of nodes in their order."""
+"""Chooses one of the nodes in `action_mask`, as an index into the sorted names of nodes."""
 
 _AGENT: Final = "AgentChoice"
 _CONFIG: Final[Mapping[str, Any]] = {
@@ -52,7 +52,7 @@ _CONFIG: Final[Mapping[str, Any]] = {
 
 
 def choosing_policy(name: str, choose: Choose) -> Policy:
-    """A policy whose scores are the choices of a function; everything else is as by default."""
+    """A policy whose scores are the choices of a function; everything else has its default."""
     return Policy(name, config=_CONFIG, plugins={_AGENT: partial(AgentChoice, choose)})
 
 
@@ -69,7 +69,7 @@ class AgentChoice(ScorePlugin):
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
         """100 for the chosen node."""
         ordered, seen = observe(pod, nodes)
-        # A cycle that is decided twice to check plans is the same choice.
+        # A cycle that is evaluated twice to check plans makes the same choice.
         key = pod.metadata.uid, self._clock.now_ns(), seen["action_mask"].tobytes()
         if self._last is None or self._last[0] != key:
             self._last = key, int(self._choose(seen))
@@ -109,9 +109,9 @@ class AgentStep(NamedTuple):
     """What `Environment.step` returns, in Gymnasium's order."""
 
     observation: Observation
-    """What the agent sees; zeros at the end."""
+    """The observation; zeros at the end."""
     reward: float
-    """Minus the seconds that all pods together waited since the last step."""
+    """Minus the seconds that all pods together have waited since the last step."""
     terminated: bool
     """Whether the run has ended."""
     truncated: bool
@@ -121,15 +121,15 @@ class AgentStep(NamedTuple):
 
 
 class Environment:
-    """An experiment in steps: in each, the action is the node for the pod in question.
+    """An experiment in steps: the action of each step is the node for a pod.
 
-    It has the methods of `gymnasium.Env` and needs no Gymnasium; `gymnasium_environment` makes one that is a
-    `gymnasium.Env`. The rewards of a run add up to minus the sum of all waits. The
-    scheduler runs in a thread of its own, which works only while `reset` or `step` waits for it.
+    It has the methods of `gymnasium.Env` and does not need Gymnasium; `gymnasium_environment` returns one
+    that is a `gymnasium.Env`. The rewards of a run add up to minus the sum of all waits. The scheduler runs
+    in a separate thread, which works only while `reset` or `step` waits for it.
     """
 
     metadata: Mapping[str, Any] = {"render_modes": []}
-    """As Gymnasium has it."""
+    """As in Gymnasium."""
     render_mode: str | None = None
     """None: there is nothing to render."""
 
@@ -172,7 +172,7 @@ class Environment:
     ) -> tuple[Observation, dict[str, Any]]:
         """Begin a run, up to the first choice.
 
-        Without a seed, that of the next seed, which follows from the last one that was given.
+        Without a seed, it uses the next seed after the last given one.
         """
         self.close()
         if seed is None:
@@ -186,13 +186,13 @@ class Environment:
         return first.observation, first.info
 
     def step(self, action: int) -> AgentStep:
-        """Place the pod on this node and run to the next choice; ValueError where the pod does not fit."""
+        """Place the pod on this node and run to the next choice; ValueError if the pod does not fit there."""
         if self._episode is None or self._episode.over:
             raise KuberthError("there is no run; call reset first")
         return self._episode.step(_as_index(action))
 
     def render(self) -> None:
-        """Nothing: outcomes have plots."""
+        """Does nothing: outcomes have plots."""
 
     def close(self) -> None:
         """End the run."""
@@ -202,18 +202,17 @@ class Environment:
 
 
 def gymnasium_environment(experiment: Experiment, *, strict: bool = False) -> Any:
-    """The experiment as a `gymnasium.Env`, for wrappers and for libraries of agents.
+    """The experiment as a `gymnasium.Env`, for wrappers and agent libraries.
 
     Gymnasium expects every action of the space to be possible, and not every agent reads `action_mask`: a
-    node where the pod does not fit stands for the next one where it does, and `info["action"]` is the node
-    that was taken. With `strict` such an action is a ValueError, as in `Environment`. ConfigError without
-    Gymnasium.
+    node where the pod does not fit means the next one where it does, and `info["action"]` is the chosen node.
+    With `strict`, such an action is a ValueError, as in `Environment`. ConfigError without Gymnasium.
     """
     steps = Environment(experiment)
     base: Any = _imported("gymnasium").Env
 
     class ExperimentEnvironment(base):  # type: ignore[misc]  # imported where it is needed
-        """`Environment` in Gymnasium's class."""
+        """`Environment` as a Gymnasium class."""
 
         metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
 
@@ -335,7 +334,7 @@ class _Episode:
 
 
 def _resources(experiment: Experiment) -> list[str]:
-    """As the scheduler's table has them: it counts the number of pods apart."""
+    """The amounts in the scheduler's table, which counts the number of pods separately."""
     offered = {name for node in experiment.cluster.nodes for name in capacity_of(node)}
     return sorted(offered - {"pods"})
 

@@ -18,21 +18,21 @@ from kuberth.simulation.outcomes import NodeRecord, PodRecord, Records, StoryLin
 
 
 class RunRecorder:
-    """The story of each pod, and the time of each node."""
+    """The story of each pod, and the lifetime of each node."""
 
     def __init__(self, nodes: Sequence[Node], *, now: Callable[[], float]) -> None:
         self._now = now
         self._pods: dict[str, PodRecord] = {}
         """By UID."""
         self._last: dict[str, str] = {}
-        """What was recorded last of each pod, rejections aside."""
+        """The last recorded event of each pod, except rejections."""
         self._nodes: dict[str, NodeRecord] = {}
         self._left: list[NodeRecord] = []
         for node in nodes:
             self.note_node(node, joined=True)
 
     def note(self, event: WatchEvent) -> None:
-        """A pod has changed."""
+        """Process a change of a pod."""
         pod: Pod = event.object
         uid = pod.metadata.uid
         if uid not in self._pods:
@@ -54,13 +54,13 @@ class RunRecorder:
             self._add(uid, "evicted" if gone else "deleted", "")
 
     def note_event(self, event: PodEvent) -> None:
-        """The scheduler says something of a pod."""
+        """Process an event that the scheduler recorded for a pod."""
         uid = event.regarding.metadata.uid
         if event.reason == "FailedScheduling" and uid in self._pods:
             self._pods[uid].story.append(StoryLine(rounded(self._now()), "rejected", event.note))
 
     def note_node(self, node: Node, *, joined: bool) -> None:
-        """A node joins or leaves."""
+        """Process a node that joins or leaves."""
         name, now = node.metadata.name, rounded(self._now())
         if joined:
             self._nodes[name] = NodeRecord(name, capacity_of(node), now, None)

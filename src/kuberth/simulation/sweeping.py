@@ -21,7 +21,7 @@ from kuberth.simulation.outcomes import Outcome
 from kuberth.simulation.running import Report, Scenario, simulate
 
 ScenarioMaker = Callable[[int], Scenario]
-"""The scenario of a seed; it has to be picklable where runs are spread over processes."""
+"""The scenario for a seed; it must be picklable if runs use several processes."""
 
 
 Task = tuple[str, int]
@@ -57,14 +57,14 @@ def run_all(
 def run_in_turn(
     variants: Mapping[str, ScenarioMaker], seeds: Sequence[int], *, report: Report
 ) -> dict[str, list[Outcome]]:
-    """Run every variant with every seed in this thread; `report` gets the pods that arrived in all runs.
+    """Run every variant with every seed in this thread; `report` gets the number of arrived pods.
 
-    The first SIGINT ends the current run and those after it. The outcomes are all there are, the last with
-    the figures until then.
+    The first SIGINT ends the current run and skips the rest. The outcomes include the interrupted run's
+    figures until then.
     """
     outcomes: dict[str, list[Outcome]] = {name: [] for name in variants}
     before = 0
-    # All variants of a seed before the next seed, so that an interrupt leaves something to compare.
+    # All variants of a seed before the next seed, so that an interrupt leaves comparable outcomes.
     for seed, (name, make) in itertools.product(seeds, variants.items()):
         scenario = make(seed)
         outcome = simulate(
@@ -84,7 +84,7 @@ def _report_total(report: Report, before: int, arrived: int, seconds: float) -> 
 def comparable(outcomes: Mapping[str, Sequence[Outcome]]) -> dict[str, list[Outcome]]:
     """Outcomes with the same seeds for every variant: those of the first seeds, which all variants finished.
 
-    Before the first seed is finished, the outcomes of the variants that have any.
+    If no seed is finished, all outcomes.
     """
     whole = {name: [each for each in runs if not each.interrupted] for name, runs in outcomes.items()}
     seeds = min(map(len, whole.values()))
@@ -107,7 +107,7 @@ _received: Mapping[str, ScenarioMaker] = {}
 def _start(variants: Mapping[str, ScenarioMaker]) -> None:
     global _received
     _received = variants
-    # Ctrl-C reaches all processes of a terminal, and only the first one has to act on it.
+    # Ctrl-C reaches all processes of a terminal, and only the first one has to handle it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

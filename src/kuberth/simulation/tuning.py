@@ -1,9 +1,8 @@
-"""Searches a better scheduler configuration for a workload.
+"""Searches for a better scheduler configuration for a workload.
 
 In: an experiment to search on, another to check on, and an objective. Out: configurations that are better
-than the base on runs that the search has not seen, or none. Weights of score plugins, the scoring strategy
-of NodeResourcesFit and chosen arguments are searched, by Optuna's TPE sampler; the same seed gives the same
-result, also after a resume.
+than the base on unseen runs, or none. Optuna's TPE sampler searches weights of score plugins, the scoring
+strategy of NodeResourcesFit and chosen arguments; the same seed gives the same result, also after a resume.
 """
 
 from __future__ import annotations
@@ -46,27 +45,27 @@ WEIGHED: Final = (
     "NodeAffinity",
     "TaintToleration",
 )
-"""Score plugins whose weights are searched where the workload has something for them to score."""
+"""Score plugins whose weights are searched if the workload gives them something to score."""
 HEAVIEST: Final = 10
 RATIO: Final = "RequestedToCapacityRatio"
 STRATEGIES: Final = ("LeastAllocated", "MostAllocated", RATIO)
 UTILIZATIONS: Final = (0, 50, 100)
-"""Where the shape of RequestedToCapacityRatio has points, in percent; their scores are searched."""
+"""The points of the RequestedToCapacityRatio shape, in percent utilization; their scores are searched."""
 _FIT: Final = "NodeResourcesFit"
 _BATCH: Final = 4
-"""Configurations that are drawn before the next results are used; the number of processes changes nothing."""
+"""Configurations proposed before the next results are used; the number of processes has no effect."""
 CANDIDATES: Final = 3
-"""Configurations that are checked on runs that the search has not seen."""
+"""How many configurations are checked on unseen runs."""
 SURE: Final = 0.99
-"""Confidence that a configuration needs to count as better."""
+"""The confidence at which a configuration counts as better."""
 LEAST_GAIN: Final = 0.01
-"""Share of the base's value by which it has to be better."""
+"""The minimum improvement, as a share of the base's value."""
 _UNSEEN: Final = 1_000_000
-"""Distance of the seeds that the search has not seen."""
+"""The offset of the seeds for unseen runs."""
 
 Parameters = dict[str, Any]
-"""What was drawn: weights by plugin, `strategy`, `resource NAME` with the weight of a resource, `argument
-PLUGIN.NAME`, and with RequestedToCapacityRatio `shape PERCENT` with the score of a point."""
+"""A proposed configuration: weights by plugin, `strategy`, `resource NAME` with the weight of a resource,
+`argument PLUGIN.NAME`, and with RequestedToCapacityRatio `shape PERCENT` with the score of a point."""
 _ARGUMENT: Final = "argument "
 
 OBJECTIVES: Final[Mapping[str, Callable[[Outcome], float]]] = {
@@ -78,16 +77,17 @@ OBJECTIVES: Final[Mapping[str, Callable[[Outcome], float]]] = {
     "nodes": lambda each: each.nodes_mean,
     "nodes-used": lambda each: each.nodes_used,
 }
-"""Figures that can be made smaller, besides waits."""
+"""Figures that can be minimized, besides waits."""
 WAITS: Final = ("mean", "p50", "p90", "p99", "longest")
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """A weighted sum of figures; less is better."""
+    """A weighted sum of figures to minimize."""
 
     weights: Mapping[str, float]
-    """By figure: a name of `OBJECTIVES`, or `wait-p99` and the like, of one priority `wait-p99@1000`."""
+    """Weights by figure: a name of `OBJECTIVES`, or `wait-p99` and the like, for one priority
+    `wait-p99@1000`."""
 
     def __post_init__(self) -> None:
         if not self.weights:
@@ -103,7 +103,7 @@ class Objective:
 
     @classmethod
     def parse(cls, texts: Sequence[str]) -> Objective:
-        """From `NAME` and `NAME=WEIGHT`."""
+        """Parse `NAME` and `NAME=WEIGHT`."""
         weights: dict[str, float] = {}
         for text in texts:
             name, equals, weight = text.partition("=")
@@ -118,7 +118,7 @@ class Objective:
         return rounded(sum(weight * _figure(outcome, name) for name, weight in self.weights.items()))
 
     def shown(self, value: float, *, signed: bool = False) -> str:
-        """A value as people read it: a wait as a duration, a sum of several figures as a number."""
+        """A value as text: a wait as a duration, a sum of several figures as a number."""
         [first, *others] = self.weights.items()
         is_wait = not others and first[0].startswith("wait-") and first[1] == 1
         text = duration(value) if is_wait else f"{value:g}"
@@ -139,7 +139,7 @@ def _figure(outcome: Outcome, name: str) -> float:
 
 
 class TunedConfiguration(msgspec.Struct, frozen=True):
-    """A configuration, checked on runs that the search has not seen."""
+    """A configuration, checked on unseen runs."""
 
     name: str
     """Its name in the comparison."""
@@ -169,17 +169,17 @@ class Tuned(msgspec.Struct, frozen=True):
 
     @property
     def better(self) -> list[TunedConfiguration]:
-        """Those that are better than the base."""
+        """The candidates that are better than the base."""
         return [each for each in self.candidates if each.is_better]
 
 
 class TuningProgress(msgspec.Struct, frozen=True):
-    """How far a search is."""
+    """The progress of a search."""
 
     tried: int
-    """Configurations that were tried."""
+    """The number of configurations tried."""
     trials: int
-    """Configurations to try."""
+    """The number of configurations to try."""
     best: float
     """The best mean difference to the base so far; 0: none is better."""
 
@@ -191,9 +191,9 @@ class Tuning:
     experiment: Experiment
     """Where the search runs."""
     objective: Objective
-    """What is made smaller."""
+    """The objective to minimize."""
     base: Mapping[str, Any] = field(default_factory=dict)
-    """The configuration to compare with and to start from, as in YAML; empty: the default."""
+    """The configuration to start from and compare with, as in YAML; empty: the default."""
     policy: Policy = field(default_factory=Policy)
     """Plugins, queue, gates and nodes of all runs."""
     unseen: Experiment | None = None
@@ -207,7 +207,7 @@ class Tuning:
     seed: int = 0
     """The seed of the search, and the first one of its runs."""
     search: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """By `PLUGIN.argument`: the least and the greatest value to try; whole numbers if both are."""
+    """By `PLUGIN.argument`: the minimum and the maximum to try; integers if both are."""
 
     def run(
         self,
@@ -217,10 +217,7 @@ class Tuning:
         dask: str = "",
         on_progress: Callable[[TuningProgress], None] = lambda _progress: None,
     ) -> Tuned:
-        """Search and check.
-
-        `file` keeps finished runs: the same search continues from it after an interrupt.
-        """
+        """Search and check. `file` saves finished runs, so that the search can be resumed."""
         if self.trials < 1 or self.seeds < 1 or self.unseen_seeds < 2:
             raise ConfigError("a search has at least one trial, one seed and two unseen seeds")
         self.check()
@@ -228,7 +225,7 @@ class Tuning:
         return _Search(self, finished, processes=processes, dask=dask, on_progress=on_progress).run()
 
     def check(self) -> None:
-        """ConfigError for an objective or an argument that the search could do nothing with."""
+        """ConfigError for an objective or an argument that the search cannot use."""
         unseen = () if self.unseen is None else ((self.unseen, self.seed + _UNSEEN),)
         for experiment, first in ((self.experiment, self.seed), *unseen):
             self._check_priorities(experiment, range(first, first + self.seeds))
@@ -280,7 +277,7 @@ class Tuning:
         return config.profiles
 
     def _identity(self) -> str:
-        """What the values of finished runs depend on."""
+        """What the results of finished runs depend on."""
         experiment, policy = self.experiment, self.policy
         coming = experiment.workload(self.seed)
         clusters = [each for each in (experiment.cluster, policy.cluster) if each is not None]
@@ -346,7 +343,7 @@ class _Finished:
             try:
                 read = msgspec.json.decode(line, type=_Line)
             except msgspec.DecodeError:
-                break  # the last line, where the program was ended
+                break  # the last line, where the program was interrupted
             self._values[_key(read.parameters)] = read.values
 
     def get(self, parameters: Parameters) -> list[float] | None:
@@ -386,7 +383,7 @@ class _Search:
         self._plugins = [*weighed(tuning.experiment.cluster, coming), *own]
         in_tree = {name: IN_TREE_PLUGINS[name].weight for name in self._plugins if name in IN_TREE_PLUGINS}
         self._weights = {**in_tree, **{name: min(weight, HEAVIEST) for name, weight in own.items()}}
-        """The weights to begin with."""
+        """The initial weights."""
 
     def run(self) -> Tuned:
         optuna = _optuna()
@@ -410,15 +407,15 @@ class _Search:
                 study.tell(trial, mean)
             best = min(mean for mean, _ in tried.values())
             self._on_progress(TuningProgress(done, tuning.trials, min(0.0, rounded(best))))
-        # Of configurations with equal means, which decide alike, the one that is first in the order of their
-        # parameters, so that the order of trials changes nothing.
+        # Among configurations with equal means, the first in the order of their parameters, so that the order
+        # of trials has no effect.
         distinct: dict[float, Parameters] = {}
         for _, (mean, parameters) in sorted(tried.items()):
             distinct.setdefault(mean, parameters)
         return self._check(sorted(pair for pair in distinct.items() if pair[0] < 0)[:CANDIDATES])
 
     def _known(self) -> list[Parameters]:
-        """Configurations to begin with: the default weights with each strategy."""
+        """The initial configurations: the default weights with each strategy."""
         resources = {f"resource {name}": 1 for name in self._resources}
         return [
             {**self._weights, **resources, "strategy": strategy}
@@ -508,7 +505,7 @@ def judged(
 
 
 def tuned(base: Mapping[str, Any], parameters: Parameters) -> dict[str, Any]:
-    """The base configuration with the weights and the strategy that were drawn, in every profile."""
+    """The base configuration with the proposed weights and strategy, in every profile."""
     profiles = [_tuned_profile(each, parameters) for each in base.get("profiles") or [{}]]
     return {**base, "profiles": profiles}
 
@@ -585,9 +582,9 @@ def _requested(coming: PlannedWorkload) -> list[str]:
 
 
 def halves(coming: PlannedWorkload) -> tuple[PlannedWorkload, PlannedWorkload] | None:
-    """What arrives in the first and in the second half of the time; None if either would be empty.
+    """The arrivals of the first and the second half of the time; None if either would be empty.
 
-    A gang belongs where its first member arrives. The second half begins at its first arrival.
+    A gang belongs to the half in which its first member arrives. The second half begins at its first arrival.
     """
     first: dict[tuple[str, str], float] = {}
     for each in coming.arrivals:

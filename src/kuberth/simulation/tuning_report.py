@@ -1,7 +1,7 @@
-"""What a search found, in words, as YAML and as a page.
+"""Reports the result of a search, as text, YAML and HTML.
 
-In: a `Tuned` result. Out: text. The page has the verdict, the intervals, the configurations, what they change
-elsewhere, and the figures and plots of the runs that the search has not seen.
+In: a `Tuned` result. Out: text. The page has the verdict, the intervals, the configurations, what else they
+change, and the figures and plots of the unseen runs.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from kuberth.text.figures import count
 
 
 def as_yaml(candidate: TunedConfiguration, objective: Objective) -> str:
-    """The configuration, as `kuberth run --config` takes it."""
+    """The configuration for `kuberth run --config`."""
     head = f"# {objective}: {_difference(candidate, objective)}\n"
     tree = {"apiVersion": API_VERSION, "kind": KIND, **candidate.config}
     return head + write_yaml(tree)
 
 
 def verdict(found: Tuned, objective: Objective, checked_on: str) -> Iterator[str]:
-    """What was found, in sentences."""
+    """The result in sentences."""
     yield from _summary(found, objective, checked_on)
     for each in found.candidates:
         word = "better" if each.is_better else "not better"
@@ -60,7 +60,7 @@ def elsewhere(comparison: Comparison, name: str) -> Iterator[list[str]]:
 
 
 def report_page(found: Tuned, objective: Objective, checked_on: str) -> str:
-    """The whole result as a page that loads nothing else."""
+    """The whole result as a self-contained page."""
     parts = [f"<p>{escape(line)}</p>" for line in _summary(found, objective, checked_on)]
     if found.candidates:
         rows = [
@@ -88,7 +88,7 @@ def report_page(found: Tuned, objective: Objective, checked_on: str) -> str:
 
 
 def _intervals(found: Tuned) -> str:
-    """The intervals as a picture: left of the line is better."""
+    """A plot of the intervals: left of the line is better."""
     low = min(0.0, *(each.low for each in found.candidates))
     high = max(0.0, *(each.high for each in found.candidates))
     width, row = 600, 26

@@ -24,23 +24,23 @@ from kuberth.simulation.published import alibaba_gpu, google_2019
 from kuberth.simulation.traces import read_trace
 
 ARRIVAL_SECONDS: Final = "kuberth.dev/arrival-seconds"
-"""The annotation of a pod in a manifest that does not come at the beginning."""
+"""The annotation with the arrival time of a pod in a manifest."""
 
 FORMATS: Final[Mapping[str, Callable[[Path], list[Arrival]]]] = {
     "kuberth": read_trace,
     "alibaba-gpu-2023": alibaba_gpu.read_pods,
     "google-2019": google_2019.read_instances,
 }
-"""How traces are written."""
+"""Formats of traces."""
 
 
 class PlannedWorkload(NamedTuple):
-    """What will come, and what has to be there for it."""
+    """The workload: arrivals, and objects that must exist first."""
 
     arrivals: Sequence[Arrival]
     objects: Sequence[Any] = ()
     managed: Sequence[Manifest] = ()
-    """What controllers make pods of, or watch over."""
+    """Objects that controllers act on."""
 
 
 def read_workload(path: Path | str, *, format_: str = "kuberth") -> PlannedWorkload:
@@ -72,7 +72,7 @@ def _read_pods(path: Path) -> PlannedWorkload:
 
 
 def arrival_of(manifest: Manifest) -> float:
-    """Its time of arrival, from an annotation."""
+    """Its arrival time, from an annotation."""
     notes = manifest.tree["metadata"].get("annotations")
     at = _seconds(notes, ARRIVAL_SECONDS, str(manifest)) if isinstance(notes, dict) else None
     if at is not None and not 0 <= at < MAX_SECONDS:
@@ -90,7 +90,7 @@ def _as_arrival(pod: Pod, where: str, priorities: Mapping[str, int]) -> Arrival:
 
 
 def as_arrival(pod: Pod, *, where: str, at: float | None = None, duration: float | None = None) -> Arrival:
-    """A pod as a line of a trace; arrival and run time are from annotations, unless given."""
+    """A pod as a line of a trace; arrival and run time come from annotations, unless given."""
     notes = pod.metadata.annotations
     arrival = Arrival(
         arrival=_seconds(notes, ARRIVAL_SECONDS, where) or 0.0 if at is None else at,

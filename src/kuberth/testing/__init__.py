@@ -1,4 +1,4 @@
-"""For tests, also of plugin authors: object factories, clocks, an API in memory, a whole scheduler.
+"""Object factories, clocks, an in-memory API and a whole scheduler, for tests of Kuberth and of plugins.
 
 Nothing in Kuberth imports this package.
 """

@@ -12,7 +12,7 @@ class FakeClock:
         self._now_ns = now_ns
 
     def now_ns(self) -> int:
-        """The time it was left at."""
+        """The current time of the clock."""
         return self._now_ns
 
     def advance(self, seconds: float) -> None:

@@ -33,7 +33,7 @@ API_VERSION = "kubescheduler.config.k8s.io/v1"
 def profile(
     *plugins: str, name: str = "default-scheduler", sort: str = "PrioritySort", **more: Any
 ) -> dict[str, Any]:
-    """A profile of just these plugins, besides the two that every profile needs; `sort` is one of them."""
+    """A profile with only these plugins and the two that every profile needs; `sort` is one of them."""
     enabled = [sort, *(each for each in plugins if each not in (sort, "DefaultBinder")), "DefaultBinder"]
     return {
         "schedulerName": name,
@@ -48,24 +48,24 @@ def profile(
 
 
 class World:
-    """The API and the scheduler under test, and ways to look at them and to wait."""
+    """The API and the scheduler under test, with methods to inspect and await them."""
 
     def __init__(self, api: MemoryApi, scheduler: Scheduler) -> None:
         self.api = api
-        """The cluster in memory: put, change and remove objects here."""
+        """The in-memory cluster: put, change and remove objects here."""
         self.scheduler = scheduler
         """The scheduler under test: its `queue`, `cluster`, `metrics`."""
 
     def pod(self, name: str, *, namespace: str = "default") -> Pod:
-        """The pod as the API has it now."""
+        """The pod's current version in the API."""
         return self.api.read(Pod, f"{namespace}/{name}")
 
     def node_of(self, name: str, *, namespace: str = "default") -> str:
-        """The node the pod is bound to, or ""."""
+        """The node to which the pod is bound, or ""."""
         return self.pod(name, namespace=namespace).spec.node_name
 
     def queue_of(self, name: str, *, namespace: str = "default") -> str:
-        """The queue the pod waits in, "in flight", or "" if the queue does not know it."""
+        """The pod's queue, "in flight", or "" if the queue does not know the pod."""
         queue = self.scheduler.queue
         in_flight = {(pod.metadata.namespace, pod.metadata.name) for pod in queue.in_flight()}
         flies = (namespace, name) in in_flight
@@ -76,7 +76,7 @@ class World:
         return [event.note for event in self.api.all(Event) if event.reason == reason]
 
     async def until(self, predicate: Callable[[], bool], *, seconds: float = 60.0) -> None:
-        """Let virtual time pass until something is so."""
+        """Advance virtual time until a condition is true."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while not predicate():
@@ -84,7 +84,7 @@ class World:
             await asyncio.sleep(0.01)
 
     async def bound(self, *names: str, namespace: str = "default", seconds: float = 60.0) -> None:
-        """Return when these pods have a node."""
+        """Return when these pods are bound."""
         await self.until(
             lambda: all(self.node_of(name, namespace=namespace) for name in names), seconds=seconds
         )
@@ -92,11 +92,11 @@ class World:
     async def in_queue(
         self, name: str, queue: str, *, namespace: str = "default", seconds: float = 60.0
     ) -> None:
-        """Return when the pod waits in this queue."""
+        """Return when the pod is in this queue."""
         await self.until(lambda: self.queue_of(name, namespace=namespace) == queue, seconds=seconds)
 
     async def quiet(self, *, seconds: float = 0.5) -> None:
-        """Let some virtual time pass."""
+        """Advance virtual time."""
         await asyncio.sleep(seconds)
 
     def _queues(self) -> dict[str, list[str]]:
@@ -147,7 +147,7 @@ async def running(
 
 
 def running_with(plugin: Plugin, *objects: Any, **options: Any) -> AbstractAsyncContextManager[World]:
-    """As `running`, with a profile of this plugin instance alone."""
+    """Like `running`, with a profile of only this plugin instance."""
     return running(
         *objects,
         profiles=[profile(plugin.name)],

@@ -50,78 +50,79 @@ from kuberth.testing.time_limits import RuleTimeoutError, time_limit
 from kuberth.text.field_errors import InvalidConfiguration
 
 CLUSTERS: Final = 40
-"""Random clusters that a plugin is checked on."""
+"""The number of random clusters on which a plugin is checked."""
 PODS: Final = 6
-"""Pending pods on each."""
+"""The number of pending pods on each."""
 SCHEDULED_CLUSTERS: Final = 8
-"""Random clusters on which a whole scheduler runs with it."""
+"""The number of random clusters on which a whole scheduler runs with it."""
 NODES_TIMED: Final = 5000
 RULE_SECONDS: Final = 30.0
 """The longest that a rule may take. A plugin that answers at once takes a second for the longest."""
 SLOW_MICROSECONDS: Final = 2.0
-"""A node, from which on a whole-table form is worth writing."""
+"""Time per node from which on a whole-table form is recommended."""
 TIMED: Final = ("filter", "score")
 REFERENCE: Final = "NodeResourcesFit"
-"""The in-tree plugin that the time is shown beside."""
+"""The in-tree plugin whose time is measured for comparison."""
 _MAY_REJECT: Final = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
 _NODE_ADDED: Final = ClusterEvent(Resource.NODE, Action.ADD)
 _RUNS: Final = 5
 _TRIED: Final = frozenset(POINTS_OF_METHODS.values())
 """The extension points that pods reach without pod groups."""
 _JUDGED: Final = frozenset({"preFilter", "filter", "preScore", "score"})
-"""Those whose answers have a rule of their own; a plugin may skip them for most pods."""
+"""Extension points whose results are checked by other rules; a plugin may skip them for most pods."""
 _PODS_TRIED: Final = 50
-"""Random pods among which one is looked for that the plugin does not skip, to measure its time."""
+"""The number of random pods among which a pod is searched that the plugin does not skip, to measure its time.
+"""
 
 
 class RuleOutcome(StrEnum):
-    """How a rule came out."""
+    """The result of a rule."""
 
     OK = "ok"
-    """It holds."""
+    """The plugin keeps the rule."""
     SKIPPED = "skipped"
-    """It does not apply to this plugin."""
+    """The rule does not apply to this plugin."""
     WARNING = "warning"
-    """It holds, but the author should know something."""
+    """The plugin keeps the rule, with a warning."""
     FAILED = "failed"
-    """It is broken."""
+    """The plugin breaks the rule."""
 
 
 class RuleFinding(NamedTuple):
-    """What a rule found."""
+    """The finding of a rule."""
 
     rule: str
     """The rule's name."""
     outcome: RuleOutcome
-    """How it came out."""
+    """The result."""
     message: str
     """What was tried, or what shows that the rule is broken."""
 
 
 class PluginTiming(NamedTuple):
-    """How long an extension point takes for one node of a large cluster."""
+    """The time of an extension point per node of a large cluster."""
 
     point: str
     """The extension point."""
     microseconds: float
-    """CPU time for one node."""
+    """CPU time per node."""
     reference: str
-    """An in-tree plugin that was timed in turns with this one."""
+    """The in-tree plugin that was timed in turns with this one."""
     reference_microseconds: float
-    """Its CPU time for one node."""
+    """Its CPU time per node."""
 
 
 class PluginReport(NamedTuple):
-    """All that was found about a plugin."""
+    """All findings about a plugin."""
 
     plugin: str
     """The plugin's name."""
     points: Sequence[str]
-    """The extension points it serves."""
+    """The extension points that it implements."""
     findings: Sequence[RuleFinding]
-    """One for each rule; only the first one if the plugin cannot be made."""
+    """One finding per rule; only the first one if the plugin cannot be constructed."""
     timings: Sequence[PluginTiming]
-    """For Filter and Score."""
+    """Times of Filter and Score."""
 
     @property
     def is_kept(self) -> bool:
@@ -136,7 +137,7 @@ def assert_keeps_contract(
     pods: Sequence[Pod] = (),
     clusters: int = CLUSTERS,
 ) -> None:
-    """AssertionError with every broken rule. `pods` are asked about beside the random ones."""
+    """AssertionError with every broken rule. `pods` are tested in addition to random ones."""
     report = check_plugin(plugin, args=args, pods=pods, clusters=clusters, timed=False)
     broken = [each for each in report.findings if each.outcome is RuleOutcome.FAILED]
     if broken:
@@ -171,7 +172,7 @@ def check_plugin(
         for rule in rules:
             findings.append(_found(rule, plugin.__module__))
             if findings[-1].rule == "answers" and findings[-1].outcome is RuleOutcome.FAILED:
-                break  # every other rule would find the same
+                break  # every other rule would report the same
         if timed and check.is_sound(findings):
             try:
                 with time_limit(RULE_SECONDS, plugin.__module__):
@@ -201,7 +202,7 @@ def _found(rule: Callable[[], RuleFinding], module: str) -> RuleFinding:
             return rule()
     except RuleTimeoutError as error:
         return RuleFinding(rule.__name__, RuleOutcome.FAILED, str(error))
-    except KuberthError as error:  # an answer that the framework does not take, or an exception of the plugin
+    except KuberthError as error:  # a value that the framework rejects, or an exception of the plugin
         return RuleFinding(rule.__name__, RuleOutcome.FAILED, str(error))
     except Exception as error:  # where the plugin is called without the framework
         return RuleFinding(rule.__name__, RuleOutcome.FAILED, described(error))
@@ -264,7 +265,7 @@ class _Check:
         return self._ok("answers", message)
 
     def scheduling(self) -> RuleFinding:
-        """A whole scheduler runs with the plugin: what goes wrong at any extension point is logged there."""
+        """Run a whole scheduler with the plugin: it logs every violation at any extension point."""
         trial = self._trial
         if trial.not_started:
             return RuleFinding(
@@ -288,7 +289,7 @@ class _Check:
         return self._ok("scheduling", message)
 
     def objects(self) -> RuleFinding:
-        """Pods and nodes are shared with the whole scheduler; a plugin changes none of them."""
+        """Compare pods and nodes before and after a whole scheduler has run."""
         changes = self._trial.changes
         if changes:
             return self._failed("objects", f"{_first(changes)}: change a copy (msgspec.structs.replace)")
@@ -320,7 +321,7 @@ class _Check:
         return self._ok("determinism", "the same questions get the same answers")
 
     def forms(self) -> RuleFinding:
-        """Both forms agree, and a view of one node gets what it gets among all."""
+        """Compare both forms, and a view of one node with a view of all."""
         if not issubclass(self._plugin, FilterPlugin | ScorePlugin):
             return self._skipped("forms", "it does not judge nodes one by one")
         for cluster, evaluator in self._clusters():
@@ -397,7 +398,7 @@ class _Check:
         return self._ok("events", "; ".join(dict.fromkeys(each.event.description for each in registered)))
 
     def hints(self) -> RuleFinding:
-        """A change of a node that lets the plugin's pod pass must bring the pod back."""
+        """Check that a change of a node that lets the plugin's pod pass requeues the pod."""
         if not issubclass(self._plugin, FilterPlugin | PreFilterPlugin) or not issubclass(
             self._plugin, EnqueueExtensions
         ):
@@ -438,7 +439,7 @@ class _Check:
     def _ask_hints(
         self, evaluator: Evaluator, pod: Pod, event: ClusterEvent, old: Node | None, new: Node
     ) -> None:
-        """PluginError if its hint raises or answers something else, which the queue takes for Queue."""
+        """PluginError if its hint raises or returns an invalid value, which the queue treats as Queue."""
         name, about = self._plugin.name, f"its hint for {event.label} of node {new.metadata.name}"
         for registered in evaluator.runner.profile.hints:
             if registered.plugin == name and registered.hint and concerns(registered.event, event):
@@ -447,10 +448,10 @@ class _Check:
                 except Exception as error:
                     raise PluginError(name, about, described(error)) from error
                 if not isinstance(hint, Hint):
-                    raise PluginError(name, about, f"answered {hint!r:.200} where a Hint is expected")
+                    raise PluginError(name, about, f"returned {hint!r:.200} where a Hint is expected")
 
     def _is_queued_by_another(self, evaluator: Evaluator, pod: Pod, old: Node | None, new: Node) -> bool:
-        """Whether another of the events that the same change of the node is brings the pod back."""
+        """Whether another event of the same change of the node requeues the pod."""
         return old is not None and any(
             evaluator.hints(pod, event, old, new).get(self._plugin.name) is Hint.QUEUE
             for event in node_changes(old, new)
@@ -459,9 +460,9 @@ class _Check:
     # How long it takes
 
     def timings(self) -> tuple[Sequence[PluginTiming], Sequence[RuleFinding]]:
-        """The plugin on a large cluster, in turns with an in-tree one, for a pod that it does not skip.
+        """Measure the plugin on a large cluster, in turns with an in-tree one.
 
-        A finding for every extension point for which there is no such pod.
+        It uses pods that the plugin does not skip; if there is none, a finding says so.
         """
         points = [point for point in points_of(self._plugin) if point in TIMED]
         if not points:
@@ -522,7 +523,7 @@ class _Check:
         return self._configuration(self._args)
 
     def _registry(self, factory: PluginFactory) -> Registry:
-        """All plugins, with the one that is checked, which may be an in-tree one, in its place."""
+        """All plugins, with the checked one replacing an in-tree one of the same name."""
         registry = Registry()
         for name in self._others:
             registry.register(name, self._others[name], origin=self._others.origin(name))
@@ -560,7 +561,7 @@ class _Check:
 
 
 def _first(problems: Collection[str]) -> str:
-    """The first problem, and how many there are."""
+    """The first problem, with the number of problems."""
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return f"{next(iter(problems))}{more}"
 
@@ -570,7 +571,7 @@ def _tree(one: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _changes(cluster: RandomCluster) -> Iterator[tuple[ClusterEvent, Node | None, Node]]:
-    """A new node, and changes of the nodes that are there."""
+    """A new node, and changes of the existing nodes."""
     yield _NODE_ADDED, None, cluster.node("node-new")
     for old in cluster.nodes[:3]:
         new = cluster.change(old)
@@ -596,7 +597,7 @@ def _difference(pod: Pod, first: Answer, second: Answer) -> str:
 def _all_forms(
     plugin: Plugin, evaluator: Evaluator, pod: Pod, nodes: Nodes
 ) -> Iterator[dict[str, dict[str, object]]]:
-    """For Filter and for Score: by form, the answer for every node."""
+    """For Filter and for Score: the result for every node, by form."""
     state = CycleState(PodInfo(pod))
     if not evaluator.runner.pre_filtering.run(state, pod, nodes).status.is_success:
         return
@@ -649,7 +650,7 @@ def _scores(plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: Nodes) -> d
 
 
 def _skips(evaluator: Evaluator, plugin: str, point: str, pod: Pod) -> bool:
-    """Whether the plugin is not asked about any node for this pod."""
+    """Whether the plugin is not called for any node for this pod."""
     nodes, state = evaluator.cluster.all_nodes(), CycleState(PodInfo(pod))
     if not evaluator.runner.pre_filtering.run(state, pod, nodes).status.is_success:
         return True

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-# Imported by every run of pytest where Kuberth is installed, so it imports the rest when a fixture is used.
+# Imported by every run of pytest with Kuberth installed, so it imports the rest only when a fixture is used.
 if TYPE_CHECKING:
     from kuberth.evaluation import Evaluator
     from kuberth.framework.extension_points import Plugin
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def kuberth_evaluator() -> Callable[..., Evaluator]:
-    """Makes an `Evaluator` with a plugin beside the default ones: `(plugin, *objects, args=None)`."""
+    """Creates an `Evaluator` with a plugin and the default ones: `(plugin, *objects, args=None)`."""
     from kuberth.assembly.profiles import full_registry, load_configuration
     from kuberth.evaluation import Evaluator
     from kuberth.framework.extension_points import QueueSortPlugin

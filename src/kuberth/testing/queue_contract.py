@@ -39,7 +39,7 @@ from kuberth.testing.factories import make_pod
 
 SCHEDULER: Final = "default-scheduler"
 REJECTOR: Final = "Rejector"
-"""The plugin that rejects pods here; a new node makes it try them again."""
+"""The plugin that rejects pods here; a new node requeues them."""
 NODE_ADDED: Final = ClusterEvent(Resource.NODE, Action.ADD)
 _GATES: Final = "Gates"
 _GATES_GONE: Final = ClusterEvent(Resource.POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
@@ -72,8 +72,11 @@ def _after_own_gates(pod: Pod, _old: object, new: object) -> Hint:
 
 
 def make_queue_context(clock: FakeClock | None = None, **settings: Any) -> QueueContext:
-    """A context for a queue alone: pods sort by priority, scheduling gates gate, and the plugin "Rejector"
-    waits for new nodes. `settings` are fields of `QueueContext`."""
+    """A context for a queue without a scheduler.
+
+    Pods sort by priority, scheduling gates gate pods, and the plugin "Rejector" waits for new nodes.
+    `settings` are fields of `QueueContext`.
+    """
     given: dict[str, Any] = {
         "sort": _ByPriority(),
         "clock": FakeClock(NANOSECONDS) if clock is None else clock,
@@ -134,7 +137,7 @@ class _Bench:
         return pod
 
     def pass_time(self, seconds: float, *, until: Callable[[], bool] = lambda: False) -> None:
-        """Tick as often as the queue asks for."""
+        """Tick as often as the queue requests."""
         left = seconds
         while left > 0 and not until():
             due = self.queue.tick()
@@ -171,7 +174,7 @@ class _Bench:
         return f"pending pods: {pending}; in flight: {self.in_flight()}"
 
     def expect(self, *, waiting: Sequence[str] = (), in_flight: Sequence[str] = ()) -> None:
-        """Every pod is in exactly one place, and all that looks into the queue agrees."""
+        """Check that every pod is in exactly one place, and that all methods agree on it."""
         assert sorted(self.waiting()) == sorted(f"default/{name}" for name in waiting), self.places()
         assert sorted(self.in_flight()) == sorted(f"default/{name}" for name in in_flight), self.places()
         assert self.queue.waiting_count() == len(waiting), "waiting_count disagrees with pending_pods"
@@ -195,10 +198,10 @@ class QueueRule:
     def __init__(self, check: Callable[[_Bench], None]) -> None:
         self._check = check
         self.name = check.__name__.strip("_").replace("_", " ")
-        """The rule in words."""
+        """The rule as a sentence."""
 
     def __call__(self, factory: QueueFactory) -> None:
-        """Check a queue. AssertionError: it breaks the rule."""
+        """Check a queue. AssertionError if it breaks the rule."""
         bench = _Bench(factory)
         try:
             self._check(bench)
@@ -448,12 +451,11 @@ QUEUE_CONTRACT: Final = tuple(
         _pods_are_in_one_place_whatever_happens,
     )
 )
-"""Every rule that a scheduler relies on, for `pytest.mark.parametrize`."""
+"""All rules that the scheduler relies on, for `pytest.mark.parametrize`."""
 
 
 def queue_contract(factory: QueueFactory) -> None:
-    """Check a queue against every rule, each on a new queue. AssertionError names the first that it
-    breaks."""
+    """Check a queue against every rule, each on a new queue. AssertionError names the first violation."""
     for rule in QUEUE_CONTRACT:
         rule(factory)
 

@@ -1,7 +1,7 @@
 """Random nodes and pods for checks of plugins.
 
-In: a seed, and words that the plugin under test knows. Out: nodes, placed pods and pending pods in which
-these words occur as keys and values of labels and annotations, so that branches of the plugin are reached.
+In: a seed, and strings that the plugin under test uses. Out: nodes, placed pods and pending pods in which
+these strings occur as keys and values of labels and annotations, so that branches of the plugin are reached.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 class RandomCluster:
-    """Objects drawn from a seed."""
+    """Objects generated from a seed."""
 
     def __init__(self, seed: int, *, words: Iterable[str] = (), nodes: int = 0) -> None:
-        """`nodes`: how many; 0 draws a small number."""
+        """`nodes`: the number of nodes; 0: a small random number."""
         self._chance = random.Random(seed)
         self._words = [*words] or [*_USUAL]
         number = nodes or self._chance.randint(1, 12)
@@ -39,7 +39,7 @@ class RandomCluster:
         self.placed = [
             self.pod(f"placed-{index}", node=self._chance.choice(self.nodes)) for index in range(number)
         ]
-        """Pods on them."""
+        """Pods on the nodes."""
 
     def node(self, name: str) -> Node:
         """Another node."""
@@ -90,7 +90,7 @@ class RandomCluster:
         return msgspec.structs.replace(pod, metadata=metadata)
 
     def change(self, node: Node) -> Node:
-        """The node with something of another one: labels, annotations, taints, size, or all of it."""
+        """The node with properties of another one: labels, annotations, taints, size, or all of them."""
         other = self.node(node.metadata.name)
         metadata, spec, status = node.metadata, node.spec, node.status
         what = self._chance.choice(("labels", "annotations", "spec", "status", "all"))
@@ -113,7 +113,7 @@ class RandomCluster:
 
 
 def words_of(plugin: type[Plugin], args: Mapping[str, Any] | None = None) -> Sequence[str]:
-    """Texts in the plugin's code, its arguments and their defaults that may be keys or values of labels."""
+    """Strings in the plugin's code, its arguments and their defaults that may be label keys or values."""
     found: dict[str, None] = {}
     for kind in plugin.__mro__:
         if kind.__module__.split(".")[0] not in ("kuberth", "builtins", "abc", "typing"):

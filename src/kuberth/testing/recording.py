@@ -63,10 +63,10 @@ _DERIVED_FROM: Final[Mapping[str, Sequence[str]]] = {
     "uid": ("metadata.uid",),
     "volume_claims": ("spec.volumes", "metadata.namespace"),
 }
-"""What is derived from a pod may be read by a plugin that states all that it is derived from."""
+"""Derived values of a pod that a plugin may read if it states all their sources."""
 
 _NARROWED: Final[Mapping[str, str]] = {"metadata.owner_references": "info.selecting_controller"}
-"""Fields that a plugin may read that states the only thing that counts of them."""
+"""Fields that a plugin may read if it states the only part of them that matters."""
 
 _OF_OBJECTS: Final = frozenset(
     {
@@ -98,7 +98,7 @@ _ALLOWED: Final[Mapping[DependsOn, frozenset[str]]] = {
     DependsOn.REQUESTS: _OF_REQUESTS,
     DependsOn.NODE: _OF_PODS,
 }
-"""What of the cluster table a phase may read that is stated so."""
+"""Parts of the cluster table that a phase may read, by stated dependency."""
 
 _PHASES: Final = {
     "pre_filter": "pre_filter",
@@ -111,7 +111,7 @@ _PHASES: Final = {
     "score_nodes": "score",
     "normalize_scores": "score",
 }
-"""The methods that are recorded, with the phase of a statement that covers them."""
+"""The recorded methods, with the phase of a statement that covers each."""
 
 
 class OutsideRead(NamedTuple):
@@ -122,7 +122,7 @@ class OutsideRead(NamedTuple):
     method: str
     """Where it read the field: a method of the plugin, or "its hint"."""
     field: str
-    """As `Inputs` names it; "table.…" for something of the cluster table."""
+    """The field as `Inputs` names it; "table.…" for the cluster table."""
 
     def __str__(self) -> str:
         return (
@@ -135,9 +135,9 @@ class ReadRecorder:
 
     def __init__(self) -> None:
         self.outside: set[OutsideRead] = set()
-        """What was read that is not stated."""
+        """Reads that are not stated."""
         self.read: dict[str, set[str]] = {}
-        """By plugin, every field of a pod that was read."""
+        """By plugin, all fields of a pod that were read."""
         self._notes: dict[tuple[object, ...], _Notes] = {}
 
     def watching(self, factory: PluginFactory) -> PluginFactory:
@@ -149,13 +149,13 @@ class ReadRecorder:
                 self._watch(plugin, plugin.inputs)
             return plugin
 
-        if isinstance(factory, type):  # what a registry reads off a plugin's class
+        if isinstance(factory, type):  # what a registry reads from a plugin's class
             made = type(factory.__name__, (factory,), {"__module__": factory.__module__})
             return _Watched(make, made)
         return make
 
     def registry(self, registry: Registry) -> Registry:
-        """The same plugins, all of them watched."""
+        """The same plugins, all recorded."""
         watched = Registry()
         for name in registry:
             watched.register(name, self.watching(registry[name]), origin="recorded")
@@ -218,7 +218,7 @@ class ReadRecorder:
 
 
 class _Watched:
-    """A factory with the attributes of the class behind it."""
+    """A factory with the attributes of its class."""
 
     def __init__(self, make: PluginFactory, plugin: type[Plugin]) -> None:
         self._make = make
@@ -230,7 +230,7 @@ class _Watched:
 
 
 class _Notes:
-    """What one method of one plugin reads."""
+    """The reads of one method of one plugin."""
 
     def __init__(
         self, recorder: ReadRecorder, plugin: str, inputs: Inputs, method: str, stated: DependsOn | None
@@ -244,7 +244,7 @@ class _Notes:
         self._kinds: dict[str, Any] = {}
 
     def pod(self, pod: Pod) -> Pod:
-        """The same pod; every field that is read is noted."""
+        """The same pod; every read of a field is recorded."""
         return msgspec.structs.replace(
             pod,
             metadata=self._section(pod, "metadata"),
@@ -254,7 +254,7 @@ class _Notes:
 
     def _section(self, pod: Pod, name: str) -> Any:
         section = getattr(pod, name)
-        plain: Any = getattr(type(section), "_plain", type(section))  # a method may ask another with its pod
+        plain: Any = getattr(type(section), "_plain", type(section))  # a method may call another with its pod
         if name not in self._kinds:
             self._kinds[name] = _recording(plain, name, self.read)
         fields = plain.__struct_fields__
@@ -264,7 +264,7 @@ class _Notes:
         return None if info is None else _recording_info(info, self)
 
     def nodes(self, given: Any) -> Any:
-        """Views of nodes record what of the table is read; anything else is unchanged."""
+        """Views of nodes, whose reads of the table are recorded; anything else is unchanged."""
         if self._allowed is None or not isinstance(given, Nodes | NodeRow):
             return given
         table: Any = _RecordingTable(given.table, self.read_table)
@@ -273,10 +273,10 @@ class _Notes:
         return Nodes(table, given._index, given.places)
 
     def read(self, field: str) -> None:
-        """A field of the pod was read."""
+        """Record a read of a field of the pod."""
         self._recorder.read.setdefault(self._plugin, set()).add(field)
         if self._is_hint and field in ("metadata.uid", "info.uid"):
-            return  # an event about the pod itself is never taken for one about its equals
+            return  # results of events about the pod itself are never reused for equal pods
         stated = self._inputs.pod
         if _NARROWED.get(field) in stated:
             return
@@ -287,13 +287,13 @@ class _Notes:
             self._recorder.outside.add(OutsideRead(self._plugin, self._method, field))
 
     def read_table(self, name: str) -> None:
-        """Something of the cluster table was read."""
+        """Record a read of the cluster table."""
         if self._allowed is not None and name not in self._allowed:
             self._recorder.outside.add(OutsideRead(self._plugin, self._method, f"table.{name}"))
 
 
 def _recording(kind: type[msgspec.Struct], path: str, note: Callable[[str], None]) -> Any:
-    """The same kind of struct; every field that is read is noted."""
+    """The same struct type; every read of a field is recorded."""
     fields = frozenset(kind.__struct_fields__)
 
     def get(self: Any, name: str) -> Any:
@@ -312,7 +312,7 @@ def _recording(kind: type[msgspec.Struct], path: str, note: Callable[[str], None
 
 
 class _RecordingInfo(PodInfo):
-    """What is derived from a pod; every attribute that is read is noted."""
+    """Derived values of a pod; every read of an attribute is recorded."""
 
     __slots__ = ("notes",)
 
@@ -335,7 +335,7 @@ def _recording_info(info: PodInfo, notes: _Notes) -> PodInfo:
 
 
 class _RecordingTable:
-    """The cluster table; every column that is read is noted."""
+    """The cluster table; every read of a column is recorded."""
 
     def __init__(self, table: Any, note: Callable[[str], None]) -> None:
         self._table = table
@@ -353,11 +353,11 @@ def assert_reads_only(
     events: Iterable[tuple[ClusterEvent, object, object]] = (),
     args: Any = None,
 ) -> None:
-    """Ask the plugin about the pods, and fail if it reads what its `inputs` do not state.
+    """Call the plugin for the pods, and fail if it reads anything that its `inputs` do not state.
 
-    `objects` are the nodes and whatever else is in the cluster; `events`, each with the old and the new
-    object, are put to its hints. AssertionError names the plugin and the field; it also says so if the
-    plugin gives no statement.
+    `objects` are the nodes and everything else in the cluster; `events`, each with the old and the new
+    object, are passed to its hints. AssertionError names the plugin and the field, or reports that the plugin
+    has no statement.
     """
     if not pods:
         raise AssertionError("give at least one pod to ask the plugin about")

@@ -1,7 +1,7 @@
 """Runs a plugin in a whole scheduler over random clusters, on virtual time.
 
-In: the factory of a plugin, its profile and random clusters. Out: what the scheduler logged as an error,
-which objects the plugin changed that it was given, and how often each of its methods was called.
+In: the factory of a plugin, its profile and random clusters. Out: the errors that the scheduler logged, the
+objects that the plugin modified, and how often each of its methods was called.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ POINTS_OF_METHODS: Final[Mapping[str, str]] = {
     "bind": "bind",
     "post_bind": "postBind",
 }
-"""The methods that are watched, with their extension points."""
+"""The watched methods, with their extension points."""
 _SETTLING_SECONDS: Final = 15.0
 """Virtual time after each change: longer than the longest backoff."""
 _LOGGERS: Final = ("kuberth.framework", "kuberth.queue", "kuberth.assembly", "kuberth.scheduling.checking")
@@ -62,17 +62,17 @@ _LOGGERS: Final = ("kuberth.framework", "kuberth.queue", "kuberth.assembly", "ku
 
 
 class SchedulingTrial:
-    """What came to light while a plugin was scheduling."""
+    """What was observed while a plugin was scheduling."""
 
     def __init__(self) -> None:
         self.errors: dict[str, None] = {}
-        """What the scheduler logged as an error, in order."""
+        """Errors that the scheduler logged, in order."""
         self.changes: dict[str, None] = {}
-        """The methods that changed an object, each with the object and the field."""
+        """The methods that modified an object, each with the object and the field."""
         self.not_started = ""
         """Why the scheduler did not start: the plugin's `start` failed."""
         self.calls: Counter[str] = Counter()
-        """By extension point, how often the plugin was called."""
+        """The number of calls of the plugin by extension point."""
         self.clusters = self.pods = self.bound = 0
 
     def run(
@@ -84,7 +84,7 @@ class SchedulingTrial:
         *,
         name: str,
     ) -> None:
-        """Schedule the pods of every cluster; `plugin` is watched, and called `name` in the registry."""
+        """Schedule the pods of every cluster; `plugin` is watched, and registered as `name`."""
         own = Registry()
         for other in registry:
             if other != name:
@@ -150,7 +150,7 @@ class SchedulingTrial:
     # Watching the plugin
 
     def watch(self, plugin: Plugin) -> None:
-        """Count the calls of the plugin's methods and compare what they are given before and after."""
+        """Count the calls of the plugin's methods and compare their arguments before and after."""
         for method, point in POINTS_OF_METHODS.items():
             original = getattr(plugin, method, None)
             if original is not None:
@@ -190,7 +190,7 @@ class SchedulingTrial:
 
 
 class Obstacles(FilterPlugin, PreBindPlugin):
-    """Turns pods away, so that PostFilter and Unreserve are reached."""
+    """Rejects pods, so that PostFilter and Unreserve are reached."""
 
     name = "ObstaclesOfThePluginCheck"
 
@@ -199,11 +199,11 @@ class Obstacles(FilterPlugin, PreBindPlugin):
         self._refused: set[str] = set()
 
     def filter(self, state: CycleState, pod: Pod, node: NodeRow) -> Status | None:
-        """Every third pod fits nowhere."""
+        """Rejects every third pod on all nodes."""
         return Status.unschedulable("an obstacle of the check") if self._number(pod) % 3 == 2 else None
 
     def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Every third pod is refused once."""
+        """Rejects every third pod once."""
         uid = pod.metadata.uid
         if self._number(pod) % 3 != 1 or uid in self._refused:
             return None
@@ -215,7 +215,7 @@ class Obstacles(FilterPlugin, PreBindPlugin):
 
 
 class _Watched:
-    """A factory with the attributes of the class behind it."""
+    """A factory with the attributes of its class."""
 
     def __init__(self, factory: PluginFactory, trial: SchedulingTrial) -> None:
         self._factory = factory
@@ -229,7 +229,7 @@ class _Watched:
 
 
 class _Errors(logging.Handler):
-    """Notes what plugins did wrong; other errors of the scheduler follow from it."""
+    """Collects errors of plugins; other errors of the scheduler are consequences."""
 
     def __init__(self, found: dict[str, None]) -> None:
         super().__init__(logging.ERROR)
@@ -251,7 +251,7 @@ def _objects_of(given: Iterable[object]) -> Iterator[Pod | Node]:
 
 
 def _what_changed(obj: Pod | Node, before: bytes) -> str:
-    """Which fields of which object are no longer what they were."""
+    """The fields of objects that have changed."""
     old, new = msgspec.json.decode(before), to_builtins(obj)
     fields = [
         f"{section}.{field}"
@@ -267,6 +267,6 @@ def _in_virtual_time(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
         asyncio.get_running_loop()
     except RuntimeError:
         run_in_virtual_time(main)
-    else:  # called from a notebook or an asynchronous test, whose loop goes on
+    else:  # called from a notebook or an asynchronous test, with a running loop
         with ThreadPoolExecutor(1) as thread:
             thread.submit(run_in_virtual_time, main).result()

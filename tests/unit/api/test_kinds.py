@@ -48,7 +48,9 @@ def test_what_is_not_there_is_not_found() -> None:
     assert REGISTRY.named("Nothing") is None
     assert REGISTRY.find("", "v2", "Pod") is None
     assert REGISTRY.of_event("csinodes.v2.storage.k8s.io") is None
-    with pytest.raises(TypeError, match=r"ObjectMeta is no kind of the API.*register_kind\(ObjectMeta,"):
+    with pytest.raises(
+        TypeError, match=r"ObjectMeta is not a known kind of the API.*register_kind\(ObjectMeta,"
+    ):
         REGISTRY.of(ObjectMeta)
 
 
@@ -161,15 +163,19 @@ PLACE = {"group": GROUP, "version": "v1", "plural": "wrongs"}
 @pytest.mark.parametrize(
     "kind, place, problem",
     [
-        pytest.param("wrong", {}, "'wrong' is no kind", id="kind-in-lower-case"),
-        pytest.param("", {}, "'' is no kind", id="no-kind"),
-        pytest.param("Wrong", {"plural": "Wrongs"}, "'Wrongs' is no plural", id="plural-in-upper-case"),
-        pytest.param("Wrong", {"plural": "a/b"}, "'a/b' is no plural", id="plural-with-a-path"),
-        pytest.param("Wrong", {"version": ""}, "'' is no version", id="no-version"),
-        pytest.param("Wrong", {"version": "v1.example.com"}, "is no version", id="version-with-a-group"),
-        pytest.param("Wrong", {"group": "a..b"}, "'a..b' is no group", id="group"),
-        pytest.param("Wrong", {"group": "a.b\n"}, "is no group", id="group-with-a-line-break"),
-        pytest.param(int, {}, "is no kind that Kubernetes", id="no-struct"),
+        pytest.param("wrong", {}, "'wrong' is not a valid kind", id="kind-in-lower-case"),
+        pytest.param("", {}, "'' is not a valid kind", id="no-kind"),
+        pytest.param(
+            "Wrong", {"plural": "Wrongs"}, "'Wrongs' is not a valid plural", id="plural-in-upper-case"
+        ),
+        pytest.param("Wrong", {"plural": "a/b"}, "'a/b' is not a valid plural", id="plural-with-a-path"),
+        pytest.param("Wrong", {"version": ""}, "'' is not a valid version", id="no-version"),
+        pytest.param(
+            "Wrong", {"version": "v1.example.com"}, "is not a valid version", id="version-with-a-group"
+        ),
+        pytest.param("Wrong", {"group": "a..b"}, "'a..b' is not a valid group", id="group"),
+        pytest.param("Wrong", {"group": "a.b\n"}, "is not a valid group", id="group-with-a-line-break"),
+        pytest.param(int, {}, "is not a valid kind in Kubernetes", id="no-struct"),
         pytest.param(Bare, {}, "Bare needs the field `metadata: ObjectMeta`", id="without-metadata"),
         pytest.param(OtherMetadata, {}, "needs the field `metadata: ObjectMeta`", id="other-metadata"),
         pytest.param(Demanding, {}, "Demanding needs a default for size", id="without-a-default"),

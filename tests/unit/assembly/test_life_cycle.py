@@ -356,7 +356,9 @@ def test_work_that_comes_while_the_scheduler_is_cancelled_is_refused_and_closed(
         running.cancel()
         await asyncio.sleep(0)
         waiting = work()
-        with pytest.raises(KuberthError, match="'the work' was to be started, but the scheduler is ending"):
+        with pytest.raises(
+            KuberthError, match="'the work' cannot be started: the scheduler is shutting down"
+        ):
             scheduler.spawn(waiting, name="the work")
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -372,7 +374,7 @@ def test_a_configuration_that_comes_while_the_scheduler_is_cancelled_is_refused(
         await scheduler.wait_synced()
         running.cancel()
         await asyncio.sleep(0)
-        with pytest.raises(KuberthError, match="'replaced plugins' was to be started, but the scheduler is"):
+        with pytest.raises(KuberthError, match="'replaced plugins' cannot be started: the scheduler is"):
             await scheduler.reconfigure(config())
         with pytest.raises(asyncio.CancelledError):
             await running

@@ -50,6 +50,6 @@ def test_a_failing_observer_is_dropped_and_delays_no_pod(
             else:
                 assert observer.calls[-1] == failing
                 assert observer.calls.count(failing) == 1
-                assert "failed and is dropped" in caplog.text
+                assert "failed and was dropped" in caplog.text
 
     run_in_virtual_time(scenario)

@@ -204,7 +204,7 @@ def test_ending_gives_up_a_binding_that_takes_too_long(caplog: pytest.LogCapture
         await until(lambda: api.posted)
         scheduler.stop()
         await asyncio.sleep(6)
-        assert "not done within 5 s, given up: bind default/p" in caplog.text
+        assert "not done within 5 s, abandoned: bind default/p" in caplog.text
         assert scheduler.metrics.goroutines.values == {("binding",): 0}
         assert asyncio.get_running_loop().time() < 1000
 
@@ -375,8 +375,8 @@ def fails() -> Any:
         pytest.param(lambda: ApiError("etcd is away", code=500), False, "etcd is away", id="fails"),
         pytest.param(lambda: "cancel", False, "CancelledError", id="was-cancelled"),
         pytest.param(lambda: Status.error("oh"), False, "oh", id="error"),
-        pytest.param(lambda: "what", False, "answered 'what'", id="nonsense"),
-        pytest.param(lambda: SKIP, False, "answered 'Skip'", id="skips-too-late"),
+        pytest.param(lambda: "what", False, "returned 'what'", id="nonsense"),
+        pytest.param(lambda: SKIP, False, "returned 'Skip'", id="skips-too-late"),
     ],
 )
 def test_what_a_plugin_may_answer(

@@ -188,7 +188,7 @@ def sized(context, *, size, names=()):
         (4, "pass", "Resource.NODE, Action.ADD", "no_queue", 1, "is not a kuberth.queue.interface"),
         (5, "pass", "Resource.UNSCHEDULABLE_POD, Action.ADD", "Queue", 0, "an event that never comes"),
         (6, "pass", "Resource.NODE, Action.ADD", "sized(size=3, names=['a'])", 0, "3 ['a']"),
-        (7, "pass", "Resource.NODE, Action.ADD", "sized(3)", 1, "only arguments by name are taken"),
+        (7, "pass", "Resource.NODE, Action.ADD", "sized(3)", 1, "only keyword arguments are allowed"),
         (8, "pass", "Resource.NODE, Action.ADD", "sized(size=open('x'))", 1, "write them as Python literals"),
         (9, "pass", "Resource.NODE, Action.ADD", "sized(size=3", 1, "cannot read its arguments"),
         (10, "pass", "Resource.NODE, Action.ADD", "sized(width=3)", 1, "unexpected keyword argument 'width'"),

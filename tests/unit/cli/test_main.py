@@ -1,4 +1,4 @@
-"""`main(plugins=..., queue=...)`: what a program of one's own adds reaches the commands."""
+"""`main(plugins=..., queue=...)`: the commands use what the calling program adds."""
 
 from __future__ import annotations
 

@@ -96,13 +96,13 @@ def test_names_of_a_new_plugin() -> None:
 @pytest.mark.parametrize(
     "name, points, problem",
     [
-        pytest.param("9lives", "filter", "is no name for a plugin", id="digit-first"),
-        pytest.param("../evil", "filter", "is no name for a plugin", id="path"),
-        pytest.param("class", "filter", "is a keyword of Python", id="keyword"),
+        pytest.param("9lives", "filter", "is not a valid plugin name", id="digit-first"),
+        pytest.param("../evil", "filter", "is not a valid plugin name", id="path"),
+        pytest.param("class", "filter", "is a Python keyword", id="keyword"),
         pytest.param("quiet", "filtr", "there is no extension point 'filtr'", id="unknown-point"),
         pytest.param("quiet", " , ", "name at least one", id="no-point"),
         pytest.param("quiet", "filter,Filter", "filter is named twice", id="point-twice"),
-        pytest.param("None", "filter", "is a keyword of Python", id="keyword-class"),
+        pytest.param("None", "filter", "is a Python keyword", id="keyword-class"),
         pytest.param("kuberth", "filter", "kuberth plugin new my-kuberth", id="kuberth"),
         pytest.param("kuberth-plugins", "filter", "there is a module", id="our-plugins"),
         pytest.param("json", "filter", "module of Python's standard library", id="standard-library"),

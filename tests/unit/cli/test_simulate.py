@@ -156,7 +156,7 @@ def test_a_trace_that_is_printed_can_be_played(tmp_path: Path) -> None:
         (("--generate", "gpu"), "give a cluster"),
         (("--nodes", "2", "--generate", "gpu", "--trace", "{trace}"), "give a workload"),
         (("--generate", "gpu", "--shape", "cpu=1", "--cluster", "{trace}"), "--shape needs --nodes"),
-        (("--nodes", "2", "--fit", "{trace}", "--spot", "2"), "leave out --autoscale and --spot"),
+        (("--nodes", "2", "--fit", "{trace}", "--spot", "2"), "omit --autoscale and --spot"),
     ],
 )
 def test_words_that_do_not_go_together(tmp_path: Path, words: tuple[str, ...], expected: str) -> None:

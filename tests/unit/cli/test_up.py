@@ -56,7 +56,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             "syntax.yaml cannot be read as YAML or JSON: not valid YAML at line 3, column 5: ",
         ),
         ("-f invalid.yaml", 'invalid.yaml:6: Pod bad: Pod "bad" is invalid: spec.containers: Required value'),
-        ("-f kind.yaml", "kind.yaml: Podd a: the server knows no kind Podd in v1; is it spelled right"),
+        ("-f kind.yaml", "kind.yaml: Podd a: the server has no kind Podd in v1; is it spelled right"),
         (
             "-f field.yaml",
             "field.yaml: Pod ok: failed to create typed patch object (/ok; /v1, Kind=Pod): .spec.containerz:",
@@ -78,7 +78,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("--queue a_bad_queue:nothing", "--queue a_bad_queue:nothing: module 'a_bad_queue' has no 'nothing'"),
         (
             "--queue a_bad_queue:five",
-            "--queue a_bad_queue:five made 5, which is not a kuberth.queue.interface.",
+            "--queue a_bad_queue:five returned 5, which is not a kuberth.queue.interface.",
         ),
         ("--queue a_bad_queue:boom", "--queue a_bad_queue:boom failed: RuntimeError: boom"),
         ("--plugin nowhere:Plugin", "--plugin nowhere:Plugin: module 'nowhere' cannot be imported"),

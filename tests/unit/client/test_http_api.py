@@ -196,7 +196,7 @@ def test_impersonation_headers() -> None:
 
 def test_a_kind_the_api_does_not_have() -> None:
     async def test(api: HttpApi, _server: Server) -> None:
-        with pytest.raises(TypeError, match="ObjectMeta is no kind of the API"):
+        with pytest.raises(TypeError, match="ObjectMeta is not a known kind of the API"):
             await api.get(ObjectMeta, "x")
 
     with_api(echo, test)
@@ -315,7 +315,7 @@ def test_an_answer_that_is_no_list(body: bytes) -> None:
         await reply.send(body)
 
     async def test(api: HttpApi, _server: Server) -> None:
-        with pytest.raises(ApiError, match="list pods: the answer is not a list"):
+        with pytest.raises(ApiError, match="list pods: the response is not a list"):
             await api.list(Pod)
 
     with_api(handler, test)
@@ -446,7 +446,7 @@ def test_an_answer_that_cannot_be_read() -> None:
         await reply.send({"metadata": {"name": 5}})
 
     async def test(api: HttpApi, _server: Server) -> None:
-        with pytest.raises(ApiError, match=r"get Node n: the answer cannot be read: .*metadata\.name"):
+        with pytest.raises(ApiError, match=r"get Node n: the response cannot be decoded: .*metadata\.name"):
             await api.get(Node, "n")
 
     with_api(handler, test)

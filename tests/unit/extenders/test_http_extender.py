@@ -83,16 +83,16 @@ def test_a_client_certificate(in_files: bool, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "fields, words",
     [
-        ({"url_prefix": "ftp://x"}, "extenders\\[2\\]: the server address cannot be read"),
+        ({"url_prefix": "ftp://x"}, "extenders\\[2\\]: the server address is invalid"),
         ({"url_prefix": "http://[x"}, "extenders\\[2\\].urlPrefix: cannot be read"),
         (
             {"tls_config": ExtenderTLSConfig(insecure=True, ca_data=b"x")},
             "insecure and a certificate authority exclude each other",
         ),
-        ({"tls_config": ExtenderTLSConfig(ca_data=b"x")}, "holds no certificate authority"),
+        ({"tls_config": ExtenderTLSConfig(ca_data=b"x")}, "contains no certificate authority"),
         ({"tls_config": ExtenderTLSConfig(ca_data=b"\xff")}, "caData: must be a PEM text"),
         ({"tls_config": ExtenderTLSConfig(ca_file="/nowhere")}, "/nowhere cannot be read"),
-        ({"tls_config": ExtenderTLSConfig(cert_data=b"x", key_data=b"y")}, "cannot be used"),
+        ({"tls_config": ExtenderTLSConfig(cert_data=b"x", key_data=b"y")}, "is not usable"),
     ],
     ids=["scheme", "brackets", "insecure CA", "no CA", "binary CA", "no file", "no pair"],
 )

@@ -60,9 +60,9 @@ def bound(made: Framework) -> Status:
         pytest.param(Status.unschedulable("no disk"), Code.UNSCHEDULABLE, "no disk", id="rejects"),
         pytest.param(Status.pending("soon"), Code.PENDING, "soon", id="pending"),
         pytest.param(
-            SKIP, Code.ERROR, "plugin 'B' at PreBind: answered 'Skip' where a Status with code", id="skips"
+            SKIP, Code.ERROR, "plugin 'B' at PreBind: returned 'Skip' where a Status with code", id="skips"
         ),
-        pytest.param("ok", Code.ERROR, "plugin 'B' at PreBind: answered 'ok' where a Status", id="nonsense"),
+        pytest.param("ok", Code.ERROR, "plugin 'B' at PreBind: returned 'ok' where a Status", id="nonsense"),
     ],
 )
 def test_pre_bind_ends_at_the_first_failure(form: Any, answer: Any, code: Code, message: str) -> None:

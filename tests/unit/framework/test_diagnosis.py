@@ -80,9 +80,9 @@ def diagnosis_of(
             id="PreFilter rejected the pod",
         ),
         pytest.param(
-            diagnosis_of(pre_filter="all in vain", absent=Status.unresolvable("all in vain")),
+            diagnosis_of(pre_filter="no node will do", absent=Status.unresolvable("no node will do")),
             4,
-            "0/4 nodes are available: all in vain.",
+            "0/4 nodes are available: no node will do.",
             id="the reason of PreFilter is stated once, not by node",
         ),
         pytest.param(diagnosis_of(), 2, "0/2 nodes are available:", id="no reason at all"),

@@ -45,7 +45,7 @@ def refusal(made: type[Plugin]) -> str:
 @pytest.mark.parametrize("phase", POINTS)
 def test_a_phase_that_the_plugin_serves_has_to_be_stated(phase: str) -> None:
     message = refusal(with_attributes(phase, inputs=Inputs({"metadata.labels"})))
-    assert f"plugin 'Mine': its `inputs` do not say what {phase} depends on" in message
+    assert f"plugin 'Mine': its `inputs` do not state what {phase} depends on" in message
     assert f"{phase}=DependsOn" in message
 
 
@@ -54,7 +54,7 @@ def test_a_phase_that_it_does_not_serve_cannot_be_stated(phase: str) -> None:
     other = next(each for each in POINTS if each != phase)
     stated: dict[str, Any] = {phase: DependsOn.ANYTHING, other: DependsOn.ANYTHING}
     message = refusal(with_attributes(other, inputs=Inputs({"metadata.labels"}, **stated)))
-    assert message == f"plugin 'Mine': its `inputs` state {phase}, which it does not serve"
+    assert message == f"plugin 'Mine': its `inputs` state {phase}, which it does not implement"
 
 
 @pytest.mark.parametrize("phase", ["pre_filter", "pre_score"])
@@ -62,7 +62,7 @@ def test_a_phase_that_it_does_not_serve_cannot_be_stated(phase: str) -> None:
 def test_what_comes_before_the_nodes_does_not_depend_on_one(phase: str, scope: DependsOn) -> None:
     stated: dict[str, Any] = {phase: scope}
     message = refusal(with_attributes(phase, inputs=Inputs({"metadata.labels"}, **stated)))
-    assert f"plugin 'Mine': {phase} comes before the nodes" in message
+    assert f"plugin 'Mine': {phase} does not evaluate nodes" in message
 
 
 @pytest.mark.parametrize("field", ["spec.colour", "info.colour", "labels", "spec.affinity.node_affinity", ""])
@@ -75,7 +75,7 @@ def test_a_field_that_pods_do_not_have_is_named(field: str) -> None:
 @pytest.mark.parametrize("source", [object(), 7, None], ids=["object", "number", "none"])
 def test_what_has_no_version_cannot_be_followed(source: Any) -> None:
     inputs = Inputs({"metadata.labels"}, filter=DependsOn.NODE, versions=(source,))
-    assert "has no whole number `version`" in refusal(with_attributes("filter", inputs=inputs))
+    assert "has no integer `version`" in refusal(with_attributes("filter", inputs=inputs))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_what_has_no_version_cannot_be_followed(source: Any) -> None:
     [
         (lambda _info: True, "`idle` of its `inputs` is"),
         (Idle({"spec.colour"}, lambda _info: True), "name 'spec.colour', which pods do not have"),
-        (Idle((), lambda _info: True, cast(Any, (object(),))), "has no whole number `version`"),
+        (Idle((), lambda _info: True, cast(Any, (object(),))), "has no integer `version`"),
     ],
     ids=["function", "field", "version"],
 )

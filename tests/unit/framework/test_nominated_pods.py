@@ -166,10 +166,10 @@ def test_one_node_can_be_filtered_without_its_nominated_pods() -> None:
         ),
         pytest.param(
             Status.unschedulable("x"),
-            "plugin 'Near' at PreFilterExtensionAddPod: answered 'Unschedulable'",
+            "plugin 'Near' at PreFilterExtensionAddPod: returned 'Unschedulable'",
             id="rejects",
         ),
-        pytest.param("fine", "plugin 'Near' at PreFilterExtensionAddPod: answered 'fine'", id="nonsense"),
+        pytest.param("fine", "plugin 'Near' at PreFilterExtensionAddPod: returned 'fine'", id="nonsense"),
     ],
 )
 def test_a_plugin_that_cannot_follow_aborts_the_search(answer: Any, message: str) -> None:

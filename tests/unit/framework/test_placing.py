@@ -54,7 +54,7 @@ def test_raw_scores_may_be_anything_that_normalizing_brings_into_range() -> None
     [
         pytest.param(Status.error("no map"), "no map", id="error"),
         pytest.param(ValueError("no map"), "ValueError: no map", id="raises"),
-        pytest.param("ten", "answered 'ten' where", id="nonsense"),
+        pytest.param("ten", "returned 'ten' where", id="nonsense"),
     ],
 )
 def test_a_plugin_that_cannot_say_ends_the_attempt_in_its_own_words(
@@ -69,7 +69,7 @@ def test_a_plugin_that_cannot_say_ends_the_attempt_in_its_own_words(
 @pytest.mark.parametrize("score", [-1, 101, True, 1.5, None], ids=str)
 def test_what_is_no_score_after_normalizing(score: Any) -> None:
     assert rated(plugin("S", PlacementScorePlugin, score_placement=score)).message.startswith(
-        f"plugin 'S' at PlacementScore: answered {score!r} where a "
+        f"plugin 'S' at PlacementScore: returned {score!r} where a "
     )
 
 
@@ -102,7 +102,7 @@ def test_the_parts_that_a_plugin_names() -> None:
         pytest.param(
             ["zone-a"],
             Code.ERROR,
-            "plugin 'G' at PlacementGenerate: answered ['zone-a'] where a sequence of PlacementCandidate",
+            "plugin 'G' at PlacementGenerate: returned ['zone-a'] where a sequence of PlacementCandidate",
             id="nonsense",
         ),
     ],

@@ -185,7 +185,7 @@ def test_a_plugin_that_makes_a_broken_status(point: Point) -> None:
     expect_error(
         outcome(point, lambda *_: Status.unschedulable(["no"])),  # type: ignore[arg-type]  # meant
         point.label,
-        "TypeError: a reason of a Status is a text, not ['no']",
+        "TypeError: a reason of a Status is a string, not ['no']",
     )
 
 
@@ -222,7 +222,7 @@ def test_ctrl_c_is_the_users_and_an_interrupt_of_the_plugins_own_is_its_failure(
 @pytest.mark.parametrize("point", POINTS.values(), ids=POINTS)
 @pytest.mark.parametrize("answer", ["yes", {"node": "n1"}, object()], ids=["text", "dict", "object"])
 def test_a_plugin_that_answers_nonsense(point: Point, answer: Any) -> None:
-    expect_error(outcome(point, answer), point.label, f"answered {answer!r}"[:60])
+    expect_error(outcome(point, answer), point.label, f"returned {answer!r}"[:60])
 
 
 SYNCHRONOUS = {name: point for name, point in POINTS.items() if name not in ("pre_bind", "bind")}
@@ -232,7 +232,7 @@ SYNCHRONOUS = {name: point for name, point in POINTS.items() if name not in ("pr
 def test_a_coroutine_where_none_is_awaited(point: Point) -> None:
     async def answer(*_: object) -> None: ...
 
-    expect_error(outcome(point, answer), point.label, "answered <coroutine object")
+    expect_error(outcome(point, answer), point.label, "returned <coroutine object")
 
 
 ALLOWED = {
@@ -267,7 +267,7 @@ def test_a_point_allows_only_its_own_codes(point: Point, code: Code) -> None:
         assert status.code is not Code.ERROR
     else:
         allowed = ", ".join(("Success", "Error", *ALLOWED[point.label].split()[:1]))
-        expect_error(status, point.label, f"answered {code.label!r} where a Status with code Success")
+        expect_error(status, point.label, f"returned {code.label!r} where a Status with code Success")
         assert all(label in status.message for label in allowed.split(", "))
 
 
@@ -279,7 +279,7 @@ def test_pre_filter_narrowing_to_nonsense(node_names: Any) -> None:
     expect_error(
         outcome(POINTS["pre_filter"], PreFilterResult(node_names)),
         "PreFilter",
-        f"answered PreFilterResult(node_names={node_names!r})",
+        f"returned PreFilterResult(node_names={node_names!r})",
     )
 
 
@@ -290,17 +290,17 @@ def codes(*numbers: Any, **options: Any) -> Callable[..., Verdict]:
 @pytest.mark.parametrize(
     "answer, problem",
     [
-        pytest.param(SUCCESS, "answered <Success> where a Verdict over 3 nodes", id="success"),
-        pytest.param(SKIP, "answered <Skip> where a Verdict over 3 nodes", id="skip"),
+        pytest.param(SUCCESS, "returned <Success> where a Verdict over 3 nodes", id="success"),
+        pytest.param(SKIP, "returned <Skip> where a Verdict over 3 nodes", id="skip"),
         pytest.param(
-            Status.unschedulable("no"), "answered <Unschedulable: no> where a Verdict", id="one-status"
+            Status.unschedulable("no"), "returned <Unschedulable: no> where a Verdict", id="one-status"
         ),
-        pytest.param(codes(1, 0), "answered <kuberth.framework.verdict.Verdict", id="too-few-nodes"),
-        pytest.param(codes(1, 0, 0, 0), "answered <kuberth.framework.verdict.Verdict", id="too-many-nodes"),
-        pytest.param(codes(1.0, 0, 0), "answered <kuberth.framework.verdict.Verdict", id="floats"),
+        pytest.param(codes(1, 0), "returned <kuberth.framework.verdict.Verdict", id="too-few-nodes"),
+        pytest.param(codes(1, 0, 0, 0), "returned <kuberth.framework.verdict.Verdict", id="too-many-nodes"),
+        pytest.param(codes(1.0, 0, 0), "returned <kuberth.framework.verdict.Verdict", id="floats"),
         pytest.param(
             lambda *_: Verdict([1, 0, 0], lambda _: Status.unschedulable("no")),  # type: ignore[arg-type]  # meant
-            "answered <kuberth.framework.verdict.Verdict",
+            "returned <kuberth.framework.verdict.Verdict",
             id="a-list",
         ),
         pytest.param(codes(7, 0, 0), "IndexError: tuple index out of range", id="a-code-without-a-status"),
@@ -311,12 +311,12 @@ def codes(*numbers: Any, **options: Any) -> Callable[..., Verdict]:
         ),
         pytest.param(
             lambda *_: Verdict(np.array([1, 0, 0]), lambda _: "no", may_fail=True),  # type: ignore[arg-type,return-value]  # meant
-            "answered 'no' where a Status",
+            "returned 'no' where a Status",
             id="a-code-for-a-text-looked-at",
         ),
         pytest.param(
             lambda *_: Verdict.rejecting(np.array([True, False, False]), SUCCESS),
-            "answered <Success> where a rejection for code 1 is expected",
+            "returned <Success> where a rejection for code 1 is expected",
             id="rejecting-with-success",
         ),
         pytest.param(
@@ -339,7 +339,7 @@ def test_a_post_filter_answer_that_makes_no_sense(answer: Any) -> None:
     expect_error(
         outcome(POINTS["post_filter"], answer),
         "PostFilter",
-        f"answered {answer!r} where a tuple (PostFilterResult",
+        f"returned {answer!r} where a tuple (PostFilterResult",
     )
 
 
@@ -347,7 +347,7 @@ def test_a_long_answer_is_shortened() -> None:
     assert len(outcome(POINTS["reserve"], "x" * 10_000).message) < 400
 
 
-# Where no one waits for an answer
+# Where no answer is expected
 
 
 @pytest.mark.parametrize(
@@ -360,7 +360,7 @@ def test_a_long_answer_is_shortened() -> None:
     [
         pytest.param(RuntimeError("boom"), "plugin 'Bad' failed at {point}", id="raises"),
         pytest.param(
-            "yes", "plugin 'Bad' at {point}: answered 'yes' where nothing is expected", id="nonsense"
+            "yes", "plugin 'Bad' at {point}: returned 'yes' where nothing is expected", id="nonsense"
         ),
     ],
 )

@@ -122,7 +122,7 @@ def test_a_wait_without_a_limit_is_an_error_that_says_what_to_answer() -> None:
     made = framework(plugin("A", PermitPlugin, permit=Status.wait("for a quota")))
     status, _timeouts = made.runner.reserving.run_permit(state_of(POD), POD, "n1")
     assert status.message == (
-        "plugin 'A' at Permit: answered <Wait: for a quota> where PermitResult.wait(seconds) is expected"
+        "plugin 'A' at Permit: returned <Wait: for a quota> where PermitResult.wait(seconds) is expected"
     )
 
 
@@ -141,7 +141,7 @@ def test_a_wrong_type_names_all_that_are_allowed(interface: type[Any], method: s
         status, _timeouts = made.runner.reserving.run_permit(state_of(POD), POD, "n1")
     else:
         status = made.runner.reserving.run_reserve(state_of(POD), POD, "n1")
-    assert status.message.endswith(f"answered 'yes' where {expected} is expected")
+    assert status.message.endswith(f"returned 'yes' where {expected} is expected")
 
 
 def test_the_longest_wait_is_fifteen_minutes() -> None:

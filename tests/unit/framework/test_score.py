@@ -127,7 +127,7 @@ def test_a_score_of_one_node_is_a_whole_number(answer: Any) -> None:
     message = failed(plugin("S", ScorePlugin, score=answer)).message
     assert (
         message
-        == f"plugin 'S' at Score: answered {answer!r} where a whole number or an Error status is expected"
+        == f"plugin 'S' at Score: returned {answer!r} where a whole number or an Error status is expected"
     )
 
 
@@ -152,12 +152,12 @@ def test_scores_of_all_nodes_are_as_many_whole_numbers(answer: Any, point: str) 
     else:
         made = plugin("S", ScorePlugin, score=0, normalize_scores=answer)
     message = failed(made).message
-    assert message.startswith(f"plugin 'S' at {point}: answered ")
+    assert message.startswith(f"plugin 'S' at {point}: returned ")
     assert "where an array of 3 whole numbers, an Error status or " in message
 
 
 def test_nothing_is_no_score_of_all_nodes() -> None:
-    assert "plugin 'S' at Score: answered None" in failed(plugin("S", ScorePlugin, score_nodes=None)).message
+    assert "plugin 'S' at Score: returned None" in failed(plugin("S", ScorePlugin, score_nodes=None)).message
 
 
 @pytest.mark.parametrize("form", ["score", "score_nodes", "normalize_scores"])
@@ -166,8 +166,8 @@ def test_nothing_is_no_score_of_all_nodes() -> None:
     [
         pytest.param(ValueError("lost"), "ValueError: lost", id="raises"),
         pytest.param(Status.error("lost"), "lost", id="error"),
-        pytest.param(Status.unschedulable("no"), "answered 'Unschedulable' where", id="rejects"),
-        pytest.param(SUCCESS, "answered <Success> where a", id="success-without-scores"),
+        pytest.param(Status.unschedulable("no"), "returned 'Unschedulable' where", id="rejects"),
+        pytest.param(SUCCESS, "returned <Success> where a", id="success-without-scores"),
     ],
 )
 def test_a_plugin_that_fails_aborts_the_cycle(form: str, answer: Any, problem: str) -> None:
@@ -221,7 +221,7 @@ def test_all_plugins_skipping_leaves_zero() -> None:
 @pytest.mark.parametrize("form", ["score", "normalize_scores"])
 def test_a_plugin_that_skips_single_nodes_aborts_the_cycle(form: str) -> None:
     methods: dict[str, Any] = {"score": 0, form: SKIP}
-    assert "answered 'Skip' where" in failed(plugin("S", ScorePlugin, **methods)).message
+    assert "returned 'Skip' where" in failed(plugin("S", ScorePlugin, **methods)).message
 
 
 @pytest.mark.parametrize("skip", [SKIP, Status(Code.SKIP)])

@@ -79,10 +79,12 @@ def test_statuses_compare_by_value() -> None:
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        pytest.param((2, "x"), "starts with a Code, not with 2", id="a-number-for-the-code"),
-        pytest.param(("Unschedulable",), "starts with a Code", id="a-text-for-the-code"),
-        pytest.param((Code.UNSCHEDULABLE, ["x"]), "is a text, not \\['x'\\]", id="a-list-of-reasons"),
-        pytest.param((Code.UNSCHEDULABLE, None), "is a text, not None", id="no-reason"),
+        pytest.param((2, "x"), "the first argument of a Status is a Code, not 2", id="a-number-for-the-code"),
+        pytest.param(
+            ("Unschedulable",), "the first argument of a Status is a Code", id="a-text-for-the-code"
+        ),
+        pytest.param((Code.UNSCHEDULABLE, ["x"]), "is a string, not \\['x'\\]", id="a-list-of-reasons"),
+        pytest.param((Code.UNSCHEDULABLE, None), "is a string, not None", id="no-reason"),
     ],
 )
 def test_a_status_of_nonsense_fails_where_it_is_made(arguments: tuple[Any, ...], message: str) -> None:

@@ -170,7 +170,7 @@ WEB = {"app": "web"}
             incoming(),
             "a",
             ["protected"],
-            id="a budget with a disruption left protects no one yet",
+            id="a budget with a disruption left protects no pod yet",
         ),
         pytest.param(
             [
@@ -309,7 +309,7 @@ def small_nodes(number: int) -> Iterator[Node]:
             FULL,
             incoming(priority=0),
             "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.",
-            id="no one of lower priority",
+            id="no pod of lower priority",
         ),
         pytest.param(
             [*FULL, running("high", "a", cpu="500m", priority=1000)],

@@ -178,7 +178,7 @@ def reference(
 
 
 class Noted(Evictions):
-    """Evicts no one."""
+    """Evicts no pod."""
 
     chosen: Candidate | None = None
 

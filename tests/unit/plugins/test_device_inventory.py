@@ -41,7 +41,7 @@ class World:
     """Objects, an inventory that follows them, and what it says of every node."""
 
     def __init__(self, handle: Handle, *, like: KnownClaims | None = None) -> None:
-        """`like`: with the same writes of one's own."""
+        """`like`: with the same own writes."""
         self.handle = handle
         self.inventory = Inventory(handle)
         if like is not None:

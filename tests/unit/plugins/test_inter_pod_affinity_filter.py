@@ -158,7 +158,7 @@ def test_the_first_pod_of_a_series(
         ),
         pytest.param([placed("a1", DB, affinity=far(term()))], DB, {}, id="it speaks of others"),
         pytest.param([placed("x", DB, affinity=far(term()))], WEB, {}, id="it is in no domain"),
-        pytest.param([placed("a1", DB, affinity=near(term()))], WEB, {}, id="affinity rejects no one"),
+        pytest.param([placed("a1", DB, affinity=near(term()))], WEB, {}, id="affinity rejects no pod"),
         pytest.param(
             [
                 placed("a1", DB, affinity=far(term(key=HOST))),
@@ -201,7 +201,9 @@ def expression(operator: str, *values: str) -> dict[str, Any]:
             ["a1", "x"],
             id="or listed",
         ),
-        pytest.param({"namespaceSelector": expression("In", "test")}, [], id="by a label no one has"),
+        pytest.param(
+            {"namespaceSelector": expression("In", "test")}, [], id="by a label that no namespace has"
+        ),
         # As upstream: accepting the absence of the label is accepting every namespace.
         pytest.param({"namespaceSelector": expression("NotIn", "prod")}, ["a1", "b1", "x"], id="NotIn"),
         pytest.param({"namespaceSelector": expression("DoesNotExist")}, ["a1", "b1", "x"], id="DoesNotExist"),

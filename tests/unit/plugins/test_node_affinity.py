@@ -166,7 +166,7 @@ def test_without_preferences_the_score_is_skipped() -> None:
 @pytest.mark.parametrize("disabled_at", [(), ("preScore",)], ids=["PreScore", "Score"])
 def test_a_preference_that_cannot_be_read_fails_the_cycle_and_says_why(disabled_at: tuple[str, ...]) -> None:
     judge = evaluator(PLUGIN, *NODES, disabled_at=disabled_at)
-    with pytest.raises(KuberthError, match=r"preferred node affinity cannot be read.*'Like'"):
+    with pytest.raises(KuberthError, match=r"preferred node affinity is invalid.*'Like'"):
         judge.evaluate(pod_with(preferred={5: labels(asks("disk", "Like", "s"))}))
 
 

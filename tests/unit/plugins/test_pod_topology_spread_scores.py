@@ -177,7 +177,7 @@ SPREAD = {"a1": 100 * 6 // 13, "a2": 100 * 7 // 13, "b1": 100}
 @pytest.mark.parametrize(
     ("objects", "metadata", "expected"),
     [
-        pytest.param([], {}, None, id="no one"),
+        pytest.param([], {}, None, id="no pods"),
         pytest.param([SERVICE], {}, SPREAD, id="a service"),
         pytest.param(
             [convert(Service, {"metadata": {"name": "s", "namespace": "default"}})],

@@ -118,7 +118,7 @@ def test_volumes_to_be_made_share_the_capacity_of_their_class() -> None:
 @pytest.mark.parametrize(
     "objects, claims",
     [
-        pytest.param([make_class(), make_claim("c")], ("c",), id="no one keeps track of capacity"),
+        pytest.param([make_class(), make_claim("c")], ("c",), id="capacity is not tracked"),
         pytest.param([make_claim("c", volume="v"), make_volume("v")], ("c",), id="bound already"),
         pytest.param([], (), id="no claims"),
     ],

@@ -114,7 +114,7 @@ def test_bad_rules_change_nothing_and_say_why(caplog: pytest.LogCaptureFixture) 
         assert scene.names() == ["first"]
         assert scene.counted() == {("error",): 1}
         assert scene.reports == []
-        assert "the old one stays: config.yaml: profiles[0]: no such thing" in caplog.text
+        assert "keeping the old one: config.yaml: profiles[0]: no such thing" in caplog.text
         assert scene.world.events("ConfigurationRejected") == [
             "The old configuration stays in force: config.yaml: profiles[0]: no such thing"
         ]

@@ -1,4 +1,4 @@
-"""Queues of one's own, alone and inside a whole scheduler."""
+"""Custom queues, alone and inside a whole scheduler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A queue of one's own that asks the plugins' hints, inside a whole scheduler (KEP-2779, KEP-4247)."""
+"""A custom queue that calls the plugins' hints, inside a whole scheduler (KEP-2779, KEP-4247)."""
 
 from __future__ import annotations
 

@@ -213,7 +213,7 @@ def test_a_pod_whose_profile_is_gone_when_its_turn_comes_is_let_go(caplog: pytes
     scheduler.loop._runners = {}  # as a configuration without the profile leaves them
     run_in_virtual_time(lambda: turn)
     assert (scheduler.placements, scheduler.queues(), scheduler.queue.in_flight()) == ([], {}, ())
-    assert "asks for scheduler 'default-scheduler'; no profile has this name" in caplog.text
+    assert "has schedulerName 'default-scheduler'; no profile has this name" in caplog.text
 
 
 @pytest.mark.parametrize("waits", [True, False], ids=["the form that waits", "the form that does not"])

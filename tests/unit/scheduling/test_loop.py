@@ -37,7 +37,7 @@ def test_a_pod_of_another_scheduler_is_let_go(caplog: pytest.LogCaptureFixture) 
     scheduler.add(make_pod("p", scheduler="someone-else"))
     assert scheduler.loop.schedule_one()
     assert (scheduler.placements, scheduler.queues(), scheduler.queue.in_flight()) == ([], {}, ())
-    assert "asks for scheduler 'someone-else'" in caplog.text
+    assert "has schedulerName 'someone-else'" in caplog.text
 
 
 def test_a_pod_that_is_being_deleted_is_let_go() -> None:

@@ -482,7 +482,7 @@ def test_pods_of_groups_and_with_claims_differ_from_plain_ones(data: st.DataObje
     live(twins, data, steps=10, templates=OF_GROUPS)
 
 
-# Plugins of one's own: per node and over the table, stating what they depend on and not
+# Custom plugins: per node and over the table, stating what they depend on and not
 
 
 _SEEN: StateKey[int] = StateKey("seen")

@@ -125,7 +125,7 @@ def test_probes_fail_once_the_loop_has_not_turned_for_ten_seconds(path: str) -> 
             failed = f"[-]scheduling-loop failed: reason withheld\n{endpoint} check failed\n"
             assert ask(serving.port, path) == (500, failed)
             why = await fetch(serving.port, f"{path}/scheduling-loop")
-            assert why.text == "internal server error: the event loop has not turned for 10 s\n"
+            assert why.text == "internal server error: the event loop has been blocked for 10 s\n"
             watchdog.beat()
             assert ask(serving.port, path) == (200, "ok")
             slis = (await fetch(serving.port, "/metrics/slis")).text

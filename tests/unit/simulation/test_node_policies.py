@@ -117,7 +117,7 @@ def test_a_node_that_comes_back_is_like_the_first() -> None:
 
 
 class Swap(NodePolicy):
-    """A policy of one's own: another node instead of the first, once."""
+    """A custom policy: another node instead of the first, once."""
 
     interval = 50.0
 

@@ -137,7 +137,7 @@ def test_an_interrupted_search_continues_to_the_same_result(tmp_path: Path) -> N
 
 
 class FirstQueue(PriorityQueue):
-    """A queue of one's own."""
+    """A custom queue."""
 
 
 class OtherQueue(PriorityQueue):

@@ -245,7 +245,7 @@ def nothing(*_given: object) -> None:
 
 
 RESERVE = {"reserve": nothing, "unreserve": nothing}
-EXPECTED = "answered 7 where a Status or None is expected"
+EXPECTED = "returned 7 where a Status or None is expected"
 
 
 @pytest.mark.parametrize(
@@ -404,8 +404,8 @@ def test_a_plugin_that_changes_what_it_is_given(plugin: type[Plugin], words: str
         pytest.param(
             raising, "its hint for NodeAdd of node node-new: ZeroDivisionError: divided", id="raises"
         ),
-        pytest.param(seven, "answered 7 where a Hint is expected", id="7"),
-        pytest.param(nothing, "answered None where a Hint is expected", id="None"),
+        pytest.param(seven, "returned 7 where a Hint is expected", id="7"),
+        pytest.param(nothing, "returned None where a Hint is expected", id="None"),
     ],
 )
 def test_a_hint_that_fails(hint: Any, words: str) -> None:

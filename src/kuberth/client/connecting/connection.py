@@ -1,8 +1,8 @@
-"""Speaks HTTP/1.1 over a connection: a request goes out, one answer comes back, then the next.
+"""Speaks HTTP/1.1 over a connection, one request and response at a time.
 
 In: the bytes of a request. Out: a future with its `HttpAnswer`, or with the `OSError` that ended the
-connection. A watch's answer is handed over as it arrives, through a `BodyStream`. Retries, credentials and
-deadlines are the pool's. `Connection` is what this way and `pipeline` have in common.
+connection. The body of a watch is delivered as it arrives, through a `BodyStream`. Retries, credentials and
+deadlines belong to the pool. `Connection` is the base of this class and of `pipeline`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kuberth.errors import ApiError
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 STREAM_PAUSE_BYTES: Final = 1024 * 1024
-"""A watch that is read too slowly is stopped from sending at this much."""
+"""If this many bytes of a watch are unread, the server is paused."""
 
 _FRAMING_HEADERS: Final = frozenset((b"content-length", b"transfer-encoding"))
 
@@ -28,12 +28,12 @@ _FRAMING_HEADERS: Final = frozenset((b"content-length", b"transfer-encoding"))
 class HttpAnswer(NamedTuple):
     status: int
     headers: Mapping[bytes, bytes]
-    """Lower-case names."""
+    """Headers by lower-case name."""
     body: bytes
 
 
 class AnswerTooLargeError(ApiError):
-    """The answer is larger than its request allows; the connection is closed."""
+    """The response is larger than its request allows; the connection is closed."""
 
 
 class BrokenAnswerError(ConnectionError):
@@ -41,7 +41,7 @@ class BrokenAnswerError(ConnectionError):
 
 
 class BodyStream:
-    """The body of an answer that does not end soon; a read returns all bytes that have arrived."""
+    """The body of a response without a known end; a read returns all bytes that have arrived."""
 
     def __init__(self, connection: RequestConnection) -> None:
         self._connection = connection
@@ -88,10 +88,10 @@ class BodyStream:
 
 
 class Connection(asyncio.Protocol):
-    """Speaks HTTP/1.1 over a transport, TLS or not.
+    """Speaks HTTP/1.1 over a transport, with or without TLS.
 
-    The parser's callbacks for headers and pieces of a body are methods of the containers that hold them,
-    because they run for every header of every answer. A subclass counts the requests and makes the answers.
+    The parser's callbacks for headers and parts of a body are methods of the containers that hold them,
+    because they run for every header of every response. A subclass matches requests and responses.
     """
 
     def __init__(self, *, generation: int = 0) -> None:
@@ -99,15 +99,16 @@ class Connection(asyncio.Protocol):
         self.usable = False
         self.idle_since = 0.0
         self.exchanges = 0
-        """How many were finished: with one or more, a cut at the next may just be the server's idle limit."""
+        """How many responses were completed: after the first one, a closed connection may just be the
+        server's idle timeout."""
         self.answering = False
-        """Whether bytes of an answer to the exchange under way have arrived."""
+        """Whether bytes of the current response have arrived."""
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._transport: asyncio.Transport | None = None
         self._headers: dict[bytes, bytes] = {}
         self._chunks: list[bytes] = []
         self._received = 0
-        """Bytes of the answer that is arriving."""
+        """The size of the current response so far."""
         self._in_body = False
         self._streaming = False
         self._unasked = False
@@ -131,7 +132,7 @@ class Connection(asyncio.Protocol):
 
     @abstractmethod
     def _is_asked(self) -> bool:
-        """Whether a request waits for the head of an answer."""
+        """Whether a request waits for the head of its response."""
 
     @abstractmethod
     def on_message_complete(self) -> None:
@@ -143,7 +144,7 @@ class Connection(asyncio.Protocol):
 
     @abstractmethod
     def _end(self, error: BaseException) -> None:
-        """The connection can serve no more. May be called again."""
+        """The connection is not usable any more. May be called again."""
 
     def _forget_answer(self) -> None:
         self._headers.clear()
@@ -152,10 +153,10 @@ class Connection(asyncio.Protocol):
         self._in_body = False
 
     def _is_framed(self) -> bool:
-        """Whether the answer says where its body ends."""
+        """Whether the response declares where its body ends."""
         headers = self._headers
         return (
-            b"Content-Length" in headers  # as Go spells it
+            b"Content-Length" in headers  # spelled as in Go
             or not _FRAMING_HEADERS.isdisjoint([name.lower() for name in headers])
             or self._parser.get_status_code() in (204, 304)
         )
@@ -168,7 +169,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if not self._streaming and not self._is_asked():
-            # An answer without a request cannot be matched to any.
+            # A response without a request cannot be matched to any.
             self.abort()
             return
         self.answering = True
@@ -177,7 +178,7 @@ class Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             if self.usable:
-                self.abort(BrokenAnswerError(f"the answer is no HTTP ({error})"))
+                self.abort(BrokenAnswerError(f"the response is not HTTP ({error})"))
             return
         if self._unasked:
             self.abort()
@@ -198,7 +199,7 @@ class Connection(asyncio.Protocol):
     # httptools
 
     def on_message_begin(self) -> None:
-        # A second answer to one request must not be taken for the answer to the next.
+        # A second response to one request must not be matched to the next request.
         self._unasked = not self._is_asked()
 
     def on_headers_complete(self) -> None:
@@ -206,19 +207,20 @@ class Connection(asyncio.Protocol):
 
 
 class RequestConnection(Connection):
-    """Sends one request at a time. Calls `on_end` once, when it can serve no more."""
+    """Sends one request at a time. Calls `on_end` once, when it is not usable any more."""
 
     def __init__(self, on_end: Callable[[RequestConnection], None], *, generation: int = 0) -> None:
         super().__init__(generation=generation)
         self.deadline = 0.0
-        """Until when the exchange under way must be over; kept here for the pool."""
+        """The deadline of the current request; stored here for the pool."""
         self._on_end: Callable[[RequestConnection], None] | None = on_end
         self._future: asyncio.Future[HttpAnswer] | None = None
         self._stream: BodyStream | None = None
         self._cap = 0
 
     def start(self, request: bytes, *, cap: int, stream: bool = False) -> asyncio.Future[HttpAnswer]:
-        """Send a request. With `stream`, a 2xx answer is done with its head; its body goes to `stream`."""
+        """Send a request. With `stream`, a 2xx response is returned after its head; its body goes to
+        `stream`."""
         assert self._future is None, "one exchange at a time"
         assert self._transport is not None
         future = self._future = asyncio.get_running_loop().create_future()

@@ -57,7 +57,7 @@ class TlsContexts:
         """Loads the files; raises ConfigError if they cannot be used."""
 
     def refresh(self, credential: Credential) -> None:
-        """Reload changed files or take another certificate; cheap if nothing changed."""
+        """Reload changed files or use another certificate; cheap if nothing has changed."""
         pair = (credential.certificate, credential.key.reveal()) if credential.key is not None else None
         now = self._clock.now_ns()
         if pair == self._pair and now < self._check_at:
@@ -72,7 +72,7 @@ class TlsContexts:
             if pair != self._pair:
                 raise UnauthorizedError(str(error)) from error
             # The rotation of the files may be incomplete.
-            logger.warning("the TLS files changed but cannot be used, the old ones stay in use: %s", error)
+            logger.warning("the changed TLS files are not usable; keeping the old ones: %s", error)
             return
         self.context, self._pair, self._signature = context, pair, signature
         self.generation += 1
@@ -84,7 +84,7 @@ class TlsContexts:
 
     def _build(self, pair: tuple[str, str] | None) -> ssl.SSLContext:
         settings = self._settings
-        # Not create_default_context: newer Pythons make it refuse CAs that many clusters have.
+        # Not create_default_context: newer Pythons make it reject CAs that many clusters have.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
@@ -111,8 +111,8 @@ class TlsContexts:
             context.load_verify_locations(cadata=self._settings.ca_data or self._text(self._settings.ca_file))
         except (ssl.SSLError, ValueError) as error:
             raise ConfigError(
-                f"{self._source}: {what} holds no certificate authority; it must be a PEM text "
-                "that begins with -----BEGIN CERTIFICATE-----"
+                f"{self._source}: {what} contains no certificate authority; it must be in PEM format and "
+                "begin with -----BEGIN CERTIFICATE-----"
             ) from error
 
     def _load_pair(self, context: ssl.SSLContext, certificate: str, key: str, *, what: str) -> None:
@@ -123,8 +123,8 @@ class TlsContexts:
         except (ssl.SSLError, ValueError) as error:
             reason = getattr(error, "reason", None) or "not PEM"
             raise ConfigError(
-                f"{self._source}: {what} and its key cannot be used ({reason}); "
-                "they must be PEM texts that belong together, the key without a password"
+                f"{self._source}: {what} and its key is not usable ({reason}); "
+                "they must be a matching pair in PEM format, the key without a password"
             ) from None
 
     def _text(self, path: str) -> str:
@@ -146,7 +146,7 @@ def _signature(path: str) -> tuple[int, int, int] | None:
 
 @contextmanager
 def _path_of(content: str) -> Iterator[str]:
-    """A path from which OpenSSL can read `content`; where possible a key is not written to a disk."""
+    """The path of a file from which OpenSSL can read `content`, not on a disk if possible."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("kuberth", os.MFD_CLOEXEC)
         try:

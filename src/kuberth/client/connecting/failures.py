@@ -1,4 +1,4 @@
-"""Error messages for failed connections: one line with the cause and the remedy.
+"""Error messages for failed connections: one line with the cause and the fix.
 
 In: errors of asyncio, the resolver or OpenSSL. Out: an `UnreachableError` or an `AnswerLostError`.
 """
@@ -29,7 +29,7 @@ def connect_failure(error: BaseException, config: ClientConfig) -> UnreachableEr
 
 
 def is_tls_refusal(error: BaseException) -> bool:
-    """Whether the server aborted the handshake; with TLS 1.3 the client learns that only afterwards."""
+    """Whether the server aborted the handshake; with TLS 1.3 the client notices only afterwards."""
     return isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or "")
 
 
@@ -41,7 +41,7 @@ def describe(error: BaseException) -> str:
 def exchange_failure(
     error: BaseException, config: ClientConfig, *, what: str, repeatable: bool, first: bool
 ) -> ApiError:
-    """The error for a request without an answer; `first`: its connection never received anything."""
+    """The error for a request without a response; `first`: the connection never received anything."""
     if isinstance(error, AnswerTooLargeError):
         problem = f"{error}; ask for less, or allow more"
     elif is_tls_refusal(error):
@@ -55,7 +55,7 @@ def exchange_failure(
             problem += "; does the server want a client certificate?"
     if repeatable:
         return UnreachableError(f"{what}: {problem}; try again")
-    return AnswerLostError(f"{what}: {problem}; it may have happened, read the object to know")
+    return AnswerLostError(f"{what}: {problem}; it may have taken effect; read the object to find out")
 
 
 def _subject(config: ClientConfig) -> str:

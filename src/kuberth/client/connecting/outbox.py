@@ -1,9 +1,9 @@
 """Sends writes in batches over a few pipelined connections.
 
 In: posts, one by one. Out: every post's future ends, without a result or with an error: `UnreachableError`
-(nothing happened), `AnswerLostError` (the write may have happened) or the server's refusal. Posts of one turn
-of the loop leave in one piece. While the server is busy, posts wait a moment for others to join them, because
-a request of its own costs a TLS record, two system calls and two wake-ups.
+(nothing happened), `AnswerLostError` (the write may have happened) or the server's error. Posts of one turn
+of the loop are sent together. While the server is busy, posts wait a moment to be batched, because a separate
+request costs a TLS record, two system calls and two wake-ups.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from kuberth.client.identity.client_config import ClientConfig
 from kuberth.errors import ApiError, UnreachableError
 
 CAUTION_SECONDS: Final = 60.0
-"""Seconds for which posts are sent one by one after a connection ended with several posts unanswered. A proxy
-between may not support pipelining."""
+"""How long posts are sent one by one after a connection ended with several unanswered posts, since a proxy
+may not support pipelining."""
 _CLOSE_SECONDS: Final = 1.0
 
 
@@ -35,11 +35,11 @@ class Batching(NamedTuple):
     max_connections: int = 16
     """A server answers the posts of one connection one after the other."""
     max_batch: int = 8
-    """Posts that are sent in one piece."""
+    """The maximum number of posts sent together."""
     busy_connections: int = 2
-    """The number of connections in use from which posts wait for others to join them: the server is busy."""
+    """From this number of busy connections on, posts wait to be batched: the server is busy."""
     max_wait_seconds: float = 0.004
-    """How long a post waits for others."""
+    """How long a post waits to be batched."""
 
 
 class Outbox:
@@ -68,8 +68,8 @@ class Outbox:
         self._dial: asyncio.Task[None] | None = None
         self._flushing: asyncio.Handle | None = None
         self._flush_is_late = False
-        """The planned flush waits for more posts."""
-        # One timer for all, because most are answered long before their deadline.
+        """Whether the scheduled flush waits for more posts."""
+        # One timer for all, because most posts are answered long before their deadline.
         self._timer = SweepTimer(self._sweep)
         self._alone_until = 0.0
         self._closed = False
@@ -86,7 +86,7 @@ class Outbox:
         self._timer.no_later_than(post.deadline)
 
     async def close(self) -> None:
-        """Refuse what waits, give what is under way a moment, then end every connection."""
+        """Reject waiting posts, give in-flight ones a moment, then close every connection."""
         self._closed = True
         if self._flushing is not None:
             self._flushing.cancel()
@@ -125,11 +125,11 @@ class Outbox:
                     return
             try:
                 pipeline = self._free_pipeline(waiting[0])
-            except ApiError as error:  # the client certificate of the moment cannot be used
+            except ApiError as error:  # the current client certificate is not usable
                 self._refuse(waiting.popleft(), str(error), error)
                 continue
             if pipeline is None:
-                return  # the next one that is free, or new, goes on
+                return  # the next free connection, or a new one, continues
             posts = [post for post in self._taken(batch) if self._may_be_sent(post)]
             if posts:
                 pipeline.send(posts)
@@ -159,7 +159,7 @@ class Outbox:
                 return pipeline
             pipeline.close()
         if self._dial is None and len(self._pipelines) < self._batching.max_connections:
-            # The task is ours: it ends with the dial, and `close` ends it.
+            # We own the task: it ends with the dial, and `close` ends it.
             self._dial = asyncio.get_running_loop().create_task(
                 self._open_pipeline(post), name=f"dial {self._config.server}"
             )
@@ -221,7 +221,7 @@ class Outbox:
                 if now - pipeline.idle_since >= IDLE_SECONDS:
                     pipeline.close()
             elif oldest.deadline <= now:
-                pipeline.abort(TimeoutError("no answer before the deadline"))
+                pipeline.abort(TimeoutError("no response before the deadline"))
             else:
                 following = min(following, oldest.deadline)
         while self._waiting and self._waiting[0].deadline <= now:

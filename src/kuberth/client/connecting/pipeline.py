@@ -1,7 +1,7 @@
-"""Sends requests over one HTTP/1.1 connection without waiting for the answers of those before.
+"""Sends requests over one HTTP/1.1 connection without waiting for earlier responses.
 
-In: posts, several in one piece. Out: their answers in the same order, or the posts that the end of the
-connection left without one. Of a 2xx answer only the status and the size of the body are kept.
+In: posts, several at once. Out: their responses in the same order, or the posts without a response when the
+connection ended. Of a 2xx response, only the status and the size of the body are kept.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ _CREATED: Final = HttpAnswer(201, _NO_HEADERS, b"")
 
 @dataclass(slots=True, eq=False, repr=False)
 class Post:
-    """A write under way."""
+    """A write in flight."""
 
     what: str
-    """Names the write in messages: "bind pod default/web to node n1"."""
+    """Its name in messages: "bind pod default/web to node n1"."""
     data: bytes
     """The whole request, with credentials."""
     body: bytes = field(kw_only=True)
     credential: Credential = field(kw_only=True)
     posted: float = field(kw_only=True)
-    """The time of the post on the loop's clock, like the deadline."""
+    """The loop's time when it was posted, as the deadline."""
     deadline: float = field(kw_only=True)
     future: asyncio.Future[None] = field(kw_only=True)
-    """The poster waits for this one, and may have given up."""
+    """The future that the caller awaits, possibly cancelled."""
     context: Any = field(kw_only=True)
-    """State that the poster needs to make sense of a refusal."""
+    """The caller's state for handling an error response."""
     check: Callable[[], None] | None = field(default=None, kw_only=True)
     """Raises an ApiError if the post must not be sent any more."""
 
@@ -49,10 +49,11 @@ class Post:
 
 
 class PipelineOwner(Protocol):
-    """Is called when something happens on a pipeline."""
+    """Receives the events of a pipeline."""
 
     def answered(self, post: Post, answer: HttpAnswer, size: int) -> None:
-        """The server answered the post; `size` is the body's, which the answer has only if it is no 2xx."""
+        """The server answered the post; `size` is that of the body, which the response only contains if it is
+        not 2xx."""
         ...
 
     def is_free(self, pipeline: Pipeline) -> None:
@@ -60,12 +61,12 @@ class PipelineOwner(Protocol):
         ...
 
     def ended(self, pipeline: Pipeline, unanswered: list[Post], error: BaseException) -> None:
-        """The connection can serve no more; the server may have handled the unanswered posts."""
+        """The connection is not usable any more; the server may have processed the unanswered posts."""
         ...
 
 
 class Pipeline(Connection):
-    """Sends many requests and receives their answers in order."""
+    """Sends several requests and receives their responses in order."""
 
     def __init__(self, owner: PipelineOwner, *, cap: int, generation: int = 0) -> None:
         super().__init__(generation=generation)
@@ -80,7 +81,7 @@ class Pipeline(Connection):
 
     @property
     def oldest(self) -> Post | None:
-        """The oldest post without an answer."""
+        """The oldest post without a response."""
         return self._sent[0] if self._sent else None
 
     def on_message_complete(self) -> None:
@@ -101,7 +102,7 @@ class Pipeline(Connection):
         self.exchanges += 1
         self._owner.answered(post, answer, size)
         if last:
-            self.abort(ConnectionResetError("the server closes the connection after this answer"))
+            self.abort(ConnectionResetError("the server closes the connection after this response"))
 
     def _is_asked(self) -> bool:
         return bool(self._sent)

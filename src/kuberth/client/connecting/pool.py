@@ -31,15 +31,15 @@ class OutgoingRequest:
     """A request, ready to be sent."""
 
     what: str
-    """Names the request in messages: "list pods", "bind pod default/web"."""
+    """Its name in messages: "list pods", "bind pod default/web"."""
     data: bytes = field(repr=False)
-    """The whole request, with credentials, so it is never printed."""
+    """The whole request; it contains credentials, so it is never printed."""
     repeatable: bool
     """Whether it may be sent twice: true for reads."""
     deadline: float
-    """The time on the loop's clock by which the answer must be complete."""
+    """The loop's time by which the response must be complete."""
     cap: int
-    """Bytes of the largest body to accept."""
+    """The maximum size of the body to accept."""
 
 
 class PoolStats(NamedTuple):
@@ -56,9 +56,9 @@ class Pool:
         self._dialer = dialer
         self._max = max(1, max_connections)
         self._open = 0
-        """Open connections and dials in progress, which count against the limit."""
+        """Open connections and dials in progress, both limited."""
         self._idle: list[RequestConnection] = []
-        # While a request waits here, no connection is idle: a released one goes to the first in line.
+        # While a request waits here, no connection is idle: a released one goes to the first waiter.
         self._line: deque[asyncio.Future[RequestConnection | None]] = deque()
         self._all: set[RequestConnection] = set()
         # One timer for all, because most requests are answered long before their deadline.
@@ -81,9 +81,9 @@ class Pool:
                 connection.abort()
                 raise
             except (OSError, AnswerTooLargeError) as error:
-                connection.abort()  # an unusable answer leaves it open
+                connection.abort()  # an invalid response leaves it open
                 if reused and request.repeatable and not connection.answering and not fresh:
-                    # The server closed the idle connection at the moment of the request.
+                    # The server closed the idle connection when the request was sent.
                     fresh = not isinstance(error, TimeoutError)
                     if fresh:
                         continue
@@ -101,12 +101,12 @@ class Pool:
         return PoolStats(self._open, len(self._idle), sum(not turn.done() for turn in self._line))
 
     async def close(self) -> None:
-        """Refuse new requests, wait a moment for running ones, then close every connection."""
+        """Reject new requests, give running ones a moment, then close every connection."""
         self._closed = True
         while self._line:
             turn = self._line.popleft()
             if not turn.done():
-                self._open += 1  # the slot that it takes for granted
+                self._open += 1  # the slot that it assumes
                 turn.set_result(None)
         connections = set(self._all)
         for connection in tuple(self._idle):
@@ -151,14 +151,14 @@ class Pool:
             raise UnreachableError(f"{request.what}: {error}") from error.__cause__
 
     async def _next(self, *, fresh: bool) -> RequestConnection | None:
-        """A released connection, or None: the caller may open a new one, whose slot is counted."""
+        """A released connection, or None: the caller may open a new one in an already counted slot."""
         first = True
         while not self._closed:
             if self._open < self._max:
                 self._open += 1
                 return None
             if fresh and self._idle:
-                # The other idle ones may be dead, too: close one and open a new connection.
+                # The other idle ones may be dead too: close one and open a new connection.
                 self._idle.pop(0).close()
                 continue
             turn: asyncio.Future[RequestConnection | None] = asyncio.get_running_loop().create_future()
@@ -178,7 +178,7 @@ class Pool:
         return None
 
     def _pass_on(self, turn: asyncio.Future[RequestConnection | None]) -> None:
-        """Pass on what a cancelled request was given in the same turn of the loop."""
+        """Pass on the connection that a request got in the same turn in which it was cancelled."""
         if not turn.done() or turn.cancelled():
             return
         connection = turn.result()
@@ -188,7 +188,7 @@ class Pool:
             self._release(connection, connection.generation)
 
     async def _dial(self, credential: Credential) -> RequestConnection:
-        """Open a connection whose slot is counted already."""
+        """Open a connection in an already counted slot."""
         try:
             if self._closed:
                 raise UnreachableError("the client is closed")
@@ -219,7 +219,7 @@ class Pool:
         self._idle.append(connection)
 
     def _on_end(self, connection: RequestConnection) -> None:
-        """A connection ended: its slot goes to the first in line."""
+        """Handle the end of a connection: its slot goes to the first waiter."""
         if connection in self._all:
             if connection in self._idle:
                 self._idle.remove(connection)
@@ -239,7 +239,7 @@ class Pool:
             if connection.deadline == 0.0:
                 continue
             if connection.deadline <= now:
-                connection.abort(TimeoutError("no answer before the deadline"))
+                connection.abort(TimeoutError("no response before the deadline"))
             else:
                 following = min(following, connection.deadline)
         for connection in tuple(self._idle):

@@ -27,7 +27,7 @@ class RateLimiter:
         self._timer: asyncio.TimerHandle | None = None
 
     def acquire_nowait(self) -> bool:
-        """Take a token if there is one and no one waits."""
+        """Take a token if there is one and no other caller waits."""
         if self._qps < 0:
             return True
         if self._line:

@@ -16,7 +16,7 @@ EXEC_API_VERSIONS: Final = ("client.authentication.k8s.io/v1", "client.authentic
 
 
 class Secret:
-    """A text that prints as dots; `reveal` returns it."""
+    """A string that prints as dots; `reveal` returns it."""
 
     __slots__ = ("_text",)
 
@@ -52,12 +52,12 @@ class Proxy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """Certificate authority and client certificate; data wins over files, files are reloaded."""
+    """Certificate authority and client certificate; data takes precedence over files, files are reloaded."""
 
     ca_data: str = field(default="", repr=False)
     ca_file: str = ""
     server_name: str = ""
-    """The name in the server's certificate, if it is not the host of the address."""
+    """The name in the server's certificate, if it differs from the host of the address."""
     insecure: bool = False
     certificate_data: str = field(default="", repr=False)
     certificate_file: str = ""
@@ -98,7 +98,10 @@ class ClientConfig:
     """The address of an API server, and an identity there. Every secret in it is a `Secret`."""
 
     server: str
-    """`https://host:port`, perhaps with a path prefix."""
+    """`https:
+
+    host:port`, with an optional path prefix.
+    """
     source: str = "the client configuration"
     """The origin of this configuration, for messages: a file and context, or the pod's service account."""
     peer: str = "API server"
@@ -137,17 +140,19 @@ class ServerAddress:
 
 
 def parse_server(server: str, *, where: str) -> ServerAddress:
-    """Parse a server's address; one without a scheme is plain HTTP, as for client-go."""
+    """Parse a server's address; without a scheme it is plain HTTP, as in client-go."""
     try:
         parts = urlsplit(server if "://" in server else f"http://{server}")
         host, port = parts.hostname, parts.port
     except ValueError:
         host = None
     if not host or parts.scheme not in ("http", "https"):
-        # The message does not repeat the address, which may hold a password.
-        raise ConfigError(f"{where}: the server address cannot be read; write it as https://host:port")
+        # The message does not repeat the address, which may contain a password.
+        raise ConfigError(f"{where}: the server address is invalid; write it as https://host:port")
     if parts.username or parts.password:
-        raise ConfigError(f"{where}: the server address holds a user or password; use a users: entry for it")
+        raise ConfigError(
+            f"{where}: the server address contains a user or password; use a users: entry instead"
+        )
     secure = parts.scheme == "https"
     return ServerAddress(secure, host, port or (443 if secure else 80), parts.path.rstrip("/"))
 

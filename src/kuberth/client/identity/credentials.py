@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 TOKEN_CHECK_NS: Final = NANOSECONDS
 """How often a token file is checked for changes."""
 TOKEN_REREAD_NS: Final = 60 * NANOSECONDS
-"""Nanoseconds after which the token file is read again even if it looks unchanged."""
+"""Nanoseconds after which the token file is read again even if it seems unchanged."""
 _MAX_TOKEN_BYTES: Final = 1024 * 1024
 
 
@@ -38,7 +38,7 @@ ANONYMOUS: Final = Credential()
 
 
 class Credentials(Protocol):
-    """A source of credentials that may have to be fetched."""
+    """A source of credentials, which may have to be fetched."""
 
     def current_nowait(self) -> Credential | None:
         """The credential to use now; None if it must be fetched."""
@@ -49,7 +49,7 @@ class Credentials(Protocol):
         ...
 
     def refused(self, credential: Credential) -> bool:
-        """The server answered 401; True if trying again with `current` may help."""
+        """Handle a 401 response; True if retrying with `current` may help."""
         ...
 
 
@@ -109,7 +109,7 @@ class TokenFile:
             if self._last is None:
                 message = f"{self._source}: token file {self._path} cannot be used: {problem}; check the path"
                 raise ConfigError(message) from error
-            logger.warning("token file %s cannot be used, the last token stays: %s", self._path, problem)
+            logger.warning("token file %s is not usable; keeping the previous token: %s", self._path, problem)
         return self._last
 
     def _read(self) -> Credential:
@@ -127,7 +127,9 @@ def bearer(token: str, where: str) -> Secret:
     if not token:
         raise ConfigError(f"{where}: the token is empty")
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise ConfigError(f"{where}: the token holds characters a header cannot carry; is the file damaged?")
+        raise ConfigError(
+            f"{where}: the token contains characters that are not allowed in a header; is the file damaged?"
+        )
     return Secret(f"Bearer {token}")
 
 
@@ -137,7 +139,7 @@ def basic(username: str, password: Secret | None) -> Secret:
 
 
 def fixed_or_file(config: ClientConfig, clock: Clock) -> Credentials:
-    """The credentials of a configuration without an exec plugin. A token file wins over a token."""
+    """The credentials of a configuration without an exec plugin. A token file overrides a token."""
     if config.token_file:
         return TokenFile(config.token_file, clock, fallback=config.token, source=config.source)
     if config.token is not None:

@@ -1,7 +1,7 @@
 """Credentials from a command, as in cloud providers' kubeconfigs (client.authentication.k8s.io).
 
-In: an `ExecPlugin`. Out: a `Credential`, kept until it expires or the server refuses it. The command's
-messages go to our standard error; its answer is never logged.
+In: an `ExecPlugin`. Out: a `Credential`, kept until it expires or the server rejects it. The command's
+messages go to standard error; its output is never logged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Builds the `ClientConfig` from kubeconfig files, a flag or the service account, by client-go's rules.
 
-In: a path, $KUBECONFIG, ~/.kube/config or the service account; a context; a server that overrides theirs.
-Out: a `ClientConfig`, or a `ConfigError` that names the file, the entry and the remedy.
+In: a path, $KUBECONFIG, ~/.kube/config or the service account; a context; an overriding server address. Out:
+a `ClientConfig`, or a `ConfigError` that names the file, the entry and the fix.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ def load_client_config(
         looked_in = ", ".join(paths)
     if not (merged.clusters or merged.contexts or merged.users):
         if context:
-            raise ConfigError(f"context {context!r} was asked for, but {looked_in} has no contexts")
+            raise ConfigError(f"context {context!r} is not defined: {looked_in} has no contexts")
         if kubeconfig and not master:
             raise ConfigError(f"kubeconfig {kubeconfig}: has no clusters; is this the right file?")
         if not kubeconfig and runs_in_cluster():
             return in_cluster_config(master=master)
         if not master:
             raise ConfigError(
-                f"no cluster to connect to: there is no kubeconfig ({looked_in}) and this is no pod of a "
+                f"no cluster to connect to: there is no kubeconfig ({looked_in}), and this is not a pod in a "
                 "cluster; give --kubeconfig or set KUBECONFIG"
             )
     return _Resolver(merged, master or "").resolve(context or "")
@@ -73,7 +73,7 @@ def load_client_config(
 
 def _default_paths() -> list[str]:
     named = [path for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
-    # A file that is named twice counts once.
+    # A file that is listed twice counts once.
     return list(dict.fromkeys(named)) or [str(Path("~/.kube/config").expanduser())]
 
 
@@ -131,7 +131,7 @@ class _Resolver:
         if user.exec_ is not None:
             plugin = self._exec_plugin(user, user.exec_, config, cluster, tls)
             if user.token or user.token_file or user.username or tls.has_client_certificate:
-                plugin = None  # explicit credentials win
+                plugin = None  # explicit credentials take precedence
         return replace(
             config,
             tls=tls,
@@ -180,7 +180,7 @@ class _Resolver:
     def _missing(self, context: Context, what: str, name: str, known: Mapping[str, Any]) -> ConfigError:
         problem = f"names no {what}" if not name else f"names {what} {name!r}, which is not there"
         names = ", ".join(sorted(known)) or "none"
-        message = f"{problem} (known: {names}); mend the context or add the {what}"
+        message = f"{problem} (known: {names}); fix the context or add the {what}"
         return self._wrong(context, message)
 
     # Their parts
@@ -214,7 +214,7 @@ class _Resolver:
         return TlsSettings(
             ca_data=ca_data,
             ca_file=ca_file,
-            # The name in the file is seldom that of another server's certificate.
+            # The name in the file rarely matches the certificate of another server.
             server_name="" if self._master else cluster.tls_server_name,
             insecure=cluster.insecure_skip_tls_verify,
             certificate_data=self._decoded(user, "client-certificate-data", certificate),

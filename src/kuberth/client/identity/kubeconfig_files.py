@@ -1,7 +1,7 @@
 """Reads and merges kubeconfig files.
 
 In: paths. Out: one `Kubeconfig` of named contexts, clusters and users, each with its file. No message repeats
-a value, which may be a secret.
+a value, since it may be secret.
 """
 
 from __future__ import annotations
@@ -155,18 +155,18 @@ def _parse(path: str, content: bytes) -> Kubeconfig:
     try:
         tree, errors = read_tree(content)
     except InvalidConfiguration as error:
-        raise ConfigError(f"kubeconfig {path}: {error.errors[0].message}; mend the file") from None
+        raise ConfigError(f"kubeconfig {path}: {error.errors[0].message}; fix the file") from None
     if errors:
         raise ConfigError(f"kubeconfig {path}: {errors[0].path}: {errors[0].message}")
     if tree is None:
         return Kubeconfig()
     if not isinstance(tree, dict):
-        raise ConfigError(f"kubeconfig {path}: a mapping with clusters, users and contexts is expected")
+        raise ConfigError(f"kubeconfig {path}: expected a mapping with clusters, users and contexts")
     if tree.get("kind") not in (None, "", "Config"):
-        raise ConfigError(f"kubeconfig {path}: this is no kubeconfig, its kind is not Config")
+        raise ConfigError(f"kubeconfig {path}: this is not a kubeconfig: its kind is not Config")
     current = tree.get("current-context") or ""
     if not isinstance(current, str):
-        raise ConfigError(f"kubeconfig {path}: current-context must be a text; put it in quotes")
+        raise ConfigError(f"kubeconfig {path}: current-context must be a string; put it in quotes")
     return Kubeconfig(
         current_context=current,
         contexts=_entries(path, tree, "contexts", Context),

@@ -1,7 +1,7 @@
 """The proxy for connections to the API server.
 
-In: a kubeconfig's `proxy-url`, or the environment with the rules Go programs follow (HTTPS_PROXY, NO_PROXY
-with domains, addresses and CIDR ranges). Out: a `Proxy`, or None for a straight connection.
+In: a kubeconfig's `proxy-url`, or the environment with the rules of Go programs (HTTPS_PROXY, NO_PROXY with
+domains, addresses and CIDR ranges). Out: a `Proxy`, or None for a direct connection.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kuberth.errors import ConfigError
 
 
 def parse_proxy(url: str, *, where: str) -> Proxy:
-    """Parse a proxy's address. It may hold a password, so no message repeats it."""
+    """Parse a proxy's address. It may contain a password, so no message repeats it."""
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         host, port = parts.hostname, parts.port
@@ -27,7 +27,7 @@ def parse_proxy(url: str, *, where: str) -> Proxy:
     if parts.scheme not in ("http", "https"):
         raise ConfigError(f"{where}: scheme {parts.scheme!r} is not supported; use http:// or https://")
     if not host:
-        raise ConfigError(f"{where}: names no host; write it as http://host:port")
+        raise ConfigError(f"{where}: has no host; write it as http://host:port")
     authorization = None
     if parts.username is not None:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"

@@ -30,10 +30,11 @@ _LISTS: msgspec.json.Decoder[_RawList] = msgspec.json.Decoder(_RawList)
 
 
 def decode_page(kind: type[Any], raw: bytes, *, what: str) -> Page:
-    # Item by item, so that a broken one affects no other; finding its end costs a tenth of decoding it.
+    # Item by item, so that an invalid one does not affect others; finding its end costs a tenth of decoding
+    # it.
     try:
         page = _LISTS.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ApiError(f"{what}: the answer is not a list ({error}); is this a Kubernetes API?") from error
+        raise ApiError(f"{what}: the response is not a list ({error}); is this a Kubernetes API?") from error
     items = read_items(decode, kind, map(bytes, page.items or ()), what=what)
     return Page(items, page.metadata.resource_version, page.metadata.continue_)

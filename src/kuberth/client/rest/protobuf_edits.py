@@ -1,8 +1,8 @@
 """Edits an object in Kubernetes' protobuf encoding without changing any other byte.
 
 In: an object as the API server encodes it. Out: the same object with one more finalizer. JSON cannot do that:
-opaque parameters of drivers are stored byte by byte, and encoding them as JSON again may change them, which
-the API server refuses for immutable fields.
+opaque parameters of drivers are stored byte by byte, and re-encoding them as JSON may change them, which the
+API server rejects for immutable fields.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Translates the API server's errors: a Status object becomes an `ApiError`.
 
-In: an answer that is not 2xx, the ERROR event of a watch, or a Status from a server in this process. Out: the
-`ApiError` to raise, with the request, the server's message and the remedy in one line.
+In: a response that is not 2xx, the ERROR event of a watch, or a Status from a server in this process. Out:
+the `ApiError` to raise, with the request, the server's message and the fix in one line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kuberth.errors import (
 
 _LONGEST_TEXT: Final = 300
 _TOO_LARGE_VERSION: Final = b"ResourceVersionTooLarge"
-"""The cause in a Status: a resource version that this server has not seen."""
+"""The cause in a Status: a resource version that the server has not reached."""
 _REASONS: Final = {
     400: "BadRequest",
     405: "MethodNotAllowed",
@@ -39,7 +39,7 @@ _REASONS: Final = {
 
 
 class ApiStatus(msgspec.Struct, frozen=True):
-    """The fields of a Kubernetes Status that decide which error it is."""
+    """The fields of a Kubernetes Status that determine the error."""
 
     message: str = ""
     reason: str = ""
@@ -83,8 +83,8 @@ def retry_after(answer: HttpAnswer) -> float | None:
     if answer.status != 429 and answer.status < 500:
         return None
     if _TOO_LARGE_VERSION in answer.body:
-        # The answer has a Retry-After, but the server has waited itself already. client-go retries ten times,
-        # for most of a minute; here the caller lists the newest state instead.
+        # The response has a Retry-After, but the server has waited already. client-go retries ten times, for
+        # almost a minute; here the caller lists the newest state instead.
         return None
     header = answer.headers.get(b"retry-after", b"")
     return float(header) if header.isdigit() else None
@@ -103,7 +103,8 @@ def status_error(
         case 401:
             return UnauthorizedError(f"{message}; check the credentials in {source}, they may have expired")
         case 403:
-            # Admission forbids, too, and then no rule helps; the authorizer's message contains "cannot".
+            # Admission also returns 403, and then no RBAC rule helps; the authorizer's message contains
+            # "cannot".
             admission = "is forbidden: " in status.message and " cannot " not in status.message
             helps = rule and not admission
             return ForbiddenError(f"{message}; allow it with the RBAC rule {rule}" if helps else message)
@@ -124,7 +125,7 @@ def _status(raw: Any) -> ApiStatus:
 
 
 def _as_text(answer: HttpAnswer) -> str:
-    """An answer without a Status, such as a proxy's, in one short line."""
+    """A response without a Status, such as a proxy's, in one short line."""
     text = " ".join(answer.body[: 2 * _LONGEST_TEXT].decode(errors="replace").split())[:_LONGEST_TEXT]
     printable = "".join(each if each.isprintable() else "?" for each in text)
     return f"HTTP {answer.status}: {printable}" if printable else f"HTTP {answer.status}"

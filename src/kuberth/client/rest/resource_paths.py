@@ -23,7 +23,7 @@ def path_of(info: KindInfo, name: str = "", namespace: str = "", subresource: st
 
 
 def escaped(name: str) -> str:
-    # Nearly every name is a DNS name. "." and ".." have a meaning in paths.
+    # Nearly all names are DNS names. "." and ".." have a meaning in paths.
     if name.replace("-", "").isalnum() and name.isascii():
         return name
     if name in (".", ".."):

@@ -1,1 +1,1 @@
-"""How plugins are asked, phase by phase: the parts that `kuberth.framework.runner.Runner` is made of."""
+"""Calls plugins phase by phase: the components of `kuberth.framework.runner.Runner`."""

@@ -1,4 +1,4 @@
-"""The phase that binds: PreBind with its pre-flight, Bind, PostBind. The only one that awaits."""
+"""The binding phases: PreBind with its pre-flight, Bind, PostBind. The only phases that await."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class BindUnderWay(NamedTuple):
-    """A binding that has no task: its end is the future's."""
+    """A binding without a task, which ends with the future."""
 
     plugin: BindPlugin
     future: asyncio.Future[Status] | asyncio.Future[None]
@@ -63,7 +63,7 @@ class BindingPoints:
                 node_name,
                 timed=state.record_plugin_metrics,
             )
-            if answer is SKIP:  # as nearly always
+            if answer is SKIP:  # the usual case
                 skipped.add(plugin.name)
                 continue
             status = self._calls.checked(plugin, PRE_FLIGHT, answer)
@@ -93,10 +93,10 @@ class BindingPoints:
         return outcome
 
     def begin_bind(self, state: CycleState, pod: Pod, node_name: str) -> BindUnderWay | None:
-        """Bind without a task, if no PreBind plugin has anything to do and the first Bind plugin can.
+        """Bind without a task, if every PreBind plugin skips and the first Bind plugin can do it.
 
-        None: `run_pre_bind` and `run_bind` are to be awaited. A caller that starts a binding brings its
-        end to `end_bind`.
+        None: await `run_pre_bind` and `run_bind` instead. The caller passes the future of a started binding
+        to `end_bind`.
         """
         plugin = self._binds_nowait
         if self._extenders and self._extenders.binding(pod):
@@ -115,7 +115,7 @@ class BindingPoints:
         return BindUnderWay(plugin, future, started)
 
     def end_bind(self, under_way: BindUnderWay, state: CycleState) -> Status:
-        """What the future of a binding under way brought, as `run_bind` says it."""
+        """The result of a binding's future, in the form of `run_bind`."""
         plugin, future, started = under_way
         answer: object
         try:
@@ -134,9 +134,10 @@ class BindingPoints:
         return status
 
     async def run_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Ask bind plugins in order until one does not Skip. All skipping is a Skip: no one bound the pod.
+        """Call Bind plugins in order until one does not return Skip.
 
-        An extender that binds comes before them all.
+        If all skip, the result is Skip: the pod was not bound. An extender that binds goes before all
+        plugins.
         """
         for extender in self._extenders.binding(pod) if self._extenders else ():
             try:
@@ -166,9 +167,9 @@ class BindingPoints:
 
 
 def _can_bind_nowait(plugin: BindPlugin) -> bool:
-    """Whether `bind_nowait` is as much this plugin's own as its `bind`.
+    """Whether the same class implements `bind_nowait` and `bind`.
 
-    A plugin that overrides `bind` alone wants every binding to go through it.
+    If a subclass overrides only `bind`, every binding has to go through it.
     """
     if "bind" in vars(plugin):
         return False

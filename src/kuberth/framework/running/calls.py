@@ -1,7 +1,8 @@
-"""How a plugin is called: its answer turned into a checked value, timed and counted where that is wanted.
+"""Calls a plugin's method, validates the answer, and measures and counts the call where needed.
 
-In: a plugin's method and its arguments. Out: the answer, or a `Status`. A plugin that raises, or answers
-what its point does not allow, becomes an Error status that names the plugin and the point.
+In: a plugin's method and its arguments. Out: the answer, or a `Status`. If a plugin raises, or returns a
+value that its extension point does not allow, the result is an Error status that names the plugin and the
+point.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ PRE_FLIGHT: Final = "PreBindPreFlight"
 UNRESERVE: Final = "Unreserve"
 
 FEW_NODES: Final = 8
-"""Up to this many nodes, a plugin that has both forms is called per node, which is faster for few nodes."""
+"""Up to this number of nodes, a plugin with both forms is called per node, which is then faster."""
 
 _ALLOWED: Final[dict[str, frozenset[Code]]] = {
     **{point.label: point.answers for point in EXTENSION_POINTS},
@@ -39,7 +40,7 @@ _ALLOWED: Final[dict[str, frozenset[Code]]] = {
     NORMALIZE: frozenset(),
     PRE_FLIGHT: frozenset({Code.SKIP}),
 }
-"""Which codes besides Success and Error a plugin may answer, at every point and every part of one."""
+"""The codes that a plugin may return in addition to Success and Error, by extension point and part of one."""
 
 STATUS: Final = "a Status or None"
 ANSWERS: Final = {
@@ -47,7 +48,7 @@ ANSWERS: Final = {
     "PostFilter": "a tuple (PostFilterResult or None, Status or None), or a Status",
     "Permit": "a PermitResult, a Status or None",
 }
-"""Which types a plugin may answer, where that is more than a status."""
+"""The types that a plugin may return, if other than a status."""
 
 
 class Calls:
@@ -56,14 +57,14 @@ class Calls:
     def __init__(self, profile_name: str, metrics: SchedulerMetrics) -> None:
         self.profile_name = profile_name
         self.evaluations = metrics.plugin_evaluation.values
-        """By plugin, point and profile: how many nodes, or pods, the plugin was asked about."""
+        """By plugin, point and profile: the number of evaluated nodes or pods."""
         self._metrics = metrics
         self._successes: dict[str, HistogramValue] = {}
 
     def ask(
         self, plugin: Plugin, point: str, method: Callable[..., Any], *args: Any, timed: bool = False
     ) -> Any:
-        """Call the plugin; whatever it raises becomes an Error status."""
+        """Call the plugin; any exception becomes an Error status."""
         started = time.perf_counter() if timed else 0.0
         try:
             answer = method(*args)
@@ -76,7 +77,7 @@ class Calls:
     def status(
         self, plugin: Plugin, point: str, method: Callable[..., Any], *args: Any, timed: bool = False
     ) -> Status:
-        """The same, with the answer as a status that the point allows."""
+        """Call the plugin; the answer is a status that the extension point allows."""
         return self.checked(plugin, point, self.ask(plugin, point, method, *args, timed=timed))
 
     def notify(
@@ -88,7 +89,7 @@ class Calls:
         pod: Pod,
         node_name: str,
     ) -> None:
-        """Call the plugin where no answer is expected; one that is given is a mistake worth a line."""
+        """Call a plugin that must return nothing; a returned value is logged."""
         answer = self.ask(plugin, point, method, state, pod, node_name, timed=state.record_plugin_metrics)
         if answer is not None and not isinstance(answer, Status):
             nonsense(plugin, point, answer, "nothing")
@@ -102,7 +103,8 @@ class Calls:
         pod: Pod,
         node_name: str,
     ) -> Status:
-        """Ask and await; a plain function runs in a thread, so that the event loop does not wait for it."""
+        """Call and await the plugin; a plain function runs in a thread, so that it does not block the event
+        loop."""
         started = time.perf_counter()
 
         async def asking() -> Any:
@@ -119,7 +121,7 @@ class Calls:
     async def ask_waiting(
         self, plugin: Plugin, point: str, method: Callable[..., Any], *args: Any, timed: bool = False
     ) -> Any:
-        """As `ask`, for a coroutine function; it runs on the event loop."""
+        """Like `ask`, for a coroutine function; it runs on the event loop."""
         started = time.perf_counter()
 
         async def asking() -> Any:
@@ -139,11 +141,11 @@ class Calls:
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
                     raise
-                # Not we are cancelled: something that the plugin awaited was.
+                # This task was not cancelled: something that the plugin awaited was.
             return raised(plugin, point, exc)
 
     def checked(self, plugin: Plugin, point: str, answer: object) -> Status:
-        """The answer as a status that the point allows, attributed to the plugin."""
+        """The answer as a status that the extension point allows, attributed to the plugin."""
         if answer is None:
             return SUCCESS
         if not isinstance(answer, Status):
@@ -161,12 +163,12 @@ class Calls:
         return answer.by(plugin.name)
 
     def evaluated(self, plugin: str, point: str, times: int = 1) -> None:
-        """Count evaluations: of nodes, or one of the pod."""
+        """Count evaluations of nodes, or one of the pod."""
         key = (plugin, point, self.profile_name)
         self.evaluations[key] = self.evaluations.get(key, 0) + times
 
     def observe(self, point: str, status: Status, started: float) -> None:
-        """How long the whole point took, all plugins together."""
+        """Record the duration of the extension point, for all plugins together."""
         took = time.perf_counter() - started
         durations = self._successes.get(point) if status is SUCCESS else None
         if durations is None:
@@ -178,7 +180,7 @@ class Calls:
         durations.sum += took
 
     def time(self, plugin: Plugin, point: str, answer: object, started: float) -> None:
-        """How long one plugin took."""
+        """Record the duration of one plugin."""
         label = answer.code.label if isinstance(answer, Status) else Code.SUCCESS.label
         self._metrics.plugin_execution_duration.observe(
             (plugin.name, point, label), time.perf_counter() - started
@@ -186,7 +188,7 @@ class Calls:
 
 
 def raised(plugin: Plugin, point: str, exc: BaseException) -> Status:
-    """What a plugin raised, SystemExit and its like included, as an Error status: it ends no loop."""
+    """An exception of a plugin as an Error status; this includes SystemExit and CancelledError."""
     reraise_interrupt(exc)
     problem = described(exc)
     logger.error("plugin %r failed at %s: %s", plugin.name, point, problem, exc_info=exc)
@@ -194,7 +196,8 @@ def raised(plugin: Plugin, point: str, exc: BaseException) -> Status:
 
 
 def failure(plugin: Plugin, point: str, cause: BaseException | str, *, problem: str = "") -> Status:
-    """The Error status that names plugin and point; `problem` says more than the exception itself."""
+    """The Error status that names the plugin and the extension point; `problem` may say more than the
+    exception."""
     problem = problem or f"{cause}" or type(cause).__name__
     error = PluginError(plugin.name, point, problem)
     if isinstance(cause, BaseException):
@@ -203,15 +206,15 @@ def failure(plugin: Plugin, point: str, cause: BaseException | str, *, problem: 
 
 
 def allowed_codes(point: str, *, without: Code | None = None) -> str:
-    """The codes of a Status that the point allows, for a message."""
+    """The codes of a Status that the extension point allows, for a message."""
     codes = [code.label for code in sorted({Code.SUCCESS, Code.ERROR, *_ALLOWED[point]} - {without})]
     return f"a Status with code {', '.join(codes[:-1])} or {codes[-1]}"
 
 
 def nonsense(plugin: Plugin, point: str, answer: object, expected: str) -> Status:
-    """The Error status for an answer that the point does not allow; it is logged as what a plugin raises."""
-    if inspect.iscoroutine(answer):  # an `async def` where none is awaited
+    """The Error status for an answer that the point does not allow; it is logged like an exception."""
+    if inspect.iscoroutine(answer):  # an `async def` where a plain function is expected
         answer.close()
     given = f"{answer!r:.200}"
-    logger.error("plugin %r at %s: answered %s where %s is expected", plugin.name, point, given, expected)
-    return failure(plugin, point, f"answered {given} where {expected} is expected")
+    logger.error("plugin %r at %s: returned %s where %s is expected", plugin.name, point, given, expected)
+    return failure(plugin, point, f"returned {given} where {expected} is expected")

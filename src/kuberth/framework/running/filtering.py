@@ -1,7 +1,7 @@
-"""The phase that judges nodes: Filter, with pods nominated for a node counted as if they were there.
+"""The Filter phase, in which pods nominated for a node count as if they were there.
 
 In: a cycle state after PreFilter, a pod, a view of the cluster table. Out: which nodes pass and why the
-others do not; for the search, for preemption, and for questions about single nodes in a what-if.
+others do not; for the search, for preemption, and for single nodes in a what-if.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from kuberth.framework.verdict import Verdict
 
 
 class Judgement(NamedTuple):
-    """What Filter says of a view."""
+    """The result of Filter for a view."""
 
     nodes: Nodes
     passing: Mask
-    """bool[position] of the view; not to be written to."""
+    """bool[position] of the view; read-only."""
     blocks: Sequence[Block] = ()
-    """Rejections of nodes as they are."""
+    """Rejections of nodes without nominated pods."""
     nominated: Sequence[Block] = ()
-    """Rejections of nodes with their nominated pods counted; these take precedence."""
+    """Rejections of nodes with their nominated pods; these take precedence."""
     plan: Plan | None = None
-    """What rejected nodes that no block speaks of."""
+    """The plugins that rejected the nodes in no block."""
 
     def rejections(self) -> Iterator[Block]:
-        """Every rejected position once, with what counts for it."""
+        """Every rejected position once, with the rejection that counts."""
         reported = np.zeros(len(self.passing), np.bool_)
         for block in (*self.nominated, *self.blocks):
             new = ~reported[block.positions]
@@ -81,13 +81,13 @@ class Filtering:
     # The search
 
     def judge(self, state: CycleState, pod: Pod, nodes: Nodes) -> Judgement | Status:
-        """Which nodes of the view pass, nominated pods considered. An Error status aborts the search."""
+        """Which nodes of the view pass, also with nominated pods. An Error status aborts the search."""
         equal_pods = state.equal_pods
         if equal_pods is not None and nodes.places is not None and not self._cluster.is_supposing:
             plan = equal_pods.plan
             passing = None if plan is None else plan.feasible(nodes.places, state, pod)
             if passing is not None:
-                if not equal_pods.asked_filters and not self._nominator.by_node:  # as nearly always
+                if not equal_pods.asked_filters and not self._nominator.by_node:  # the usual case
                     return Judgement(nodes, passing, plan=plan)
                 return self._judge_rest(state, pod, nodes, passing, equal_pods.asked_filters, plan)
         return self._judge_rest(state, pod, nodes, nodes.live(), self._all, None)
@@ -101,7 +101,7 @@ class Filtering:
         filters: Sequence[Filter],
         plan: Plan | None,
     ) -> Judgement | Status:
-        """The filters that a plan does not keep, and the nodes that pods are nominated for."""
+        """Run the filters that a plan does not cover, and evaluate nodes with nominated pods."""
         judged = self._filters.judge(filters, state, pod, nodes, alive)
         if isinstance(judged, Status):
             return judged
@@ -111,14 +111,16 @@ class Filtering:
         passing, nominated = passing.copy(), list[Block]()
         own = None
         if plan is not None:
-            # A plan sees the node that is nominated for the pod itself as equal pods do.
+            # A plan treats this pod's nominated node like equal pods do.
             own = nodes.position(self._nominator.node_of(pod.metadata.uid))
             if own is not None:
                 status = self.status(state, pod, nodes.node(own))
                 if status.code == Code.ERROR:
                     return status
                 if status.is_success and not passing.item(own):
-                    state.equal_pods = None  # a plan has no scores of a node that equal pods cannot have
+                    state.equal_pods = (
+                        None  # a plan has no scores of nodes that are not feasible for equal pods
+                    )
                 passing[own] = status.is_success
                 nominated += [] if status.is_success else [_block(own, status)]
         if plan is None or any(each.name not in state.skip_filter for each in filters):
@@ -132,11 +134,11 @@ class Filtering:
         return Judgement(nodes, passing, blocks, nominated, plan)
 
     def observe(self, status: Status, started: float) -> None:
-        """How long it took to judge the nodes of a search."""
+        """Record how long the evaluation of a search's nodes took."""
         self._calls.observe("Filter", status, started)
 
     def run(self, state: CycleState, pod: Pod, nodes: Nodes, diagnosis: Diagnosis) -> Mask | Status:
-        """As `judge`, with why the others do not pass written to `diagnosis`."""
+        """Like `judge`, and write the rejections to `diagnosis`."""
         judgement = self.judge(state, pod, nodes)
         if isinstance(judgement, Status):
             return judgement
@@ -144,7 +146,7 @@ class Filtering:
         return judgement.passing if status.is_success else status
 
     def report(self, judgement: Judgement, diagnosis: Diagnosis) -> Status:
-        """Write down why nodes do not pass; an Error if a plugin cannot say it."""
+        """Write the rejections to `diagnosis`; an Error if a plugin cannot name a reason."""
         for block in judgement.rejections():
             try:
                 rows = judgement.nodes.rows_at(block.positions)
@@ -153,7 +155,7 @@ class Filtering:
                 return raised(self._profile.plugins[block.plugin], "Filter", exc)
         return SUCCESS
 
-    # Nodes that pods are nominated for
+    # Nodes with nominated pods
 
     def _judge_nominated(
         self, state: CycleState, pod: Pod, nodes: Nodes, *, but: Container[int | None]
@@ -188,7 +190,7 @@ class Filtering:
         return [block._replace(positions=together[block.positions]) for block in judged[0]]
 
     def _settled_by_objects(self, state: CycleState, blocks: Sequence[Block]) -> set[int]:
-        """Positions that were rejected before a filter was asked that looks at pods: nominated ones make no
+        """The positions rejected by a filter that does not depend on pods on nodes: nominated pods make no
         difference there."""
         before = set[str]()
         for name, depends_on in self._stated(state):
@@ -200,7 +202,7 @@ class Filtering:
         }
 
     def _nominated_to(self, pod: Pod, node_name: str) -> list[PodInfo]:
-        """The pods nominated for a node that this pod must not push aside."""
+        """The pods nominated for a node that have at least this pod's priority."""
         priority = pod_priority(pod)
         return [
             nominated
@@ -222,7 +224,7 @@ class Filtering:
     # Questions about single nodes and what-ifs
 
     def status(self, state: CycleState, pod: Pod, node: NodeRow, *, with_nominated: bool = True) -> Status:
-        """The verdict on one node as it stands now, nominated pods considered: what preemption asks."""
+        """The verdict on one node in its current state, with nominated pods; used by preemption."""
         if with_nominated and self._nominated_to(pod, node.name):
             status = self._judge_with_nominated(state, pod, node)
             if not status.is_success:
@@ -230,9 +232,9 @@ class Filtering:
         return self._filters.judge_one(self._all, state, pod, node)
 
     def objections(self, state: CycleState, pod: Pod, nodes: Nodes) -> Sequence[Block] | Status:
-        """What every plugin has against the nodes of a view, also against those that others rejected before.
+        """The objections of all plugins to the nodes of a view, including nodes that others have rejected.
 
-        For people: a cycle needs only the first plugin that rejects a node. A Status: a plugin failed.
+        For users: a cycle only needs the first plugin that rejects a node. A Status if a plugin failed.
         """
         found: list[Block] = []
         for each in self._all:
@@ -243,7 +245,7 @@ class Filtering:
         return found
 
     def admits(self, info: PodInfo, node: NodeRow, *, filters: Collection[str]) -> bool:
-        """Whether these filters alone would let the pod onto the node."""
+        """Whether these filters alone accept the pod on the node."""
         state = CycleState(info)
         skipped = {plugin.name for plugin in self._profile.filter if plugin.name not in filters}
         for plugin in self._profile.pre_filter:
@@ -259,7 +261,7 @@ class Filtering:
     def run_as_is(
         self, state: CycleState, pod: Pod, nodes: Nodes, diagnosis: Diagnosis | None = None
     ) -> Mask | Status:
-        """As `run`, of the pods in the table alone: nominations are for the caller to consider."""
+        """Like `run`, but only with the pods in the table; the caller handles nominations."""
         judged = self._filters.judge(self._all, state, pod, nodes, nodes.live())
         if isinstance(judged, Status):
             return judged
@@ -270,7 +272,7 @@ class Filtering:
         return passing if status.is_success else status
 
     def nominated_to_others(self, pod: Pod, nodes: Nodes) -> Mapping[int, Sequence[PodInfo]]:
-        """By row, where there are any: the pods nominated for it which this pod must not push aside."""
+        """By row: the nominated pods that have at least this pod's priority, if there are any."""
         found: dict[int, Sequence[PodInfo]] = {}
         for name in self._nominator.nominated_nodes():
             position = nodes.position(name)
@@ -278,14 +280,14 @@ class Filtering:
                 found[nodes.row(position)] = pods
         return found
 
-    # PreFilter data that follows a what-if
+    # Updating PreFilter data in a what-if
 
     def run_add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeRow) -> Status:
-        """`added` is on `node` now: have PreFilter data follow."""
+        """Update PreFilter data: `added` is on `node` now."""
         return self._follow(ADD_POD, state, pod, added, node)
 
     def run_remove_pod(self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeRow) -> Status:
-        """`removed` left `node`: have PreFilter data follow."""
+        """Update PreFilter data: `removed` is no longer on `node`."""
         return self._follow(REMOVE_POD, state, pod, removed, node)
 
     def _follow(self, point: str, state: CycleState, pod: Pod, other: PodInfo, node: NodeRow) -> Status:
@@ -298,29 +300,29 @@ class Filtering:
                     return status
         return SUCCESS
 
-    # What the statements say of the filters that judge a pod
+    # What the statements imply about the filters
 
     def judges_nodes_alone(self, state: CycleState) -> bool:
-        """Whether no verdict on a node depends on other nodes, so that a what-if may span many."""
+        """Whether no verdict on a node depends on other nodes, so that a what-if may cover many nodes."""
         return self._follower_names <= state.skip_filter and not any(
             depends_on.spans_nodes for _name, depends_on in self._stated(state)
         )
 
     def judges_equal_pods_alike(self, state: CycleState) -> bool:
-        """Whether equal pods get the same verdict on a node for as long as nothing is written to it."""
+        """Whether equal pods get the same verdict on a node until the node's row changes."""
         equal_pods = state.equal_pods
         return equal_pods is not None and all(
             each.name in state.skip_filter for each in equal_pods.asked_filters
         )
 
     def reads_requests_alone(self, state: CycleState) -> bool:
-        """Whether of the pods on a node no filter sees more than their number and the sums of requests."""
+        """Whether all filters read only the number of pods on a node and the sums of their requests."""
         return self.judges_nodes_alone(state) and not any(
             depends_on is DependsOn.NODE for _name, depends_on in self._stated(state)
         )
 
     def filters_of_node_objects(self, state: CycleState) -> frozenset[str]:
-        """Filters whose verdict on a node stays the same whatever pods come to it or leave it."""
+        """Filters whose verdict on a node does not depend on the pods there."""
         return frozenset(
             name
             for name, depends_on in self._stated(state)
@@ -328,7 +330,7 @@ class Filtering:
         )
 
     def _stated(self, state: CycleState) -> Iterator[tuple[str, DependsOn]]:
-        """What every filter that is not skipped depends on: without a statement, on anything."""
+        """The inputs of every filter that is not skipped; ANYTHING without a statement."""
         for each in self._all:
             if each.name not in state.skip_filter:
                 inputs = self._profile.statements.of(each.name)

@@ -35,7 +35,7 @@ class Block(NamedTuple):
 
 
 class Filter:
-    """One Filter plugin, and the forms it is written in."""
+    """One Filter plugin with the forms that it implements."""
 
     __slots__ = ("has_both", "is_per_node", "labels", "name", "order", "plugin")
 
@@ -43,9 +43,9 @@ class Filter:
         self.plugin = plugin
         self.name = plugin.name
         self.labels = (plugin.name, "Filter", profile_name)
-        """What its evaluations are counted under."""
+        """The key under which its evaluations are counted."""
         self.order = order
-        """Its place among the profile's filters: the first that rejects a node counts."""
+        """Its index among the profile's filters: the first rejection of a node counts."""
         per_node = type(plugin).filter is not FilterPlugin.filter
         whole = type(plugin).filter_nodes is not FilterPlugin.filter_nodes
         self.is_per_node = not whole
@@ -69,7 +69,8 @@ class Filters:
         nodes: Nodes,
         alive: Mask,
     ) -> tuple[list[Block], Mask] | Status:
-        """The first rejection of every node that is `alive`, filter by filter, and which nodes are left."""
+        """Run the filters in order: the first rejection of every node that is `alive`, and which nodes are
+        left."""
         point, blocks = "Filter", list[Block]()
         left = len(alive.nonzero()[0])
         timed = state.record_plugin_metrics
@@ -116,7 +117,7 @@ class Filters:
         return blocks, alive
 
     def judge_one(self, filters: Sequence[Filter], state: CycleState, pod: Pod, node: NodeRow) -> Status:
-        """Success, or what the first filter says that does not let the pod onto the node."""
+        """Success, or the first filter's rejection of the node."""
         point, timed, skipped = "Filter", state.record_plugin_metrics, state.skip_filter
         for each in filters:
             if each.name in skipped:
@@ -131,7 +132,7 @@ class Filters:
                     answer = raised(plugin, point, exc)
                 if timed:
                     self._calls.time(plugin, "Filter", answer, started)
-                if answer is None:  # as nearly always
+                if answer is None:  # the usual case
                     continue
                 status = self._calls.checked(plugin, "Filter", answer)
             else:
@@ -147,11 +148,11 @@ class Filters:
         return SUCCESS
 
     def rejection(self, plugin: FilterPlugin, verdict: Verdict, code: int) -> Status:
-        """What a code of a verdict stands for; an Error if the plugin cannot say it."""
+        """The status of a verdict's code; an Error if the plugin cannot provide it."""
         return self._calls.status(plugin, "Filter", verdict.status, code)
 
     def _failure(self, plugin: FilterPlugin, verdict: Verdict, codes: NDArray[np.int64]) -> Status | None:
-        """The first of these codes that is no rejection, as an Error."""
+        """The first of these codes that is not a rejection, as an Error."""
         for code in distinct(codes):
             status = self.rejection(plugin, verdict, code)
             if status.is_success:
@@ -163,7 +164,7 @@ class Filters:
     def _each_node(
         self, each: Filter, state: CycleState, pod: Pod, nodes: Nodes, alive: Mask
     ) -> Verdict | Status:
-        """The per-node form: called only about nodes that are still in."""
+        """Call the per-node form, only for nodes that have not been rejected."""
         codes = np.zeros(len(nodes), np.int64)
         statuses: list[Status] = []
         plugin, timed = each.plugin, state.record_plugin_metrics

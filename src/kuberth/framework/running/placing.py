@@ -1,6 +1,6 @@
-"""The phase that chooses a part of the cluster for a whole pod group: PlacementGenerate, PlacementScore.
+"""The phases that choose a part of the cluster for a pod group: PlacementGenerate, PlacementScore.
 
-In: a group and the nodes. Out: the parts it may go to; of those that take it, the scores.
+In: a group and the nodes. Out: the parts on which it may be placed, and the scores of those on which it fits.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NO_PLACEMENTS = "no feasible placements found"
 
 
 class Placing:
-    """Calls the plugins that look at a group as a whole."""
+    """Calls the plugins that evaluate a group as a whole."""
 
     def __init__(self, profile: Profile, *, calls: Calls) -> None:
         self._profile = profile
@@ -38,7 +38,7 @@ class Placing:
 
     @property
     def group_post_filter(self) -> PodGroupPostFilterPlugin | None:
-        """The plugin that makes room for whole groups, if the profile has one."""
+        """The plugin that preempts for whole groups, if the profile has one."""
         plugins = (each for each in self._profile.post_filter if isinstance(each, PodGroupPostFilterPlugin))
         return next(plugins, None)
 
@@ -50,7 +50,7 @@ class Placing:
         what_if: LoggedWhatIf,
         try_again: Callable[[], Status],
     ) -> Status:
-        """Have the plugin make room for a group. Success: it is on its way."""
+        """Let the plugin preempt for a group. Success: victims are being evicted."""
         return self._calls.status(
             plugin, "PostFilter", plugin.post_filter_group, key, pods, what_if, try_again, timed=True
         )

@@ -1,7 +1,7 @@
-"""The phase after no node passed: PostFilter.
+"""The PostFilter phase, after no node has passed.
 
-In: a cycle state, a pod, the diagnosis of all nodes. Out: what the plugins achieved, such as a node that is
-being cleared for the pod, and what they say about it.
+In: a cycle state, a pod, the diagnosis of all nodes. Out: the plugins' result, such as a nominated node, and
+their messages.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kuberth.framework.status import Code, Status
 
 
 class PostFiltering:
-    """Calls PostFilter plugins until one makes the pod schedulable or says that nothing can."""
+    """Calls PostFilter plugins until one makes the pod schedulable or reports that nothing can."""
 
     def __init__(self, plugins: Sequence[PostFilterPlugin], *, calls: Calls) -> None:
         self._plugins = plugins
@@ -27,7 +27,7 @@ class PostFiltering:
     def run(
         self, state: CycleState, pod: Pod, diagnosis: Diagnosis
     ) -> tuple[PostFilterResult | None, Status]:
-        """What was achieved, and what the plugins say."""
+        """The result and the messages of the plugins."""
         started = time.perf_counter()
         tries, timed = _Tries(self._calls), state.record_plugin_metrics
         for plugin in self._plugins:
@@ -42,7 +42,7 @@ class PostFiltering:
     async def run_waiting(
         self, state: CycleState, pod: Pod, diagnosis: Diagnosis
     ) -> tuple[PostFilterResult | None, Status]:
-        """The same in a cycle that may wait."""
+        """Like `run`, in a cycle that may wait."""
         started = time.perf_counter()
         tries, timed = _Tries(self._calls), state.record_plugin_metrics
         for plugin in self._plugins:
@@ -56,7 +56,7 @@ class PostFiltering:
 
 
 class _Tries:
-    """What PostFilter plugins achieved so far, one after the other."""
+    """Collects the results of PostFilter plugins, one after the other."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -70,7 +70,7 @@ class _Tries:
         return self._end or Status(Code.UNSCHEDULABLE, *self._reasons, plugin=self._rejector)
 
     def end_with(self, plugin: PostFilterPlugin, answer: object) -> bool:
-        """Take an answer in; True: no other plugin is to be asked."""
+        """Add an answer; True if no other plugin has to be called."""
         given, status = self._checked(plugin, answer)
         if status.is_success or status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             self.result, self._end = given, status

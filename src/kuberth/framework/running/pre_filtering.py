@@ -1,7 +1,7 @@
-"""The phase before the nodes: PreFilter.
+"""The PreFilter phase.
 
-In: a cycle state, a pod, a view of the cluster table. Out: whether any node can take the pod at all, and
-which ones are to be looked at. Answers that equal pods were given are taken over from them.
+In: a cycle state, a pod, a view of the cluster table. Out: whether any node may be feasible, and which ones
+to evaluate. Answers for equal pods are reused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kuberth.framework.status import SKIP, SUCCESS, Code, Status
 
 
 class PreFilterOutcome(NamedTuple):
-    """What PreFilter decided: a status, the only nodes left (None: all), and the narrowing plugins."""
+    """The result of PreFilter: a status, the nodes to evaluate (None: all), and the narrowing plugins."""
 
     status: Status
     node_names: frozenset[str] | None
@@ -43,7 +43,7 @@ class PreFiltering:
         self._plans = plans
 
     def run(self, state: CycleState, pod: Pod, nodes: Nodes) -> PreFilterOutcome:
-        """Ask every PreFilter plugin; a plugin that skips is not asked at Filter either."""
+        """Call every PreFilter plugin; if a plugin skips, its Filter is not called either."""
         started = time.perf_counter()
         plugins, plans, info = self._plugins, self._plans, state.pod_info
         equal_pods = None
@@ -74,7 +74,7 @@ class PreFiltering:
         for plugin in plugins:
             self._calls.evaluated(plugin.name, "PreFilter")
             answer = self._calls.ask(plugin, "PreFilter", plugin.pre_filter, state, pod, nodes, timed=timed)
-            if answer is SKIP:  # as nearly always
+            if answer is SKIP:  # the usual case
                 skipped.append(plugin.name)
                 continue
             if isinstance(answer, PreFilterResult) and _is_narrowing(answer.node_names):
@@ -92,7 +92,7 @@ class PreFiltering:
             if status.code == Code.SKIP:
                 skipped.append(plugin.name)
             elif status.code == Code.UNSCHEDULABLE:
-                # Others may find that no preemption can help, which is the stronger statement.
+                # Others may find that preemption cannot help, which is the stronger result.
                 outcome = status
             elif not status.is_success:
                 outcome = status
@@ -104,7 +104,7 @@ class PreFiltering:
         return PreFilterOutcome(outcome, node_names, frozenset(narrowed_by))
 
     def _after(self, plugin: PreFilterPlugin) -> frozenset[str]:
-        """The plugins after it at PreFilter."""
+        """The plugins that come after this one at PreFilter."""
         names = [each.name for each in self._plugins]
         return frozenset(names[names.index(plugin.name) + 1 :])
 

@@ -1,4 +1,4 @@
-"""The phase that takes the chosen node: Reserve, Permit, and Unreserve where it has to be given back."""
+"""The Reserve and Permit phases, with Unreserve."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kuberth.framework.running.calls import UNRESERVE, Calls, nonsense
 from kuberth.framework.status import SUCCESS, Status
 
 MAX_PERMIT_SECONDS: Final = 15 * 60.0
-"""The longest a Permit plugin can keep a pod waiting."""
+"""The maximum timeout of a Permit plugin."""
 
 ASKED_TO_WAIT: Final = "one or more plugins asked to wait and no plugin rejected pod"
 
@@ -30,7 +30,7 @@ class Reserving:
         self._concerned: dict[frozenset[str], Sequence[ReservePlugin]] = {}
 
     def run_reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """The first refusal, or success of all."""
+        """Run Reserve; the first rejection, or success."""
         started = time.perf_counter()
         outcome = SUCCESS
         for plugin in self._plugins(state):
@@ -45,14 +45,14 @@ class Reserving:
         return outcome
 
     def run_unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Undo Reserve of all plugins, in reverse order; a plugin that raises does not stop the others."""
+        """Run Unreserve of all plugins in reverse order; a plugin that raises does not stop the others."""
         started = time.perf_counter()
         for plugin in reversed(self._plugins(state)):
             self._calls.notify(plugin, UNRESERVE, plugin.unreserve, state, pod, node_name)
         self._calls.observe(UNRESERVE, SUCCESS, started)
 
     def _plugins(self, state: CycleState) -> Sequence[ReservePlugin]:
-        """Those that have to do with the pod."""
+        """The plugins that act on the pod."""
         if state.equal_pods is None or not state.equal_pods.unconcerned:
             return self._reserve
         unconcerned = state.equal_pods.unconcerned
@@ -64,7 +64,7 @@ class Reserving:
         return found
 
     def run_permit(self, state: CycleState, pod: Pod, node_name: str) -> tuple[Status, dict[str, float]]:
-        """Approve, deny, or Wait with the time limit of every plugin that asked for it."""
+        """Run Permit: success, a rejection, or Wait with the timeouts of all plugins that hold the pod."""
         started = time.perf_counter()
         timeouts: dict[str, float] = {}
         outcome, why = SUCCESS, SUCCESS

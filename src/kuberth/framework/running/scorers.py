@@ -1,7 +1,7 @@
-"""Score plugins, called over a view of nodes or about one node.
+"""Score plugins, called for a view of nodes or for one node.
 
-In: a cycle state after PreScore, a pod, nodes that passed. Out: raw and normalized scores, found to be whole
-numbers and, after normalizing, in range; or an Error status.
+In: a cycle state after PreScore, a pod, feasible nodes. Out: raw and normalized scores, validated to be
+integers and, after normalizing, in range; or an Error status.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BIG: Final = 2**63
 
 
 class Scorer:
-    """One Score plugin: its weight, and the forms it is written in."""
+    """One Score plugin with its weight and the forms that it implements."""
 
     __slots__ = ("has_both", "is_per_node", "labels", "name", "normalizes", "plugin", "weight")
 
@@ -33,7 +33,7 @@ class Scorer:
         self.plugin = plugin
         self.name = plugin.name
         self.labels = (plugin.name, "Score", profile_name)
-        """What its evaluations are counted under."""
+        """The key under which its evaluations are counted."""
         self.weight = weight
         self.normalizes = type(plugin).normalize_scores is not ScorePlugin.normalize_scores
         per_node = type(plugin).score is not ScorePlugin.score
@@ -52,7 +52,7 @@ class Scorers:
         self._evaluations = calls.evaluations
 
     def raw(self, scorer: Scorer, state: CycleState, pod: Pod, nodes: Nodes) -> Scores | Status | None:
-        """What the plugin says of the nodes; None: all get zero."""
+        """The plugin's scores of the nodes; None: zero for all."""
         plugin, point, length = scorer.plugin, "Score", len(nodes)
         self._evaluations[scorer.labels] = self._evaluations.get(scorer.labels, 0) + length
         answer: object
@@ -66,7 +66,7 @@ class Scorers:
         return self._array(plugin, answer, length)
 
     def raw_of_one(self, scorer: Scorer, state: CycleState, pod: Pod, node: NodeRow) -> int | None:
-        """What the plugin says of one node; None: it fails."""
+        """The plugin's score of one node; None if it failed."""
         if scorer.is_per_node or scorer.has_both:
             self._evaluations[scorer.labels] = self._evaluations.get(scorer.labels, 0) + 1
             if state.record_plugin_metrics:
@@ -86,7 +86,7 @@ class Scorers:
     def final(
         self, scorer: Scorer, state: CycleState, pod: Pod, nodes: Nodes, raw: Scores | Status | None
     ) -> Scores | Status | None:
-        """Raw scores normalized and found to be in range; None: all are zero."""
+        """Raw scores, normalized and validated; None: zero for all."""
         if isinstance(raw, Status):
             return raw
         if not scorer.normalizes:
@@ -102,8 +102,8 @@ class Scorers:
         return scores if isinstance(scores, Status) else self.within_range(scorer, scores, nodes)
 
     def within_range(self, scorer: Scorer, scores: Scores, nodes: Nodes) -> Scores | Status:
-        """The scores, or an Error if some node got less than 0 or more than 100."""
-        # As unsigned numbers, negative ones are the largest of all.
+        """The scores, or an Error if any is below 0 or above 100."""
+        # Compared as unsigned numbers, where negative ones are the largest.
         unsigned = scores.view(np.uint64)
         if np.maximum.reduce(unsigned, initial=0) <= MAX_NODE_SCORE:
             return scores
@@ -157,8 +157,8 @@ def _array_of(length: int, point: str) -> str:
 
 
 def _whole_number(answer: object) -> int | None:
-    """The answer as a number of 64 bits; None if it is none."""
-    if type(answer) is int:  # as nearly always
+    """The answer as a 64-bit integer; None if it is not one."""
+    if type(answer) is int:  # the usual case
         return answer if -_BIG <= answer < _BIG else None
     if not isinstance(answer, int | np.integer) or isinstance(answer, bool):
         return None

@@ -1,6 +1,6 @@
-"""The phase that ranks nodes: PreScore, Score, normalizing and weighing.
+"""The scoring phases: PreScore, Score, normalizing and weighting.
 
-In: a cycle state, a pod, the nodes that passed. Out: the weighted scores of every plugin and their sums.
+In: a cycle state, a pod, the feasible nodes. Out: the weighted scores of every plugin and their sums.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class NodeScores:
     __slots__ = ("_common", "_parts", "ranks")
 
     def __init__(self, ranks: Scores, parts: Callable[[], Mapping[str, Scores]], *, common: int = 0) -> None:
-        """`parts`: by plugin, in order, what each of them gave."""
+        """`parts`: the scores of each plugin, in order."""
         self.ranks = ranks
-        """int64[position]: the sums without what all nodes have in common; enough to see which is best."""
+        """int64[position]: the sums without constants that all nodes share; enough to compare nodes."""
         self._parts = parts
         self._common = common
 
@@ -42,7 +42,7 @@ class NodeScores:
 
     @property
     def by_plugin(self) -> Mapping[str, Scores]:
-        """By plugin, in order: int64[position], weighted. To be asked before anything is placed."""
+        """By plugin, in order: int64[position], weighted. Read it before anything is placed."""
         return self._parts()
 
 
@@ -57,7 +57,7 @@ class Scoring:
         self._all = scorers.all
 
     def run_pre_score(self, state: CycleState, pod: Pod, nodes: Nodes) -> Status:
-        """Ask every PreScore plugin; a plugin that skips is not asked at Score either."""
+        """Call every PreScore plugin; if a plugin skips, its Score is not called either."""
         started = time.perf_counter()
         state.candidates = nodes
         equal_pods = state.equal_pods
@@ -90,7 +90,7 @@ class Scoring:
         return SUCCESS
 
     def run(self, state: CycleState, pod: Pod, nodes: Nodes) -> NodeScores | Status:
-        """Score, normalize, check the range, weigh and add up."""
+        """Score, normalize, validate, weight and add up."""
         started = time.perf_counter()
         equal_pods = state.equal_pods
         scores: NodeScores | Status | None = None
@@ -115,7 +115,7 @@ class Scoring:
     def _by_plan(
         self, equal_pods: EqualPods, plan: Plan, state: CycleState, pod: Pod, nodes: Nodes
     ) -> NodeScores | Status | None:
-        """The scores, with those that the plan keeps taken from it; None: it knows nothing of these nodes."""
+        """The scores, partly from the plan; None if the plan does not cover these nodes."""
         totals = None if nodes.places is None else plan.totals(nodes.places, state, pod)
         if totals is None:
             return None
@@ -123,7 +123,7 @@ class Scoring:
         sums = _Sums(totals)
         for index, (scorer, _weight, _follows_pods) in enumerate(plan.kept.scorers):
             if not scorer.normalizes:
-                continue  # it is in the totals
+                continue  # it is included in the totals
             constant = plan.constant(index, number)
             if constant is not None:
                 sums.add(scorer, constant)
@@ -156,19 +156,19 @@ class Scoring:
 
 
 class _Sums:
-    """Weighted scores added up as they come."""
+    """Adds up weighted scores."""
 
     __slots__ = ("common", "found", "totals")
 
     def __init__(self, totals: Scores | None) -> None:
         self.totals = totals
         self.common = 0
-        """What all nodes have."""
+        """The sum of constants that all nodes share."""
         self.found: dict[str, Scores | int] = {}
-        """By plugin; a number: that for all nodes."""
+        """Scores by plugin; a number if it applies to all nodes."""
 
     def add(self, scorer: Scorer, scores: Scores | int | None) -> None:
-        """The scores of one plugin, after normalizing; None: all zero."""
+        """Add the normalized scores of one plugin; None: zero for all."""
         if scores is None:
             return
         part = self.found[scorer.name] = scores * scorer.weight
@@ -178,7 +178,7 @@ class _Sums:
             self.totals = part if self.totals is None else self.totals + part
 
     def parts(self, scorers: Iterable[Scorer], number: int) -> Mapping[str, Scores]:
-        """By plugin, in this order."""
+        """The scores by plugin, in this order."""
         return {
             each.name: np.full(number, part, np.int64) if isinstance(part, int) else part
             for each in scorers
@@ -186,6 +186,6 @@ class _Sums:
         }
 
     def scores(self, number: int, parts: Callable[[], Mapping[str, Scores]]) -> NodeScores:
-        """The sums over this many nodes."""
+        """The sums over this number of nodes."""
         ranks = np.zeros(number, np.int64) if self.totals is None else self.totals
         return NodeScores(ranks, parts, common=self.common)

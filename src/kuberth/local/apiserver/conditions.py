@@ -1,4 +1,4 @@
-"""Conditions: lists of {type, status, reason, message} in which a type appears once."""
+"""Conditions: lists of {type, status, reason, message} with unique types."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def is_true(obj: Obj, type_: str) -> bool:
 
 
 def condition(type_: str, status: str | bool, reason: str, message: str) -> Obj:
-    """A condition without times; `status` True or False is written as text."""
+    """A condition without times; `status` True or False is written as a string."""
     return {"type": type_, "status": str(status), "reason": reason, "message": message}
 
 
 def with_condition(status: Obj, condition: Obj, *, now: str) -> Obj:
-    """An object's status with `condition` in it."""
+    """An object's status with `condition` added or replaced."""
     return {**status, "conditions": set_condition(status.get("conditions") or (), condition, now=now)}
 
 
 def set_condition(conditions: Sequence[Obj], condition: Obj, *, now: str) -> list[Obj]:
-    """The list with `condition` in it; lastTransitionTime changes only with the status."""
+    """The list with `condition` added or replaced; lastTransitionTime changes only with the status."""
     old = next((entry for entry in conditions if entry.get("type") == condition["type"]), None)
     stays = old is not None and old.get("status") == condition["status"]
     since = old.get("lastTransitionTime") if old is not None and stays else None

@@ -1,4 +1,4 @@
-"""Objects as the server keeps them: plain JSON trees, never changed once stored."""
+"""Objects as the server stores them: plain JSON trees, which are never modified."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def revision_of(obj: Obj) -> int:
 
 
 def is_larger(tree: Any, most: int) -> bool:
-    """Whether a tree holds more than `most` values."""
+    """Whether a tree has more than `most` values."""
     waiting = [tree]
     while waiting:
         each = waiting.pop()

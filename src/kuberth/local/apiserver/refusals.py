@@ -1,4 +1,4 @@
-"""Errors of requests, in upstream's words.
+"""Errors of requests, with upstream's messages.
 
 In: the resource, the name and the reason. Out: `StatusError` values to raise.
 """

@@ -19,7 +19,7 @@ ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patc
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a Table; `cell` is given the object and the present time in nanoseconds."""
+    """A column of a Table; `cell` receives the object and the current time in nanoseconds."""
 
     name: str
     cell: Callable[[Obj, int], Any]
@@ -39,7 +39,7 @@ class Structure(Protocol):
         ...
 
     def prune(self, obj: Obj) -> list[str]:
-        """Drop fields that the kind does not have; their paths."""
+        """Drop unknown fields; returns their paths."""
         ...
 
     def default(self, obj: Obj) -> None: ...
@@ -62,21 +62,21 @@ class ServedResource:
     subresources: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
     fields: Mapping[str, str] = field(default_factory=dict)
-    """Field selectors it knows besides metadata.name and metadata.namespace: selector → path in the stored
-    object; `path|text` names what stands for an absent value, `path|@other.path` where else to look."""
+    """Field selectors besides metadata.name and metadata.namespace: selector → path in the stored object;
+    `path|text` gives a default, `path|@other.path` a fallback path."""
     name_rule: str = "subdomain"
     """The rule for names of its objects: a key of `names.RULES`."""
     schema: str = ""
-    """Its type in the schema table; "" for kinds whose fields are not known (custom resources)."""
+    """Its type in the schema table; "" for kinds with unknown fields (custom resources)."""
     has_generation: bool = False
     unconditional_update: bool = True
-    """Whether an update may leave out the resourceVersion."""
+    """Whether an update may omit the resourceVersion."""
     returns_deleted: bool = False
-    """Whether a finished deletion answers with the object; otherwise with a Status."""
+    """Whether a finished deletion returns the object instead of a Status."""
     storage: str = ""
-    """Id under which its objects are stored, where that is not its own."""
+    """The id under which its objects are stored, if it differs."""
     storage_version: str = ""
-    """apiVersion that stored objects carry, where that is not its own."""
+    """The apiVersion of stored objects, if it differs."""
     orphans_by_default: bool = False
     """Whether a deletion without a propagation policy orphans the dependents."""
     custom: bool = False
@@ -119,7 +119,7 @@ class ResourceTable:
         self._by_id: dict[str, ServedResource] = {}
         self._by_kind: dict[tuple[str, str], ServedResource] = {}
         self.changed = 0
-        """Counts changes of the table, so that discovery documents can be cached until it does."""
+        """Counts changes of the table, so that discovery documents can be cached."""
         for row in rows:
             self.add(row)
 
@@ -130,7 +130,7 @@ class ResourceTable:
         return len(self._rows)
 
     def add(self, row: ServedResource) -> None:
-        """Serve a row, in place of one with the same group, version and plural."""
+        """Serve a row, replacing one with the same group, version and plural."""
         self._rows[row.group, row.version, row.plural] = row
         self._by_kind[row.api_version, row.kind] = row
         if row.preferred or row.id not in self._by_id:

@@ -1,4 +1,4 @@
-"""Failures as Kubernetes reports them: a Status object with code, reason, message and causes."""
+"""Errors as Kubernetes reports them: a Status object with code, reason, message and causes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Cause(NamedTuple):
 
 
 class StatusError(KuberthError):
-    """A request that is answered with a Status."""
+    """An error that is returned as a Status."""
 
     def __init__(
         self,

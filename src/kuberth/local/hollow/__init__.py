@@ -1,6 +1,6 @@
-"""Hollow nodes, which run nothing, and small controllers.
+"""Hollow nodes, which run no containers, and small controllers.
 
-Around a pod's way: a Deployment comes in, pods for the scheduler go out; a bound pod comes in and goes
-Running, without a container anywhere. Everything here is a program against the embedded server's verbs,
-as kube-controller-manager and the kubelets are against the API's, and can be turned off piece by piece.
+A Deployment comes in, and pods for the scheduler go out; a bound pod comes in, and becomes Running without a
+container. Everything here uses the embedded server's verbs, as kube-controller-manager and the kubelets use
+the API, and can be turned off individually.
 """

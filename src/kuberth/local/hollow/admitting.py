@@ -35,7 +35,8 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Load:
-    """The amounts that a pod uses of its node: milli-CPU for cpu, bytes or units for all others."""
+    """The resources that a pod uses on its node: thousandths of a core for cpu, bytes or units for all
+    others."""
 
     amounts: Mapping[str, int]
     ports: tuple[HostPort, ...]
@@ -49,7 +50,7 @@ class _NodeUsage:
 
 
 class AdmittedPods:
-    """The pods that each node has admitted, and what they use."""
+    """The pods that each node has admitted, and their resource usage."""
 
     def __init__(self) -> None:
         self._usage: dict[str, _NodeUsage] = {}
@@ -60,7 +61,7 @@ class AdmittedPods:
         return pod["metadata"]["uid"] in self._nodes
 
     def add(self, pod: Obj) -> None:
-        """Count a pod on its node, whether it fits or not."""
+        """Count a pod on its node, whether or not it fits."""
         if not self.has(pod):
             self._add(pod, _load(_typed(pod)))
 
@@ -80,7 +81,7 @@ class AdmittedPods:
             self.remove(uid)
 
     def admit(self, pod: Obj, node: Obj) -> Refusal | None:
-        """Count the pod on its node if it fits; otherwise the first reason, in upstream's order."""
+        """Count the pod on its node if it fits; otherwise return the first reason, in upstream's order."""
         if self.has(pod):
             return None
         typed = _typed(pod)
@@ -100,7 +101,7 @@ class AdmittedPods:
 
 
 def _typed(pod: Obj) -> Pod | None:
-    """The pod's spec as a struct; replicas share one, for they differ only in their node."""
+    """The pod's spec as a struct; replicas share one, since they differ only in their node."""
     spec = {name: value for name, value in pod["spec"].items() if name != "nodeName"}
     return _read(msgspec.json.encode(spec))
 
@@ -114,7 +115,7 @@ def _read(spec: bytes) -> Pod | None:
 
 
 def _load(pod: Pod | None) -> _Load:
-    """The load of a pod; a pod that cannot be read counts as a pod without requests."""
+    """The load of a pod; an invalid pod counts as a pod without requests."""
     if pod is None:
         return _Load({}, ())
     try:

@@ -1,7 +1,7 @@
-"""The next step of a hollow pod: a pure function, so that a step that could not be written was never taken.
+"""The next step of a hollow pod, as a pure function: a step that could not be written has not happened.
 
-In: a started pod, the state of its containers, the present time. Out: a `Step`: the new status and state, the
-events to record, and when to look again.
+In: a started pod, the state of its containers, the current time. Out: a `Step`: the new status and state, the
+events to record, and when to check again.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ class ContainersState:
 
     started_ns: int
     ended_ns: int | None = None
-    """The time at which the containers ended; None: they run."""
+    """When the containers ended; None if they run."""
     crashes: int = 0
     """How often they ended since they last ran for long."""
     restarts: int = 0
 
     def is_of(self, status: Obj) -> bool:
-        """Whether a status shows this state: a write may have succeeded whose answer was lost."""
+        """Whether a status shows this state: a write whose response was lost may have succeeded."""
         container = _first(status)
         shown = int(container.get("restartCount", 0)), "running" in container.get("state", {})
         return not container or shown == (self.restarts, self.ended_ns is None)
 
     @property
     def backoff_seconds(self) -> float:
-        """How long to wait after the latest crash: 0 after the first one, then longer each time."""
+        """The backoff after the latest crash: 0 after the first one, then longer each time."""
         if self.crashes < 2:
             return 0.0
         return min(_FIRST_BACKOFF_SECONDS * 2.0 ** min(self.crashes - 2, 10), _LAST_BACKOFF_SECONDS)
@@ -84,7 +84,7 @@ class Step(NamedTuple):
     status: Obj
     state: ContainersState
     seconds: float | None
-    """When to look again; None: not before something changes."""
+    """When to check again; None: not before something changes."""
     events: tuple[ContainerEvent, ...] = ()
 
 
@@ -130,7 +130,7 @@ def advance(pod: Obj, status: Obj, state: ContainersState, *, node_ready: bool, 
 
 
 def _first(status: Obj) -> Obj:
-    """The status of the first container; it stands for all of them, for they are alike."""
+    """The status of the first container, which represents all of them, since they are identical."""
     first: Obj = next(iter(status.get("containerStatuses") or ()), {})
     return first
 

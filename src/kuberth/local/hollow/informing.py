@@ -168,10 +168,10 @@ class Informer:
             except StatusError as error:
                 moved = error.code == 410
                 if not moved:
-                    logger.warning("%s cannot be followed, trying again: %s", self.resource, error)
+                    logger.warning("%s cannot be watched, retrying: %s", self.resource, error)
             except Exception:
                 moved = False
-                logger.exception("%s cannot be followed, trying again", self.resource)
+                logger.exception("%s cannot be watched, retrying", self.resource)
             # A watch that ends is resumed at once, unless it brought nothing: then the store is closed.
             await asyncio.sleep(0 if moved else _RETRY_SECONDS)
 

@@ -30,7 +30,7 @@ def controller_of(obj: Obj) -> Obj | None:
 
 
 def reference_to(owner: Obj) -> Obj:
-    """The reference by which a controller owns what it makes."""
+    """The reference by which a controller owns the objects that it creates."""
     return {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],

@@ -1,8 +1,8 @@
-"""The ResourceClaims of pods and pod groups: which there are to be, which object each one is, who may use it.
+"""The ResourceClaims of pods and pod groups: which are needed, which object each one is, who may use it.
 
-In: pods, groups and claims as plain objects. Out: answers for the controller that makes claims and for the
-kubelet that waits for them, in the words a kubelet uses. `with_groups` is the gate DRAWorkloadResourceClaims:
-what is for a pod's group is for the pod, too.
+In: pods, groups and claims as plain objects. Out: results for the controller that creates claims and for the
+kubelet that waits for them, with a kubelet's messages. `with_groups` is the gate DRAWorkloadResourceClaims:
+claims of a pod's group are for the pod too.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _GROUP_API: Final = "scheduling.k8s.io"
 
 
 class PodClaim(NamedTuple):
-    """A claim that a pod or a group asks for."""
+    """A claim that a pod or a group needs."""
 
     name: str
     """The name by which the pod's containers refer to it."""
     claim: str | None
-    """The ResourceClaim's name; None while there is none."""
+    """The ResourceClaim's name; None if it does not exist yet."""
     template: str = ""
-    """The template it is made from; "": people make it, or the scheduler does."""
+    """The template it is created from; "" if users or the scheduler create it."""
     needed: bool = True
-    """False where the pod's status says that it does without."""
+    """False if the pod's status says that it is not needed."""
 
 
 def claims_of(pod: Obj) -> Iterator[PodClaim]:

@@ -38,7 +38,7 @@ def seconds_to_available(pod: Obj, owner: Obj, *, clock: Clock) -> float | None:
 
 
 def disrupted(pod: Obj, *, reason: str, message: str, clock: Clock) -> Obj:
-    """The pod's status with the condition that says why it is about to be deleted."""
+    """The pod's status with the condition DisruptionTarget."""
     target = condition("DisruptionTarget", True, reason, message)
     target["observedGeneration"] = pod["metadata"].get("generation", 1)
     return with_condition(pod.get("status") or {}, target, now=stamp(clock))

@@ -1,7 +1,7 @@
 """A hollow pod's status, step by step: created, started, restarted, crashed, waiting to restart, finished.
 
-In: a pod, its status so far, the present time. Out: the status after the step, in the words that a kubelet
-uses and `kubectl get pods` shows. Nothing here decides when a step is taken.
+In: a pod, its status so far, the current time. Out: the status after the step, with a kubelet's messages as
+`kubectl get pods` shows them. Other modules decide when a step is taken.
 """
 
 from __future__ import annotations

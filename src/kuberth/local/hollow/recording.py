@@ -1,7 +1,7 @@
-"""Events for people: what a controller did, as `kubectl describe` shows it.
+"""Records events: what a controller did, as `kubectl describe` shows it.
 
-In: an object, a reason, a message. Out: an Event, made in the background; one that cannot be written is
-dropped, for nothing may depend on it.
+In: an object, a reason, a message. Out: an Event, created in the background; one that cannot be written is
+dropped, since nothing may depend on it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kuberth.text.timestamps import stamp
 logger = logging.getLogger(__name__)
 
 _MOST: Final = 1000
-"""Most events being written at a time; more are dropped."""
+"""The maximum number of events being written at a time; more are dropped."""
 
 
 class Recorder:

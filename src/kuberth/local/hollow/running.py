@@ -1,6 +1,6 @@
-"""Hollow nodes and controllers, started and stopped together.
+"""Starts and stops hollow nodes and controllers together.
 
-In: a `Core`, how many nodes, which controllers. Out: a cluster in which a Deployment becomes pods, bound
+In: a `Core`, the number of nodes, the controllers. Out: a cluster in which a Deployment creates pods, bound
 pods run, and deleted objects are removed.
 """
 
@@ -43,7 +43,7 @@ from kuberth.local.hollow.working import keep_running
 
 
 class Runnable(Protocol):
-    """A controller as the cluster sees it."""
+    """The interface of a controller."""
 
     @property
     def run(self) -> Callable[[], Coroutine[Any, Any, None]]:
@@ -93,11 +93,11 @@ STORAGE_CLASS: Final = {
     "reclaimPolicy": "Delete",
     "volumeBindingMode": "WaitForFirstConsumer",
 }
-"""The default class; made if no class is there, so that a cluster with one of its own keeps to that."""
+"""The default storage class; created only if the cluster has none."""
 
 
 class HollowCluster:
-    """Hollow nodes and controllers over one core. Make it, then `await run()`; `stop()` ends it."""
+    """Hollow nodes and controllers over one core. Create it, then `await run()`; `stop()` ends it."""
 
     def __init__(
         self,
@@ -112,15 +112,15 @@ class HollowCluster:
     ) -> None:
         """`controllers` are the names of those to run; None runs all. ConfigError for unknown names.
 
-        `server` is the address and CA that pods find, if the core is served. `drivers` publish devices; with
-        None, those of an earlier run stay unchanged.
+        `server` is the address and CA for pods, if the core is served. `drivers` publish devices; with None,
+        those of an earlier run stay unchanged.
         """
         chosen = CONTROLLERS.keys() if controllers is None else set(controllers)
         if unknown := set(chosen) - CONTROLLERS.keys():
             names = ", ".join(sorted(unknown))
             raise ConfigError(f"there is no controller {names}; known are {', '.join(CONTROLLERS)}")
         self.ready = asyncio.Event()
-        """Set when the nodes are registered and every controller has seen what is there."""
+        """Set when the nodes are registered and every controller has synced."""
         self._core = core
         self._has_volumes = VolumeController.name in chosen
         self._informers = Informers(core)

@@ -1,7 +1,7 @@
-"""Makes hollow nodes from a number or a file of shapes.
+"""Creates hollow nodes from a number or a file of shapes.
 
-In: a number of nodes, or a file of shapes. Out: Node objects, ready to be made. A shape says how many
-nodes there are of it, their names, labels, taints and capacity.
+In: a number of nodes, or a file of shapes. Out: Node objects to create. A shape has a number of nodes, their
+names, labels, taints and capacity.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kuberth.local.apiserver.objects import Obj
 from kuberth.text.documents import read_file
 
 HOLLOW: Final = "kuberth.dev/hollow"
-"""The annotation of a node that is played here; put it on any Node, and that one is played too."""
+"""The annotation of hollow nodes; set it on any Node to make it hollow."""
 VERSION: Final = "v1.36.4+hollow"
 
 _CAPACITY: Final = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"}
@@ -42,9 +42,9 @@ class Shape:
 
 
 def load_shapes(source: Path | Sequence[Mapping[str, Any]] | None, *, count: int) -> list[Shape]:
-    """The shapes of a file or list; `count` nodes of the default shape where there is none.
+    """The shapes of a file or list; `count` nodes of the default shape without one.
 
-    Shapes without a count share what the others leave of `count` evenly.
+    Shapes without a count share the rest of `count` evenly.
     """
     if source is None:
         return [Shape(count=count)] if count else []
@@ -62,7 +62,7 @@ def load_shapes(source: Path | Sequence[Mapping[str, Any]] | None, *, count: int
 
 
 def make_nodes(shapes: Sequence[Shape], *, now: str) -> Iterator[Obj]:
-    """A Node for each, Ready, with addresses of their own."""
+    """A Node for each, Ready, with unique addresses."""
     number = 0
     for shape in shapes:
         for index in range(shape.count):

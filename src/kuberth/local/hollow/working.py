@@ -1,9 +1,9 @@
 """A controller's queue: keys in, `sync(key)` out, never twice at a time for one key.
 
 In: keys of objects that may need work, any number of times. Out: calls of a sync function, for several keys
-at a time; after a failure again, with a growing delay. A sync that compares the present state with the wanted
-one and takes one step survives conflicts, restarts and lost events alike. No failure ends a controller: it is
-logged and the key is tried again.
+at a time; after a failure again, with a growing delay. A sync that compares the current state with the
+desired one and takes one step tolerates conflicts, restarts and lost events. No failure ends a controller: it
+is logged and the key is retried.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ thousand syncs and status writes."""
 
 _LOOK_SECONDS: Final = 20e-6
 _LOOKING_SHARE: Final = 0.1
-"""Most of the event loop's time that syncs over all pods may take."""
+"""The maximum share of the event loop's time for syncs over all pods."""
 
 Sync = Callable[[str], Awaitable[float | None]]
-"""Does what a key needs; a number asks to be called again after that many seconds."""
+"""Processes a key; a returned number requests another call after that many seconds."""
 
 
 def coalesce_seconds(number: int) -> float:
-    """How long changes among `number` pods gather if a sync goes over all of them."""
+    """How long to batch changes of `number` pods if a sync reads all of them."""
     return max(COALESCE_SECONDS, number * _LOOK_SECONDS / _LOOKING_SHARE)
 
 
@@ -141,7 +141,7 @@ class Worker:
                 if key in self._again:
                     self._again.discard(key)
                     self.add(key)
-            # A sync may find nothing to wait for, and keys may add each other for ever.
+            # A sync may have nothing to await, and keys may add each other forever.
             await asyncio.sleep(0)
 
     async def _run(self, key: str) -> None:

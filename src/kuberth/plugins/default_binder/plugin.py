@@ -17,7 +17,7 @@ from kuberth.framework.handle import Handle
 
 TRIES: Final = 3
 _SENT: Final = StateKey[bool]("DefaultBinder")
-"""Written when a binding was posted: should its answer be lost, the pod may be bound already."""
+"""The mark of a posted binding: if its response is lost, the pod may be bound already."""
 
 
 class DefaultBinder(BindPlugin):
@@ -28,7 +28,7 @@ class DefaultBinder(BindPlugin):
         self._posts = handle.api if isinstance(handle.api, PostingApi) else None
 
     def bind_nowait(self, state: CycleState, pod: Pod, node_name: str) -> asyncio.Future[None] | None:
-        """Post the binding, if the API takes posts."""
+        """Post the binding, if the API supports posts."""
         if self._posts is None:
             return None
         metadata = pod.metadata
@@ -49,7 +49,7 @@ class DefaultBinder(BindPlugin):
         return sent
 
     async def bind(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Bind; when the answer is lost, the pod itself shows whether it was bound."""
+        """Bind the pod; if the response is lost, read the pod to see whether it was bound."""
         if state.get(_SENT) and await self._is_bound(pod, node_name):
             return
         metadata = pod.metadata
@@ -72,8 +72,8 @@ class DefaultBinder(BindPlugin):
         metadata = pod.metadata
         present = await self._api.get(Pod, metadata.name, namespace=metadata.namespace)
         if present.metadata.uid != metadata.uid:
-            raise ConflictError(f"pod {metadata.namespace}/{metadata.name} was deleted and made again")
+            raise ConflictError(f"pod {metadata.namespace}/{metadata.name} was deleted and recreated")
         if present.spec.node_name not in ("", node_name):
             key = f"{metadata.namespace}/{metadata.name}"
-            raise ConflictError(f"pod {key} was bound to {present.spec.node_name} by someone else")
+            raise ConflictError(f"pod {key} was bound to {present.spec.node_name} by another client")
         return present.spec.node_name == node_name

@@ -1,6 +1,6 @@
-"""DefaultPreemption: makes room for a pod that fits nowhere by evicting pods of lower priority.
+"""DefaultPreemption: evicts pods of lower priority for a pod that fits nowhere.
 
-In: a pod that no node passed, and why. Out: a node nominated for it and the pods there sent away, or a
-message why that would not help. On the way: which pods may be victims (`victims`), what disruption budgets
-say (`budgets`), which node suffers least (`candidates`), and the evictions themselves (`eviction`).
+In: a pod for which no node passed, and why. Out: a nominated node and its victims, or a message why
+preemption would not help. The parts: which pods may be victims (`victims`), disruption budgets (`budgets`),
+the node with the lowest cost (`candidates`), and the evictions (`eviction`).
 """

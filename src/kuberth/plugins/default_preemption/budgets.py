@@ -1,8 +1,8 @@
-"""Disruption budgets: which evictions would break one.
+"""Disruption budgets: which evictions would violate one.
 
-In: the PodDisruptionBudgets of the cluster, and victims from the most important on. Out: the victims
-that some budget has no disruption left for, and the others. Only budgets that changed are read again, and
-uses are counted in columns, so that thousands of them cost a preemption little.
+In: the PodDisruptionBudgets of the cluster, and victims by descending priority. Out: the victims that would
+violate a budget, and the others. Only changed budgets are parsed again, and disruptions are counted in
+columns, so that thousands of budgets cost a preemption little.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class _Budget(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Victims by what budgets say of them, each group in the order they were given."""
+    """Victims by whether they violate a budget, each group in the given order."""
 
     violating: Sequence[PodInfo]
-    """Those whose eviction would break a budget."""
+    """Victims whose eviction would violate a budget."""
     others: Sequence[PodInfo]
     covering: frozenset[str]
-    """All budgets that had a say, by key."""
+    """The keys of all budgets that were considered."""
 
 
 ANY_PODS: Final = ""
@@ -46,18 +46,18 @@ _NO_ONE: Final[frozenset[str]] = frozenset()
 
 
 _MOST_KEPT: Final = 1 << 18
-"""How many budgets the kept answers of one namespace may list together."""
+"""How many budgets the cached results of one namespace may list together."""
 
 
 class _Cover(NamedTuple):
-    """Budgets that cover the same pods: one object for all pods that just these cover."""
+    """Budgets that cover the same pods: one object for all pods that exactly these cover."""
 
     places: Places
     keys: frozenset[str]
 
 
 class _Namespace:
-    """The budgets of one namespace, each at a place of the columns that uses are counted in."""
+    """The budgets of one namespace, each with an index into the columns of disruptions."""
 
     def __init__(self) -> None:
         self._selectors = SelectorSums()
@@ -66,16 +66,16 @@ class _Namespace:
         """[place]"""
         self._free: list[int] = []
         self.allowed: Column = np.zeros(0, np.int64)
-        """int64[place]: disruptions that the budget has left."""
+        """int64[index]: the remaining disruptions of the budget."""
         self.spared: dict[str, set[int]] = {}
-        """By pod, the places of budgets that have counted its eviction already."""
+        """By pod, the indices of budgets that have already counted its eviction."""
         self._forget()
 
     def __len__(self) -> int:
         return len(self._places)
 
     def change(self, key: str, old: _Budget | None, new: _Budget | None) -> None:
-        """A budget is new, another or gone."""
+        """Apply a new, changed or deleted budget."""
         place = self._place(key)
         if old is None or new is None or old.selector != new.selector:
             self._forget()
@@ -112,7 +112,7 @@ class _Namespace:
         self._kept = 0
 
     def cover(self, labels: Mapping[str, str]) -> _Cover:
-        """The budgets of pods with these labels."""
+        """The budgets that cover pods with these labels."""
         pairs = frozenset(labels.items())
         cover = self._cover_of.get(pairs)
         if cover is None:
@@ -130,18 +130,18 @@ class _Namespace:
 
 
 class _Used:
-    """The disruptions that victims in one namespace use up, one after the other."""
+    """Counts the disruptions of victims in one namespace, one after the other."""
 
     def __init__(self, namespace: _Namespace, first: _Cover) -> None:
         self._namespace = namespace
         self._first = first
         self._tightest = int(namespace.allowed[first.places].min())
         self._number = 0
-        """Victims that the first cover's budgets counted, while there is no other."""
+        """Victims counted by the budgets of the first cover, until there is another cover."""
         self._used: Column | None = None
 
     def break_budgets(self, victim: PodInfo, cover: _Cover) -> bool:
-        """Count the victim; True: some budget has no disruption left for it."""
+        """Count the victim; True if a budget has no disruption left for it."""
         spared = self._namespace.spared.get(victim.pod.metadata.name)
         if self._used is None and cover is self._first and spared is None:
             self._number += 1
@@ -156,18 +156,18 @@ class _Used:
 
 
 class _Uses:
-    """The disruptions that victims use up, in all namespaces."""
+    """Counts the disruptions of victims in all namespaces."""
 
     def __init__(self, namespaces: Mapping[str, _Namespace]) -> None:
         self._namespaces = namespaces
         self._used: dict[str, _Used] = {}
         self.covers: dict[int, frozenset[str]] = {}
-        """The budgets that had a say, by the identity of the set."""
+        """The considered budgets, by the identity of the set."""
 
     def breaks(self, victim: PodInfo) -> bool:
-        """Count the victim; True: some budget has no disruption left for it."""
+        """Count the victim; True if a budget has no disruption left for it."""
         namespace, labels = self._namespaces.get(victim.namespace), victim.labels
-        # A pod without labels is covered by no budget, not even by one that asks for a label's absence.
+        # No budget covers a pod without labels, not even one that requires a label's absence.
         if namespace is None or not labels:
             return False
         cover = namespace.cover(labels)
@@ -181,7 +181,7 @@ class _Uses:
 
 
 class Budgets:
-    """The budgets of a store, as they stand whenever they are asked."""
+    """The budgets of a store, always up to date."""
 
     def __init__(self, store: Store[PodDisruptionBudget]) -> None:
         self._store = store
@@ -189,13 +189,13 @@ class Budgets:
         self._budgets: dict[str, _Budget] = {}
         self._namespaces: dict[str, _Namespace] = {}
         self.changes: Changes[str] = Changes()
-        """Keys of the budgets that count differently than before; `ANY_PODS` if others are covered."""
+        """Keys of the budgets that have changed; `ANY_PODS` if they cover other pods."""
 
     def split(self, victims: Sequence[PodInfo]) -> Split:
-        """Those whose eviction would break a budget and those whose would not.
+        """The victims whose eviction would violate a budget, and the others.
 
-        Every victim uses up a disruption of each budget that covers it, so the order decides which victims
-        exceed it.
+        Every victim uses up a disruption of each budget that covers it, so the order determines which victims
+        violate it.
         """
         self.catch_up()
         if not self._budgets:
@@ -211,19 +211,19 @@ class Budgets:
     def split_units(
         self, units: Sequence[Sequence[PodInfo]]
     ) -> tuple[Sequence[Sequence[PodInfo]], Sequence[Sequence[PodInfo]]]:
-        """The same for pods that are only evicted together: those that break a budget, and the others."""
+        """The same for pods that are only evicted together."""
         self.catch_up()
         uses = _Uses(self._namespaces)
         violating: list[Sequence[PodInfo]] = []
         others: list[Sequence[PodInfo]] = []
         for unit in units:
-            # The first pod that breaks one settles it; those after it are not counted.
+            # The first violation is enough; the pods after it are not counted.
             breaks = any(map(uses.breaks, unit))
             (violating if breaks else others).append(unit)
         return violating, others
 
     def catch_up(self) -> None:
-        """Read the budgets that changed."""
+        """Parse changed budgets."""
         changed = self._store_changes.read()
         for key in self._store.keys() | self._budgets.keys() if changed is None else changed:
             old = self._budgets.pop(key, None)
@@ -242,11 +242,11 @@ class Budgets:
 
 
 def _read(budget: PodDisruptionBudget) -> _Budget | None:
-    """The budget as it counts here; None if it protects no pod."""
+    """The budget in the form used here; None if it protects no pod."""
     try:
         selector = compile_label_selector(budget.spec.selector)
     except SelectorError:
-        return None  # upstream: an unreadable selector protects no pod
+        return None  # upstream: an invalid selector protects no pod
     # An empty selector protects nothing either, unlike everywhere else in Kubernetes.
     if selector.empty or selector.matches_nothing:
         return None

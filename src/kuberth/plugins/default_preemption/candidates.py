@@ -1,7 +1,7 @@
-"""Where preemption could make room, and where it would do so at the least cost.
+"""The candidates of a preemption, and the one with the lowest cost.
 
-In: the diagnosis of a pod that fits nowhere. Out: candidate rows with their victims, the best of them,
-or why preemption helps nowhere.
+In: the diagnosis of a pod that fits nowhere. Out: candidate rows with their victims, the best of them, or why
+preemption does not help.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kuberth.plugins.default_preemption.trials import Preemptor
 from kuberth.plugins.default_preemption.victims import VictimSearch
 
 NOT_HELPFUL: Final = Status.unresolvable("Preemption is not helpful for scheduling")
-"""How nodes count where removing pods cannot change the verdict."""
+"""The status of nodes where removing pods cannot change the verdict."""
 
 NO_VICTIMS: Final = Status.unresolvable("No preemption victims found for incoming pod")
 
@@ -32,20 +32,20 @@ NO_ROWS: Final[Rows] = np.zeros(0, np.int64)
 
 
 class Candidate(NamedTuple):
-    """A node the pod would fit on, and its victims."""
+    """A node on which the pod would fit, and the victims there."""
 
     node_name: str
     victims: Victims
 
 
 class Search:
-    """What a search found: candidates, and why the other rows are none."""
+    """The result of a search: candidates, and the rejections of the other rows."""
 
     def __init__(
         self, plan: VictimPlan, cluster: ClusterTable, *, candidates: Rows, tried: Rows, without_victims: Rows
     ) -> None:
         self.rows = candidates
-        """The candidates, in the order they were found in."""
+        """The candidates, in the order in which they were found."""
         self._plan = plan
         self._cluster = cluster
         self._tried = tried
@@ -56,7 +56,7 @@ class Search:
         return Candidate(self._cluster.names[row], self._plan.victims_at(row))
 
     def best(self) -> Candidate | None:
-        """The candidate that costs least, among equals the first; None if there is none."""
+        """The candidate with the lowest cost, the first among equals; None if there is none."""
         return self.candidate(self._plan.cheapest(self.rows)) if len(self.rows) else None
 
     @property
@@ -66,7 +66,7 @@ class Search:
         return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]" if errors else ""
 
     def diagnosis(self) -> Diagnosis:
-        """The status of the nodes that are no candidates."""
+        """The status of the nodes that are not candidates."""
         diagnosis = Diagnosis()
         diagnosis.absent_status = NOT_HELPFUL
         if len(self._without_victims):
@@ -77,7 +77,7 @@ class Search:
 
 
 def resolvable_rows(diagnosis: Diagnosis, cluster: ClusterTable) -> Rows:
-    """Rows that were rejected in a way that removing pods may change, in the order nodes are tried."""
+    """Rows with rejections that removing pods may resolve, in the order in which nodes are tried."""
     order = cluster.order()
     mask = np.full(cluster.slots, diagnosis.absent_status.code == Code.UNSCHEDULABLE, np.bool_)
     for rows, status in diagnosis.rows():
@@ -90,9 +90,9 @@ def resolvable_rows(diagnosis: Diagnosis, cluster: ClusterTable) -> Rows:
 
 
 def search(preemptor: Preemptor, rows: Rows, *, enough: int, budgets: Budgets, plan: VictimPlan) -> Search:
-    """Try `rows` in order until `enough` candidates are found, at least one of which breaks no budget.
+    """Try `rows` until `enough` candidates are found, at least one of them without a budget violation.
 
-    The plan is up to date.
+    The plan must be up to date.
     """
     cluster = preemptor.cluster
     with_victims = cluster.rows_with_priority_below(preemptor.priority)[rows]
@@ -121,7 +121,7 @@ def search(preemptor: Preemptor, rows: Rows, *, enough: int, budgets: Budgets, p
 
 
 def _next_size(tried: int, found: int, *, enough: int) -> int:
-    """How many rows to try next: as many as it takes if candidates stay as frequent as they were."""
+    """How many rows to try next, assuming that candidates stay as frequent."""
     missing = enough - found
     if tried and missing > 0:
         missing = missing * tried // max(found, 1)
@@ -129,7 +129,7 @@ def _next_size(tried: int, found: int, *, enough: int) -> int:
 
 
 def _first_enough(plan: VictimPlan, rows: Rows, *, enough: int) -> Rows:
-    """The candidates up to the row that made them enough: those that break no budget, then those that do."""
+    """The candidates up to the row at which there were enough: first those without a budget violation."""
     harmless, harmful = plan.candidates(rows)
     harmful &= np.cumsum(harmful) <= enough
     found = harmless | harmful

@@ -1,7 +1,7 @@
-"""Carries out a preemption: patches and deletes the victims, and clears nominations of lower-priority pods.
+"""Executes a preemption: patches and deletes the victims, and clears nominations of lower-priority pods.
 
-In: the node chosen for a pod, and its victims. Out: API calls in a task of their own (KEP-4832); until
-it is over the pod must not be tried again, which `turns_away` says.
+In: the node chosen for a pod, and its victims. Out: API calls in a separate task (KEP-4832). Until it has
+ended, the pod must not be tried again: `turns_away` returns True.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ logger = logging.getLogger(__name__)
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
 AT_ONCE: Final = 16
-"""How many victims are evicted at the same time, so that other writers keep connections."""
+"""The number of concurrent evictions; limited so that other writers get connections."""
 FEW_CONDEMNED: Final = 64
-"""Up to this many victims, checking which of them are gone does not pay."""
+"""Up to this number of victims, checking which of them are gone is not worth the time."""
 
 
 class PreemptorIdentity(NamedTuple):
-    """The preemptor of the victims: a pod, or a whole pod group."""
+    """The preemptor: a pod, or a whole pod group."""
 
     uid: str
     key: str
     """`namespace/name`."""
     priority: int
     kind: str
-    """What events and conditions call it: pod, or podgroup."""
+    """Its kind in events and conditions: pod, or podgroup."""
     obj: Pod | PodGroup
     pods: Mapping[str, Pod]
-    """Those that are to be tried again, by namespace/name."""
+    """The pods to retry, by namespace/name."""
     scheduler_name: str
 
     @classmethod
@@ -53,7 +53,7 @@ class PreemptorIdentity(NamedTuple):
 
     @classmethod
     def group(cls, group: PodGroup, pods: Sequence[PodInfo]) -> PreemptorIdentity:
-        """The pods are those of the group that are being scheduled; at least one."""
+        """A pod group as the preemptor, with its pods that are being scheduled; at least one."""
         return cls(
             group.metadata.uid,
             object_key(group),
@@ -66,19 +66,19 @@ class PreemptorIdentity(NamedTuple):
 
 
 class _Running:
-    """A preemption under way."""
+    """A preemption in progress."""
 
     __slots__ = ("last_victim", "turned_away")
 
     def __init__(self) -> None:
         self.last_victim: PodInfo | None = None
-        """The only victim left to evict; None while there are others."""
+        """The last victim to evict; None while there are others."""
         self.turned_away = False
-        """Whether the preemptor was ready to be tried and had to wait because of this."""
+        """Whether the preemptor was ready but gated because of this preemption."""
 
 
 class Evictions:
-    """Evicts victims for preemptors; several preemptions may be under way at once."""
+    """Evicts victims for preemptors; several preemptions may be in progress at once."""
 
     def __init__(self, handle: Handle, *, plugin: str, asynchronous: bool) -> None:
         self._handle = handle
@@ -87,21 +87,21 @@ class Evictions:
         self._pods = handle.stores.of(Pod)
         self._running: dict[str, _Running] = {}
         self._condemned: dict[str, PodInfo] = {}
-        """Victims by UID, from the decision on; those the informers no longer know are dropped in time."""
+        """Victims by UID, from the decision on; those that the informers no longer know are dropped later."""
         self._next_look = FEW_CONDEMNED
         self._places = asyncio.Semaphore(AT_ONCE)
 
     def is_leaving(self, info: PodInfo) -> bool:
-        """Whether a placed pod is on its way out because of a preemption.
+        """Whether a placed pod is being removed by a preemption.
 
-        Upstream goes by the pod's status alone. Where a deletion takes no time, that would let a pod
-        preempt a second time before the victims on its node are seen to go.
+        Upstream only reads the pod's status. If deletions are immediate, a pod could then preempt a second
+        time before the deletion of its first victims is seen.
         """
         condemned = info.uid in self._condemned and self._stored(info) is not None
         return condemned or _is_terminating_by_preemption(info.pod)
 
     def turns_away(self, preemptor: Pod | PodGroup) -> bool:
-        """Whether a preemption for this pod, or pod group, is still under way."""
+        """Whether a preemption for this pod or pod group is still in progress."""
         running = self._running.get(preemptor.metadata.uid)
         return running is not None and self._turn_away(running)
 
@@ -110,34 +110,33 @@ class Evictions:
         return running.turned_away
 
     def _is_seen_to_leave(self, last_victim: PodInfo) -> bool:
-        # The news of its deletion may arrive before the answer to the request that deleted it. It may be
-        # the last event that brings the preemptor back, so the gate must be open by then.
+        # The event of its deletion may arrive before the response to the delete request. It may be the last
+        # event that requeues the preemptor, so the gate must be open by then.
         stored = self._stored(last_victim)
         return stored is None or _is_terminating(stored)
 
     def _stored(self, victim: PodInfo) -> Pod | None:
-        """What the informers last said of a victim; None: it is gone."""
+        """The last known version of a victim; None if it is gone."""
         stored = self._pods.get_by_key(victim.key)
         return stored if stored is not None and stored.metadata.uid == victim.uid else None
 
     def _is_seen_on_a_node(self, victim: PodInfo) -> bool:
-        """Whether the informers will report that it leaves its node.
+        """Whether the informers will report that the victim leaves its node.
 
-        They will not of a victim whose binding was under way: the API refuses the binding, and with that the
-        pod has left its node.
+        Not if its binding was in flight: the API rejects the binding, and the pod has then left its node.
         """
         stored = self._stored(victim)
         return stored is not None and bool(stored.spec.node_name)
 
     def start(self, preemptor: PodInfo, candidate: Candidate) -> None:
-        """Make room for a pod on the candidate's node."""
+        """Preempt for a pod on the candidate's node."""
         identity = PreemptorIdentity.pod(preemptor)
         self.start_for(identity, candidate.victims.pods, node_name=candidate.node_name)
 
     def start_for(
         self, preemptor: PreemptorIdentity, condemned: Sequence[PodInfo], *, node_name: str
     ) -> None:
-        """Begin to evict the victims that are not on their way out already."""
+        """Start to evict the victims that are not being evicted already."""
         victims = [info for info in condemned if not _is_terminating(info.pod)]
         if self._asynchronous and not victims:
             return
@@ -151,7 +150,7 @@ class Evictions:
         )
 
     def _forget_the_gone(self) -> None:
-        """Once there are twice as many condemned as were left the last time: most may still be leaving."""
+        """Once the number of victims has doubled since the last check: most may still be terminating."""
         if len(self._condemned) >= self._next_look:
             self._condemned = {uid: info for uid, info in self._condemned.items() if self._stored(info)}
             self._next_look = 2 * len(self._condemned) + FEW_CONDEMNED
@@ -173,11 +172,11 @@ class Evictions:
             for info in victims:
                 if not succeeded or self._stored(info) is None:
                     self._condemned.pop(info.uid, None)
-            # Once its last victim is gone the pod may already have started another preemption.
+            # Once its last victim is gone, the pod may already have started another preemption.
             if self._running.get(preemptor.uid) is running:
                 del self._running[preemptor.uid]
-        # A deletion brings the pod back, so it is woken only where none may come any more: after a
-        # failure, or if it was turned away at the last one.
+        # A deletion requeues the pod, so it is only activated if no deletion may follow: after a failure, or
+        # if it was gated at the last one.
         missed_the_last = running.turned_away and not any(map(self._is_seen_on_a_node, victims))
         if missed_the_last or not succeeded:
             self._handle.activator.activate(preemptor.pods)
@@ -185,7 +184,7 @@ class Evictions:
     async def _evict_concurrently(
         self, preemptor: PreemptorIdentity, victims: Sequence[PodInfo], *, node_name: str, running: _Running
     ) -> bool:
-        """All victims but one at once, then that one; the first failure ends it."""
+        """Evict all victims but one concurrently, then the last one; the first failure ends it."""
         cleared = await self._clear_lower_nominations(preemptor, node_name)
         async with asyncio.TaskGroup() as group:
             for info in victims[:-1]:
@@ -197,7 +196,7 @@ class Evictions:
     async def _evict_in_order(
         self, preemptor: PreemptorIdentity, victims: Sequence[PodInfo], *, node_name: str, running: _Running
     ) -> bool:
-        """The way of SchedulerAsyncPreemption turned off. No cycle can wait for it, but the pod does."""
+        """The way without SchedulerAsyncPreemption. The cycle cannot wait for it, but the pod does."""
         for index, info in enumerate(victims, start=1):
             running.last_victim = info if index == len(victims) else None
             await self._evict(info, preemptor, node_name=node_name)
@@ -212,7 +211,7 @@ class Evictions:
         note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {node_name}"
         waiting = self._handle.waiting_pods.get(victim.uid)
         if waiting is not None and waiting.preempt(self._plugin, "preempted"):
-            # It is not bound yet: it leaves the node without being deleted, and is queued again.
+            # It is not bound yet: it leaves the node without being deleted, and is requeued.
             self._condemned.pop(victim.uid, None)
             note += " (in kube-scheduler memory)."
         elif not await self._delete(victim.pod, preemptor):
@@ -222,7 +221,7 @@ class Evictions:
         self._handle.recorder.record(event)
 
     async def _delete(self, victim: Pod, preemptor: PreemptorIdentity) -> bool:
-        """Say in the victim's status why, then delete it. False: it is no longer there."""
+        """Write the reason to the victim's status, then delete it. False if it no longer exists."""
         metadata = victim.metadata
         condition = self._condition(victim, preemptor)
         try:
@@ -238,7 +237,7 @@ class Evictions:
         return True
 
     async def _is_replaced(self, victim: Pod) -> bool:
-        """Whether another pod has taken over the victim's name."""
+        """Whether another pod has the victim's name now."""
         metadata = victim.metadata
         try:
             current = await self._handle.api.get(Pod, metadata.name, namespace=metadata.namespace)
@@ -247,7 +246,7 @@ class Evictions:
         return current.metadata.uid != metadata.uid
 
     def _condition(self, victim: Pod, preemptor: PreemptorIdentity) -> PodCondition | None:
-        """Why the victim is deleted; None if its status says so already."""
+        """The condition with the reason for the deletion; None if the status has it already."""
         message = f"{preemptor.scheduler_name}: preempting to accommodate a higher priority {preemptor.kind}"
         since = moment(self._handle.clock.now_ns())
         old = _disruption_target(victim)
@@ -265,7 +264,7 @@ class Evictions:
         )
 
     async def _clear_lower_nominations(self, preemptor: PreemptorIdentity, node_name: str) -> bool:
-        """Clear the nominations of lower-priority pods for the node. False: it failed."""
+        """Clear the nominations of lower-priority pods for the node. False on failure."""
         cleared = True
         for info in self._handle.nominator.nominated_on(node_name):
             if info.priority >= preemptor.priority or not info.pod.status.nominated_node_name:
@@ -289,7 +288,7 @@ class Evictions:
 
 
 def _disruption_target(pod: Pod) -> PodCondition | None:
-    """The condition that says a pod is about to be disrupted."""
+    """The condition that announces a disruption of a pod."""
     return next((each for each in pod.status.conditions if each.type == DISRUPTION_TARGET), None)
 
 

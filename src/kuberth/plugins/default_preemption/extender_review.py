@@ -1,7 +1,7 @@
-"""The extenders' review of a preemption: they may remove nodes and name other victims.
+"""The extenders' review of a preemption: they may remove nodes and choose other victims.
 
-In: the candidates of a search. Out: those the extenders agree to, the cheapest that still helps. The
-cluster changes meanwhile: victims that are gone and resources that others took are noticed here.
+In: the candidates of a search. Out: the candidate with the lowest cost that the extenders accept and that
+still helps. The cluster may change meanwhile: deleted victims and used resources are detected here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _IGNORED: Final = "Skipped extender as it returned error and has ignorable flag 
 
 
 class ExtenderReview:
-    """One preemption's round of questions."""
+    """The review of one preemption."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
@@ -43,7 +43,7 @@ class ExtenderReview:
         return moment(self._cluster, self._handle.nominator, self._handle.stores)
 
     async def ask(self, extenders: Sequence[HttpExtender], pod: Pod, search: Search) -> Agreed | Status:
-        """What is left of the candidates when all extenders were asked, one after the other."""
+        """The candidates that all extenders accept, called one after the other."""
         candidates = [search.candidate(row) for row in search.rows.tolist()]
         agreed: Agreed = {candidate.node_name: candidate.victims for candidate in candidates}
         for extender in extenders:
@@ -90,12 +90,12 @@ class ExtenderReview:
         *,
         below: int,
     ) -> Victims:
-        """The pods with these UIDs on the node; ExtenderError for what it cannot mean."""
+        """The pods with these UIDs on the node; ExtenderError for invalid victims."""
         row = self._cluster.row_of(name)
         if name not in asked:
             problem = f'claims to preempt on node "{name}" which is not found in the input node list'
             raise ExtenderError(extender.name, f'extender "{extender.name}" {problem}')
-        # A victim may have left the node since the extender was asked, which is not its fault.
+        # A victim may have left the node during the call, which is not the extender's error.
         known = {info.uid: info for info in asked[name].pods}
         if row is not None:
             known |= {info.uid: info for info in self._cluster.pods_at(row)}
@@ -107,14 +107,14 @@ class ExtenderReview:
                 problem = f"extender: {extender.name} {problem}, but the pod is not found on that node"
                 raise ExtenderError(extender.name, problem)
             if info.priority >= below:
-                # kube-scheduler would evict whomever an extender names.
+                # kube-scheduler would evict any pod that an extender names.
                 problem = f"extender: {extender.name} {problem}, but the pod's priority is not lower"
                 raise ExtenderError(extender.name, problem)
             victims.append(info)
         return Victims(tuple(victims), 0 if proposed is None else proposed.budget_violations)
 
     def best_that_helps(self, agreed: Agreed, state: CycleState, pod: Pod) -> Candidate | None:
-        """The cheapest candidate; if the cluster changed meanwhile, one that still helps."""
+        """The candidate with the lowest cost; if the cluster has changed meanwhile, one that still helps."""
         candidates = sorted(map(Candidate._make, agreed.items()), key=lambda each: each.victims.cost)
         if self._moment() == self._seen:
             return candidates[0] if candidates else None
@@ -127,7 +127,7 @@ class ExtenderReview:
         return next(filter(None, (self._present(preemptor, each) for each in candidates)), None)
 
     def _present(self, preemptor: Preemptor, candidate: Candidate) -> Candidate | None:
-        """The candidate as things stand now; None if evicting its victims would not help any more."""
+        """The candidate in the current state; None if evicting its victims would not help any more."""
         row = self._cluster.row_of(candidate.node_name)
         if row is None:
             return None

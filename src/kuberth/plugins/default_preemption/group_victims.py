@@ -1,8 +1,9 @@
-"""The victims of a pod group, anywhere in the cluster: as few and as unimportant as possible.
+"""The victims of a pod group, anywhere in the cluster: as few and of as low priority as possible.
 
-In: a group that does not fit, and a way to try it again on the table as it is now. Out: the victims, or why
-there are none. All pods of lower priority leave in a what-if; then each comes back that the group can do
-without evicting, the most important first. Pods of a group that is only disrupted as a whole go together.
+In: a group that does not fit, and a way to try it again on the current table. Out: the victims, or why there
+are none. All pods of lower priority are removed in a what-if; then, by descending priority, each pod is added
+again unless the group needs its place. Pods of a group that is only disrupted as a whole are handled
+together.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ AS_A_WHOLE: Final = "PodGroup"
 """The disruption mode of groups whose pods are evicted together or not at all."""
 
 Unit = Sequence[PodInfo]
-"""Pods that are evicted together; most are one pod."""
+"""Pods that are evicted together; usually a single pod."""
 
 
 class GroupVictims:
@@ -38,8 +39,10 @@ class GroupVictims:
     def find(
         self, group: PodGroup, what_if: LoggedWhatIf, try_again: Callable[[], Status], *, together: bool
     ) -> Sequence[PodInfo] | Status:
-        """The pods to evict, the most important first. `together`: a pod that comes back cannot help the
-        group, so several may come back at once."""
+        """The victims, by descending priority.
+
+        `together`: adding a pod cannot help the group, so several may be added at once.
+        """
         priority = group.spec.priority or 0
         units = [unit for unit in self._units() if self._priority(unit) < priority]
         if not units:
@@ -58,10 +61,10 @@ class GroupVictims:
     def _condemned(
         self, units: Sequence[Unit], what_if: LoggedWhatIf, try_again: Callable[[], Status], *, together: bool
     ) -> list[Unit]:
-        """Those of `units`, all of which have left, that cannot come back one after the other.
+        """The units of `units`, all of which were removed, that cannot be added again one after the other.
 
-        If the group fits with all of them back, it fits with each as it comes: few are condemned, and those
-        are found by halves.
+        If the group fits with all of them added, it fits at each step: only few are victims, and these are
+        found by bisection.
         """
         if not together:
             return [unit for unit in units if not self._can_return([unit], what_if, try_again)]
@@ -76,7 +79,7 @@ class GroupVictims:
     def _can_return(
         self, units: Sequence[Unit], what_if: LoggedWhatIf, try_again: Callable[[], Status]
     ) -> bool:
-        """Whether the group fits with these back; if not, they have left again."""
+        """Whether the group fits with these added; if not, they are removed again."""
         for unit in units:
             self._return(unit, what_if)
         fits = try_again().is_success

@@ -1,4 +1,4 @@
-"""Which of two pods matters more: the one of higher priority, then the one that has run for longer."""
+"""Orders pods by importance: higher priority first, then the pod that has run for longer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from kuberth.cluster.pod_info import PodInfo
 
 NOT_STARTED: Final = datetime.datetime.max.replace(tzinfo=datetime.UTC)
-"""When a pod started that has not: later than every pod that has."""
+"""The start time of a pod that has not started: later than all others."""
 
 Importance = tuple[int, datetime.datetime]
 

@@ -1,8 +1,8 @@
-"""What a preemptor found out about rows, kept for the next one that is its equal.
+"""Results of a preemption per row, kept for equal preemptors.
 
-In: victims or a refusal per row, and what they were judged by: the row as it stood, the budgets that cover
-its pods, its nominations. Out: the same again while none of that has changed, as columns, so that
-the cheapest of hundreds of candidates is a few array operations away.
+In: victims or a rejection per row, and what they depend on: the row's state, the budgets that cover its pods,
+its nominations. Out: the same results while none of that has changed, as columns, so that the best of
+hundreds of candidates is found with a few array operations.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from kuberth.plugins.default_preemption.budgets import ANY_PODS, Budgets
 from kuberth.plugins.default_preemption.importance import NOT_STARTED, start_time
 
 CANDIDATE: Final = 1
-"""The code of a row where preemption makes room; 0 is a row never judged, others are refusals."""
+"""The code of a candidate row; 0 is a row that was never evaluated, others are rejections."""
 
 MAX_KEPT_ROWS: Final = 500_000
-"""Rows of all plans together; the plan not used for longest is emptied beyond."""
+"""The maximum number of rows in all plans together; beyond it, the least recently used plan is emptied."""
 
 MAX_REFUSALS: Final = 4096
-"""Distinct refusals in a plan; with more it restarts."""
+"""The maximum number of distinct rejections in a plan; with more it is reset."""
 
 _NEVER: Final = -1
 _LIFT: Final = 2**31
-"""Added to every priority so that more victims of negative priority never look cheaper than fewer."""
+"""Added to every priority, so that more victims of negative priority never look better than fewer."""
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
 
 
 class Victims(NamedTuple):
-    """The pods to evict, the most important first, and how many of them break a disruption budget."""
+    """The victims, by descending importance, and how many of them violate a disruption budget."""
 
     pods: tuple[PodInfo, ...]
     budget_violations: int
 
     @property
     def cost(self) -> tuple[int, int, int, int, int]:
-        """What makes a candidate worse, in order of weight.
+        """The cost of a candidate, in order of weight.
 
-        Broken budgets; the highest priority among the victims; the sum of their priorities; their number;
-        and for how long the longest running of the most important ones has run.
+        Budget violations; the highest priority among the victims; the sum of their priorities; their number;
+        and the earliest start time of the most important ones.
         """
         highest = self.pods[0].priority
         earliest = min(start_time(info) for info in self.pods if info.priority == highest)
@@ -65,7 +65,7 @@ class Victims(NamedTuple):
 
 
 class VictimPlan:
-    """The rows judged for one kind of preemptor."""
+    """The evaluated rows for one kind of preemptor."""
 
     def __init__(self, budgets: Budgets, nominator: Nominator) -> None:
         self._budgets = budgets
@@ -74,12 +74,12 @@ class VictimPlan:
         self.clear()
 
     def clear(self) -> None:
-        """Know nothing."""
+        """Drop all results."""
         self._codes: Column = np.zeros(0, np.int64)
         self._judged_at: Column = np.zeros(0, np.int64)
-        """int64[row]: `settled_generation` of the row when it was judged."""
+        """int64[row]: `settled_generation` of the row when it was evaluated."""
         self._cost: Column = np.zeros((5, 0), np.int64)
-        """[part of `Victims.cost`, row]: of candidates."""
+        """[part of `Victims.cost`, row]: the cost of candidates."""
         self._victims: dict[int, Victims] = {}
         self._refusals: dict[Status, int] = {}
         self._covering: dict[int, frozenset[str]] = {}
@@ -90,11 +90,11 @@ class VictimPlan:
 
     @property
     def size(self) -> int:
-        """How many rows there is room for."""
+        """The number of rows for which there is capacity."""
         return len(self._codes)
 
     def catch_up(self, cluster: ClusterTable) -> None:
-        """Forget what changes other than those of the rows themselves have made doubtful."""
+        """Drop results that changes outside of the rows may have invalidated."""
         self._budgets.catch_up()
         doubtful, nominated = self._changed_budgets.read(), self._nominations.read()
         too_much = doubtful is None or ANY_PODS in doubtful or nominated is None
@@ -115,19 +115,19 @@ class VictimPlan:
             self._cost = resized(self._cost, slots)
 
     def forget(self, rows: Iterable[int]) -> None:
-        """Judge these rows again when they are asked about."""
+        """Evaluate these rows again when they are needed."""
         self._judged_at[list(rows)] = _NEVER
 
     def unknown(self, rows: Rows, cluster: ClusterTable) -> Rows:
-        """Those of the rows that have to be judged."""
+        """The rows that have to be evaluated."""
         stale: Mask = self._judged_at[rows] != cluster.settled_generation[rows]
         stale |= self._codes[rows] == 0
         return rows[stale]
 
-    # What was found
+    # Storing results
 
     def accept(self, found: Mapping[int, Victims], cluster: ClusterTable) -> None:
-        """The rows are candidates."""
+        """Store candidates."""
         rows = np.fromiter(found, np.int64, len(found))
         self._codes[rows] = CANDIDATE
         self._cost[:, rows] = np.array([victims.cost for victims in found.values()], np.int64).T
@@ -135,13 +135,13 @@ class VictimPlan:
         self._judged_at[rows] = cluster.settled_generation[rows]
 
     def refuse(self, rows: Rows, status: Status, cluster: ClusterTable) -> None:
-        """The rows are no candidates. A failure is reported, but not kept: it may be temporary."""
+        """Store rejections. A failure is reported but not stored, since it may be temporary."""
         self._codes[rows] = self._refusals.setdefault(status, len(self._refusals) + CANDIDATE + 1)
         failed = status.code == Code.ERROR
         self._judged_at[rows] = _NEVER if failed else cluster.settled_generation[rows]
 
     def cover(self, row: int, budgets: frozenset[str]) -> None:
-        """What was found of a row goes by these budgets."""
+        """Store the budgets on which a row's result depends."""
         before = self._covering.get(row)
         if before == budgets:
             return
@@ -160,16 +160,16 @@ class VictimPlan:
         self._covered[budgets].add(row)
         self._covering[row] = budgets
 
-    # What is known
+    # Reading results
 
     def candidates(self, rows: Rows) -> tuple[Mask, Mask]:
-        """Which of the rows are candidates that break no budget, and which are candidates that do."""
+        """The candidates without budget violations, and those with some."""
         found = self._codes[rows] == CANDIDATE
         breaking = self._cost[0, rows] > 0
         return found & ~breaking, found & breaking
 
     def cheapest(self, rows: Rows) -> int:
-        """The candidate that costs least; among equals the first."""
+        """The candidate with the lowest cost; the first among equals."""
         for cost in self._cost:
             costs = cost[rows]
             rows = rows[costs == costs.min()]
@@ -181,7 +181,7 @@ class VictimPlan:
         return self._victims[row]
 
     def report(self, rows: Rows, diagnosis: Diagnosis) -> None:
-        """Why the rows are no candidates, as far as they are none."""
+        """The rejections of the rows that are not candidates."""
         codes = self._codes[rows]
         for status, code in self._refusals.items():
             refused = rows[codes == code]
@@ -201,13 +201,13 @@ class VictimPlan:
 
 
 class VictimPlans:
-    """All plans, within bounds."""
+    """All plans, within limits."""
 
     def __init__(self) -> None:
         self._plans: OrderedDict[int, VictimPlan] = OrderedDict()
 
     def use(self, plan: VictimPlan) -> None:
-        """The plan has been of use; others make room for it."""
+        """Mark the plan as used; others are dropped first."""
         self._plans[id(plan)] = plan
         self._plans.move_to_end(id(plan))
         rows = sum(each.size for each in self._plans.values())

@@ -1,4 +1,4 @@
-"""The plugin: is the pod eligible, where would preemption help, which node is best, and do it."""
+"""The plugin DefaultPreemption: checks eligibility, finds candidates, chooses a node and preempts."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
     def __init__(
         self, args: DefaultPreemptionArgs | None, handle: Handle, *, rng: random.Random | None = None
     ) -> None:
-        """`rng` decides at which node a search begins; None: that of the handle."""
+        """`rng` determines the node at which a search begins; None: that of the handle."""
         self._args = DefaultPreemptionArgs() if args is None else args
         self._handle = handle
         self._rng = handle.rng if rng is None else rng
@@ -111,8 +111,8 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         return None
 
     def events_to_register(self) -> Iterable[EventWithHint]:
-        # Registered so that the gate is asked again. Whether the pod is worth a try is for the plugins to
-        # say whose rejection the preemption was to resolve.
+        # Registered so that the gate is checked again. Whether to retry the pod is up to the plugins whose
+        # rejection the preemption was to resolve.
         return [EventWithHint(ClusterEvent(Resource.POD, Action.DELETE), self._after_deletion)]
 
     def _after_deletion(self, _pod: Pod, _old: object, _new: object) -> Hint:
@@ -129,7 +129,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         return not self._handle.cluster.rows_with_priority_below(info.priority).any()
 
     async def post_filter_waiting(self, state: CycleState, pod: Pod, diagnosis: Diagnosis) -> Outcome:
-        """The same, with a word of the extenders about the candidates."""
+        """The same, with a review of the candidates by extenders."""
         found = self._find(state, pod, diagnosis)
         if not isinstance(found, _Chosen):
             return self._counted(found)
@@ -172,7 +172,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         return None
 
     def _why_not_for_member(self, pod: Pod) -> str:
-        """Why a pod of a group may not preempt others by itself; empty if it may."""
+        """Why a pod of a group may not preempt by itself; empty if it may."""
         if self._by_topology:
             group = self._groups.get_by_key(group_of(pod))
             if group is None:
@@ -184,7 +184,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         return ""
 
     def _find(self, state: CycleState, pod: Pod, diagnosis: Diagnosis) -> _Chosen | Outcome:
-        """The candidates and the best of them, or why there is nothing to be done."""
+        """The candidates and the best of them, or why preemption does not help."""
         if pod.spec.scheduling_group is not None and (why := self._why_not_for_member(pod)):
             return None, Status.unschedulable(why)
         metadata = pod.metadata
@@ -221,7 +221,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
             return ""
         node = self._handle.cluster.node_named(nominated)
         status = diagnosis.status_of(nominated, row=None if node is None else node.row)
-        # A node that has become impossible since is worth no waiting for.
+        # There is no point in waiting for a node that has become unresolvable since.
         if status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE or node is None:
             return ""
         priority = pod_priority(pod)
@@ -230,12 +230,14 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         return ""
 
     def _search(self, state: CycleState, pod: Pod, diagnosis: Diagnosis, *, is_the_same: bool) -> Search:
-        """`is_the_same`: the pod is what the cycle was about, not a later version of it."""
+        """`is_the_same`: whether this is still the version of the pod that the cycle was about."""
         cluster, runner = self._handle.cluster, self._handle.runner
         if runner is None:
-            raise RuntimeError("DefaultPreemption was asked before its profile was complete")
+            raise RuntimeError("DefaultPreemption was called before its profile was complete")
         rows, priority = resolvable_rows(diagnosis, cluster), pod_priority(pod)
-        if not cluster.rows_with_priority_below(priority)[rows].any():  # as on a cluster full of equals
+        if not cluster.rows_with_priority_below(priority)[
+            rows
+        ].any():  # the usual case on a cluster full of equal pods
             return Search(self._no_plan, cluster, candidates=NO_ROWS, tried=NO_ROWS, without_victims=rows)
         preemptor = Preemptor(pod, runner, state, cluster=cluster, priority=priority)
         with self._plan_for(preemptor, may_share=is_the_same) as plan:
@@ -250,7 +252,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
 
     @contextmanager
     def _plan_for(self, preemptor: Preemptor, *, may_share: bool) -> Iterator[VictimPlan]:
-        """What equal preemptors found out before, where that can still be true; otherwise nothing."""
+        """The plan of equal preemptors, without outdated results."""
         state, nominator, cluster = preemptor.state, self._handle.nominator, self._handle.cluster
         plan = VictimPlan(self._budgets, nominator)
         may_share = may_share and not cluster.is_supposing
@@ -269,6 +271,6 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
             plan.forget((own_row,))
 
     def candidates_to_find(self, nodes: int) -> int:
-        """After how many candidates a search among `nodes` ends."""
+        """The number of candidates at which a search among `nodes` ends."""
         share = nodes * self._args.min_candidate_nodes_percentage // 100
         return min(max(share, self._args.min_candidate_nodes_absolute), nodes)

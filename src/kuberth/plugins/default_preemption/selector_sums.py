@@ -1,7 +1,7 @@
-"""Which of thousands of selectors accept some labels, without asking one after the other.
+"""Finds which of thousands of selectors match labels, without evaluating each.
 
-In: selectors, each at a place. Out: the places of those that accept labels. A column holds how many of its
-requirements each selector misses for a pod without labels; what a label changes in it is filed under that
+In: selectors with an index each. Out: the indices of those that match the labels. A column counts how many
+requirements each selector violates for a pod without labels; what a label changes in it is indexed under that
 label.
 """
 
@@ -22,14 +22,14 @@ K = TypeVar("K", bound=Hashable)
 Places = NDArray[np.int64]
 
 _NOT_FILED: Final = 1 << 40
-"""More than the requirements that a selector can miss."""
+"""More than the number of requirements that a selector can violate."""
 _FEW_VALUES: Final = 64
-"""Requirements with more values are asked one by one: filing them under each would take much memory."""
+"""Requirements with more values are evaluated one by one: indexing them would take much memory."""
 _NONE: Final[Mapping[tuple[int, Requirement], int]] = {}
 
 
 class _Changes:
-    """By place, how many requirements more or fewer are missed."""
+    """By index, by how much the number of violated requirements changes."""
 
     __slots__ = ("_arrays", "by_place")
 
@@ -53,14 +53,14 @@ class _Changes:
 
 
 class SelectorSums:
-    """Selectors at places, which may be given up and used again."""
+    """Selectors with an index, which can be removed and reused."""
 
     def __init__(self) -> None:
         self._missed: Column = np.zeros(0, np.int64)
         self._with_key: dict[str, _Changes] = {}
         self._with_value: dict[tuple[str, str], _Changes] = {}
         self._asked: dict[str, Counter[tuple[int, Requirement]]] = {}
-        """By key, requirements that are not filed under values, with how often a selector has them."""
+        """By key, requirements that are not indexed by value, with how often a selector has them."""
 
     def file(self, place: int, selector: Selector) -> None:
         if place >= len(self._missed):
@@ -71,12 +71,12 @@ class SelectorSums:
         self._count(place, selector, 1)
 
     def remove(self, place: int, selector: Selector) -> None:
-        """Give the place up; `selector` is the one that was filed there."""
+        """Remove the selector at this index; `selector` is the one that was added there."""
         self._missed[place] += _NOT_FILED
         self._count(place, selector, -1)
 
     def accepting(self, labels: Mapping[str, str]) -> Places:
-        """The places of all selectors that accept the labels, in order."""
+        """The indices of all selectors that match the labels, in order."""
         missed = self._missed.copy()
         for key, value in labels.items():
             for changes in (self._with_key.get(key), self._with_value.get((key, value))):
@@ -91,7 +91,7 @@ class SelectorSums:
             key, meaning = requirement.key, requirement.meaning
             missed = _misses(requirement, None)
             self._missed[place] += sign * missed
-            number = -sign if missed else sign  # a label that matters turns it round
+            number = -sign if missed else sign  # a matching label inverts the result
             if meaning in (Operator.EXISTS, Operator.DOES_NOT_EXIST):
                 _change(self._with_key, key, place, number)
             elif meaning in (Operator.IN, Operator.NOT_IN) and len(requirement.values) <= _FEW_VALUES:

@@ -1,8 +1,8 @@
-"""Two ways to ask whether a pod would fit if others left: pod by pod, or over columns of sums.
+"""Two ways to evaluate whether a pod would fit without victims: pod by pod, or over columns of sums.
 
-In: rows of the cluster table and the pods there that may have to go. Out: on which rows the preemptor fits as
-pods leave and come back, in a what-if that the caller ends. The second way is for profiles whose filters
-see no more of the pods on a node than the sums of their requests; both give the same answers.
+In: rows of the cluster table and the possible victims there. Out: the rows on which the preemptor fits as
+pods are removed and added again, in a what-if that the caller ends. The second way is for profiles whose
+filters only read the sums of requests of the pods on a node; both give the same results.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from kuberth.framework.status import Status
 
 
 class VictimLane:
-    """What happens on one row while the others are tried beside it."""
+    """The state of one row while several rows are tried side by side."""
 
     __slots__ = ("condemned", "possible", "protected", "row")
 
     def __init__(self, row: int, possible: list[PodInfo]) -> None:
         self.row = row
         self.possible = possible
-        """Potential victims; later in the order in which they are reprieved."""
+        """Possible victims; later in the order in which they are reprieved."""
         self.protected = 0
-        """How many of them, at the front, would break a budget."""
+        """How many of them, at the front, would violate a budget."""
         self.condemned: list[tuple[PodInfo, bool]] = []
         """The victims, and whether evicting them violates a budget."""
 
 
 class Preemptor:
-    """The preemptor, and its potential victims."""
+    """The preemptor and its possible victims."""
 
     __slots__ = ("cluster", "pod", "priority", "runner", "state")
 
@@ -58,12 +58,12 @@ class Preemptor:
         self.priority = priority
 
     def pods_below(self, row: int) -> list[PodInfo]:
-        """The pods on a row that it may push aside."""
+        """The nominated pods on a row that have at least its priority."""
         return [info for info in self.cluster.pods_at(row) if info.priority < self.priority]
 
 
 class TrialError(KuberthError):
-    """A question could not be answered because a plugin failed."""
+    """A plugin failed, so there is no result."""
 
     def __init__(self, status: Status) -> None:
         super().__init__(status.message)
@@ -71,26 +71,26 @@ class TrialError(KuberthError):
 
 
 class Trial(Protocol):
-    """A what-if over some rows, all of whose pods of lower priority have left."""
+    """A what-if over some rows from which all pods of lower priority were removed."""
 
     def fitting(self, diagnosis: Diagnosis) -> Sequence[VictimLane]:
-        """The rows where the pod fits now; why it does not on the others goes to `diagnosis`."""
+        """The rows where the pod fits now; other rejections are written to `diagnosis`."""
         ...
 
     def begin(self, lanes: Sequence[VictimLane]) -> None:
-        """From now on the possible victims of the lanes keep their order."""
+        """Fix the order of the possible victims of the lanes."""
         ...
 
     def spare(self, lanes: Sequence[VictimLane], turn: int) -> Sequence[bool]:
-        """On each lane bring the `turn`-th possible victim back; it leaves again unless the pod fits."""
+        """On each lane, add the `turn`-th possible victim again; remove it again unless the pod fits."""
         ...
 
 
 class PodTrial:
-    """Pod by pod: every column and all PreFilter data follow."""
+    """Pod by pod: all columns and PreFilter data are updated."""
 
     def __init__(self, preemptor: Preemptor, rows: Rows, what_if: WhatIf) -> None:
-        """TrialError: a plugin could not follow."""
+        """TrialError if a plugin could not update its data."""
         self._preemptor = preemptor
         self._runner = preemptor.runner
         self._state = preemptor.state.clone()
@@ -143,7 +143,7 @@ class PodTrial:
             raise TrialError(status)
 
     def _status_on(self, lane: VictimLane) -> Status:
-        """Whether the pod fits on the node as things stand, pods nominated for it considered."""
+        """Whether the pod fits on the node in its current state, also with nominated pods."""
         return self._runner.filtering.status(
             self._state, self._preemptor.pod, NodeRow(self._cluster, lane.row)
         )
@@ -156,19 +156,20 @@ class PodTrial:
         return [self._status_on(lane).is_success for lane in lanes]
 
     def _fits_on_each(self, lanes: Sequence[VictimLane], diagnosis: Diagnosis) -> Sequence[bool] | None:
-        """The same for many nodes at once. None: a plugin failed, so each has to be asked on its own."""
+        """The same for many nodes at once. None if a plugin failed, so that each node has to be evaluated
+        alone."""
         view = Nodes(self._cluster, np.array([lane.row for lane in lanes], np.int64))
         passing = self._runner.filtering.run(self._state, self._preemptor.pod, view, diagnosis)
         return None if isinstance(passing, Status) else passing.tolist()
 
 
 class SumsTrial:
-    """Over columns: what leaves and comes back are amounts, of all rows at once."""
+    """Over columns: amounts are removed and added, for all rows at once."""
 
     def __init__(
         self, preemptor: Preemptor, rows: Rows, what_if: RequestsWhatIf, *, present: Amounts
     ) -> None:
-        """`present`: what those pods on the rows ask for that stay in any case."""
+        """`present`: the requests of the pods on the rows that are not possible victims."""
         self._preemptor = preemptor
         self._runner = preemptor.runner
         self._state = preemptor.state.clone()
@@ -177,14 +178,14 @@ class SumsTrial:
         self._what_if = what_if
         nominated = self._runner.filtering.nominated_to_others(preemptor.pod, Nodes(self._cluster, rows))
         self._nominated = {row: sums_of([pods], self._cluster) for row, pods in nominated.items()}
-        """By row: what pods ask for that are not there yet and must not be pushed aside."""
+        """By row: the requests of nominated pods of at least this priority."""
         self._present = present
         self._possible = present[:, :0]
         self._place: dict[int, tuple[int, int]] = {}
 
     def fitting(self, diagnosis: Diagnosis) -> Sequence[VictimLane]:
         passing = self._fits(self._rows, self._present, diagnosis)
-        # Here nothing is done for a row that is hopeless, as most are where preemption does not help.
+        # Rows on which no preemption helps, usually most of them, cost nothing here.
         return [VictimLane(row, self._preemptor.pods_below(row)) for row in self._rows[passing].tolist()]
 
     def begin(self, lanes: Sequence[VictimLane]) -> None:
@@ -194,7 +195,7 @@ class SumsTrial:
         self._place = {
             lane.row: (positions[lane.row], first) for lane, first in zip(lanes, firsts, strict=False)
         }
-        # They have let the pod pass, and what they go by does not change in this what-if.
+        # They accept the pod, and their inputs do not change in this what-if.
         self._state.skip_filter |= self._runner.filtering.filters_of_node_objects(self._state)
 
     def spare(self, lanes: Sequence[VictimLane], turn: int) -> Sequence[bool]:
@@ -205,7 +206,7 @@ class SumsTrial:
         return list(map(bool, spared))
 
     def _fits(self, rows: Rows, amounts: Amounts, diagnosis: Diagnosis | None = None) -> Mask:
-        """Whether the pod fits on rows that hold these amounts, with and without pods nominated there."""
+        """Whether the pod fits on rows with these amounts, with and without nominated pods."""
         fits_with_nominated = self._with_nominated_pods(rows, amounts, diagnosis) if self._nominated else None
         passing = self._judged(rows, amounts, diagnosis)
         return passing if fits_with_nominated is None else passing & fits_with_nominated

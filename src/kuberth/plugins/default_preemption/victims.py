@@ -1,8 +1,8 @@
-"""The victims of a pod on a node: as few and as unimportant pods as possible.
+"""The victims of a pod on a node: as few and of as low priority as possible.
 
-In: rows the pod does not fit on. Out: in a plan, its victims on each, or why the row is no use. The question
-is asked on the cluster table itself, in a what-if that is taken back; of many rows at once where the verdict
-on one cannot depend on the others.
+In: rows on which the pod does not fit. Out: in a plan, the victims on each row, or why preemption does not
+help there. This is evaluated on the cluster table in a what-if; for many rows at once if the verdict on one
+cannot depend on the others.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ class VictimSearch:
         self._sums_do = preemptor.runner.filtering.reads_requests_alone(preemptor.state)
 
     def judge(self, rows: Rows) -> None:
-        """Find out about the rows; about one only, unless no verdict on a row depends on another row.
+        """Evaluate the rows; only one if verdicts may depend on other rows.
 
-        All pods of lower priority leave; then each one that the pod can share the node with comes back,
-        the most important first.
+        All pods of lower priority are removed; then, by descending importance, each one is added again if the
+        pod still fits.
         """
         if self._sums_do:
             try:
                 self._try(sums_trial, rows)
             except TrialError:
-                pass  # a plugin failed: judging one by one shows for which row
+                pass  # a plugin failed: evaluating rows one by one shows for which
             else:
                 return
         try:
@@ -74,7 +74,7 @@ class VictimSearch:
         self._keep(diagnosis, lanes)
 
     def _rank(self, lane: VictimLane) -> None:
-        """Those that a budget protects come first, and in each group the most important."""
+        """Victims protected by a budget come first; each group is sorted by importance."""
         split = self._budgets.split(sorted(lane.possible, key=importance))
         lane.possible = [*split.violating, *split.others]
         lane.protected = len(split.violating)
@@ -99,6 +99,6 @@ class VictimSearch:
 def _victims(lane: VictimLane) -> Victims:
     pods = [info for info, _breaks in lane.condemned]
     violations = sum(breaks for _info, breaks in lane.condemned)
-    if violations:  # otherwise they went in the order of importance
+    if violations:  # otherwise they were evicted in the order of importance
         pods.sort(key=importance)
     return Victims(tuple(pods), violations)

@@ -1,7 +1,6 @@
-"""Not a plugin: what the cluster's drivers offer, which nodes can reach it, and what of it is taken.
+"""Not a plugin: the devices that drivers publish, which nodes can use them, and which are allocated.
 
-In: ResourceSlices, ResourceClaims and DeviceClasses as informers know them. Out: for every node the pools it
-can take devices from (`sites`), what of them is in use (`usage`), and the class behind an extended resource
-(`classes`). One `Inventory` serves all plugins of all profiles; it follows changes, and recomputes nothing
-that did not change.
+In: ResourceSlices, ResourceClaims and DeviceClasses from informers. Out: for every node the pools whose
+devices it can use (`sites`), which of them are in use (`usage`), and the class that backs an extended
+resource (`classes`). One `Inventory` serves all plugins of all profiles, and is updated incrementally.
 """

@@ -1,7 +1,7 @@
-"""Extended resources as the plugins about resources see them: which are given as devices, and how many.
+"""Extended resources backed by devices, for the plugins about resources.
 
-In: the gate and the inventory. Out: the resources of a pod that a device class stands behind, and counts of
-devices per node for scores.
+In: the feature gate and the inventory. Out: which resources of a pod are backed by a device class, and counts
+of devices per node for scores.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Counts = Callable[[Nodes], tuple[NDArray[np.int64], NDArray[np.int64]]]
 
 
 class Backing:
-    """Knows which extended resources are backed by devices."""
+    """Determines which extended resources are backed by devices."""
 
     def __init__(self, handle: Handle) -> None:
         is_on = handle.feature_gates.enabled("DRAExtendedResource")
@@ -31,24 +31,24 @@ class Backing:
 
     @property
     def versions(self) -> tuple[Versioned, ...]:
-        """What decides which resources are backed."""
+        """What the set of backed resources depends on."""
         return () if self._inventory is None else (self._inventory.classes.store.changes,)
 
     def without_devices(self, scored: Iterable[ResourceSpec], otherwise: DependsOn) -> DependsOn:
-        """What a score of these resources depends on: anything, if devices may be counted for one of them."""
+        """What a score of these resources depends on: ANYTHING if devices may count for one of them."""
         if self._inventory is not None and any(may_be_backed(spec.name) for spec in scored):
             return DependsOn.ANYTHING
         return otherwise
 
     def backed(self, resources: Iterable[str]) -> frozenset[str]:
-        """Those of the resources that a device class stands behind."""
+        """The resources that are backed by a device class."""
         inventory = self._inventory
         if inventory is None or inventory.classes.is_empty:
             return _NOTHING
         return frozenset(name for name in resources if inventory.classes.behind(name) is not None)
 
     def counts(self, resource: str) -> Counts | None:
-        """How many devices nodes have for a resource; None: none are given for it."""
+        """The number of devices per node for a resource; None if it is not backed."""
         inventory = self._inventory
         if inventory is None or inventory.classes.is_empty or not may_be_backed(resource):
             return None

@@ -1,7 +1,7 @@
-"""Claims as they will be once the scheduler's own writes have come back, and those it is about to write.
+"""Resource claims with the scheduler's own writes applied, and those that it is about to write.
 
-In: the store of ResourceClaims, claims as the API answered writes, and allocations that are on their way.
-Out: the latest known version of every claim, and which of them changed since the last look.
+In: the store of ResourceClaims, claims returned by writes, and pending allocations. Out: the latest known
+version of every claim, and which of them have changed since the last read.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from kuberth.informers.store import Store, object_key
 EXTENDED_RESOURCE_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
 """The annotation of a claim that the scheduler made for a pod's extended resources."""
 UNSEEN_SECONDS: Final = 120
-"""How long a claim that the scheduler created is believed in before an informer has shown it."""
+"""How long a claim that the scheduler created is assumed to exist before an informer has seen it."""
 
 
 class KnownClaims:
-    """All claims. Versions that the API answered with hide older ones that informers still have."""
+    """All claims. Versions returned by writes override older ones of informers."""
 
     def __init__(self, store: Store[ResourceClaim], clock: Clock) -> None:
         self.store = store
         self._clock = clock
         self._assumed: dict[str, ResourceClaim] = {}
         self._unseen_until_ns: dict[str, int] = {}
-        """Assumed claims that no informer has shown yet."""
+        """Assumed claims that no informer has seen yet."""
         self.in_flight: dict[str, ResourceClaim] = {}
         """By UID: claims whose allocation is decided, but not written yet."""
         self._sharers: Counter[str] = Counter()
@@ -40,7 +40,7 @@ class KnownClaims:
         return self.get_by_key(f"{namespace}/{name}")
 
     def get_by_key(self, key: str) -> ResourceClaim | None:
-        """The claim as written last, or else as stored."""
+        """The claim as last written, or else as stored."""
         stored = self.store.get_by_key(key)
         assumed = self._assumed.get(key) if self._assumed else None
         if assumed is None:
@@ -49,18 +49,18 @@ class KnownClaims:
             if self._clock.now_ns() < self._unseen_until_ns.get(key, 0):
                 return assumed
         elif stored.metadata.uid == assumed.metadata.uid and _is_older(stored, assumed):
-            # It has been seen: when it goes, it is gone.
+            # It was seen before: if it is missing now, it was deleted.
             self._unseen_until_ns.pop(key, None)
             return assumed
         self._drop(key)
         return stored
 
     def keys(self) -> frozenset[str]:
-        """Keys of all claims, those included that no informer has shown yet."""
+        """Keys of all claims, including those that no informer has seen yet."""
         return self.store.keys() | self._assumed.keys()
 
     def assume(self, claim: ResourceClaim) -> None:
-        """The API has answered a write with this version."""
+        """Store the version that a write returned."""
         key = object_key(claim)
         stored = self.store.get_by_key(key)
         if stored is not None and not (
@@ -73,39 +73,39 @@ class KnownClaims:
         self._touched.add(key)
 
     def forget(self, claim: ResourceClaim) -> None:
-        """The claim is gone, or the result of the last write is unknown."""
+        """Drop the assumed version: the claim is gone, or the result of the last write is unknown."""
         self._drop(object_key(claim))
 
     def add_pending(self, claim: ResourceClaim) -> None:
-        """Add a pending allocation: its devices are taken from now on."""
+        """Add a pending allocation: its devices are in use from now on."""
         self.in_flight[claim.metadata.uid] = claim
         self._sharers[claim.metadata.uid] = 1
         self._changed_pending.add(claim.metadata.uid)
 
     def share_pending(self, uid: str) -> None:
-        """Another pod shares a pending allocation."""
+        """Add another pod that shares a pending allocation."""
         self._sharers[uid] += 1
 
     def release_pending(self, uid: str) -> None:
-        """A pod no longer needs a pending allocation; it is dropped with its last pod."""
+        """Remove a pod from a pending allocation, which is dropped with its last pod."""
         self._sharers[uid] -= 1
         if self._sharers[uid] <= 0:
             self.end_pending(uid)
 
     def end_pending(self, uid: str) -> None:
-        """The pending allocation is written, or will not be."""
+        """Remove a pending allocation that was written, or will not be."""
         self._sharers.pop(uid, None)
         if self.in_flight.pop(uid, None) is not None:
             self._changed_pending.add(uid)
 
     def take_changes(self) -> tuple[set[str] | frozenset[str] | None, set[str]]:
-        """Keys of claims, and UIDs of allocations on their way, that changed since the last call.
+        """Keys of claims, and UIDs of pending allocations, that have changed since the last call.
 
         None for the keys: all may have changed.
         """
         changed = self._changes.read()
         for key in [key for key in self._unseen_until_ns if key not in self._touched]:
-            self.get_by_key(key)  # notes it if time is up
+            self.get_by_key(key)  # records expired claims
         touched, self._touched = self._touched, set()
         changed_pending, self._changed_pending = self._changed_pending, set()
         if changed is not None and touched:
@@ -119,6 +119,6 @@ class KnownClaims:
 
 
 def _is_older(claim: ResourceClaim, than: ResourceClaim) -> bool:
-    """Versions that are not numbers have no order; then the informer is right."""
+    """Versions that are not numbers have no order; then the informer's version is used."""
     have, written = claim.metadata.resource_version, than.metadata.resource_version
     return have.isdecimal() and written.isdecimal() and int(have) < int(written)

@@ -1,4 +1,4 @@
-"""Device classes, and the extended resources that they stand behind.
+"""Device classes, and the extended resources that they back.
 
 In: the store of DeviceClasses. Out: a class by its name, or by the name of an extended resource.
 """
@@ -12,11 +12,11 @@ from kuberth.api.resource import DeviceClass
 from kuberth.informers.store import Store
 
 IMPLICIT_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
-"""With a class's name behind it, an extended resource that every class has."""
+"""The prefix of the implicit extended resource of every class; followed by the class's name."""
 
 
 def may_be_backed(resource: str) -> bool:
-    """Whether a resource of this name could be one that a device class stands behind."""
+    """Whether an extended resource with this name could be backed by a device class."""
     return is_extended_resource(resource) or resource.startswith(IMPLICIT_PREFIX)
 
 
@@ -36,7 +36,7 @@ class KnownClasses:
         return self.store.get(name)
 
     def behind(self, resource: str) -> DeviceClass | None:
-        """The class that stands behind an extended resource; None: no class does."""
+        """The class that backs an extended resource; None if there is none."""
         if not self._changes.is_current:
             self._read_all()
         return self._by_resource.get(resource)
@@ -46,7 +46,7 @@ class KnownClasses:
         return len(self.store) == 0
 
     def _read_all(self) -> None:
-        """Of two classes that name the same resource the newer one counts, then the one first by name."""
+        """If two classes name the same resource, the newer one counts, then the first by name."""
         self._changes.read()
         self._by_resource = {}
         oldest_first = sorted(self.store, key=lambda each: each.metadata.name.encode(), reverse=True)

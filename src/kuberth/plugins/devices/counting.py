@@ -1,7 +1,7 @@
-"""How many devices of a class every node has and has given away, for scores.
+"""How many devices of a class every node has, and how many are allocated, for scores.
 
-In: all slices, the cluster table, what is taken. Out: two columns over the table's rows, counted once and
-then moved by one as devices are taken and given back.
+In: all slices, the cluster table, allocations. Out: two columns over the table's rows, computed once and then
+updated as devices are allocated and released.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Where = NDArray[np.bool_] | int
 
 
 class ClassCounts:
-    """The counts of one class, for as long as slices, nodes and classes are the same.
+    """The counts of one class, valid while slices, nodes and classes are unchanged.
 
-    As upstream counts for scores: all slices, whatever their generation. On nodes with a device of which a
-    selector has no answer there is none of the class.
+    As upstream counts for scores: all slices count, of any generation. On a node with a device for which a
+    selector fails, the class counts as absent.
     """
 
     def __init__(
@@ -49,14 +49,14 @@ class ClassCounts:
         self.taken: Column = np.zeros(len(nodes), np.int64)
         """int64[row]"""
         self._unclear: NDArray[np.bool_] = np.zeros(len(nodes), np.bool_)
-        """Rows with a device whose class membership is unknown."""
+        """Rows with a device for which a selector fails."""
         for slice_ in sites.slices():
             self._add(slice_, device_class, nodes)
         self.offered[self._unclear] = 0
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Follow what was taken and given back meanwhile."""
+        """Apply allocations and releases since the last call."""
         changed = self._changes.read()
         for device in self._where.keys() if changed is None else changed:
             self._look_at(device)
@@ -87,10 +87,10 @@ class ClassCounts:
 
 
 def _where(slice_: KnownSlice, nodes: Nodes) -> Where | None:
-    """None: nowhere."""
+    """None: no nodes."""
     if slice_.reach.node_name and not slice_.reach.everywhere:
         return nodes.position(slice_.reach.node_name)
-    # Upstream counts a slice that says nothing about nodes everywhere.
+    # For upstream, a slice without any node counts everywhere.
     return reached(nodes, slice_.reach) if slice_.reach.is_set else np.ones(len(nodes), np.bool_)
 
 

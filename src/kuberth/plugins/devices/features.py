@@ -1,7 +1,7 @@
-"""Which parts of dynamic resource allocation are switched on.
+"""Feature gates of dynamic resource allocation.
 
-In: feature gates. Out: one flag a part, for readers of slices and claims: what is off is not read, or
-said to be off, as upstream does.
+In: feature gates. Out: one flag for each part, for readers of slices and claims: as upstream, parts that are
+off are ignored, or reported as disabled.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from kuberth.config.feature_gates import FeatureGates
 
 class DeviceFeatures(NamedTuple):
     has_alternatives: bool = True
-    """Requests may have prioritised lists of alternatives."""
+    """Requests may have prioritized lists of alternatives."""
     has_admin_access: bool = True
-    """Devices are given for administration."""
+    """Devices may be allocated with admin access."""
     has_partitions: bool = True
-    """Devices draw on counters, and may say for themselves where they can be used."""
+    """Devices consume counters, and may have their own node selection."""
     has_taints: bool = True
     has_conditions: bool = True
-    """Devices that have to be made ready are given, and waited for."""
+    """Devices may need preparation (binding conditions)."""
     has_shares: bool = True
-    """Devices are shared, by what is consumed of their capacity."""
+    """Devices may be shared by consumed capacity."""
     has_lists: bool = False
     """Attributes may be lists."""
     has_node_resources: bool = False
-    """Devices take something of the node's own resources."""
+    """Devices may use resources of the node."""
 
     @classmethod
     def of(cls, gates: FeatureGates) -> DeviceFeatures:
@@ -44,9 +44,9 @@ class DeviceFeatures(NamedTuple):
 
     @property
     def is_oldest(self) -> bool:
-        """Whether upstream takes its oldest search: it knows no distinctAttribute and no bindsToNode."""
+        """Whether upstream uses its oldest allocator, which has neither distinctAttribute nor bindsToNode."""
         return not (self.has_shares or self.has_conditions)
 
 
 ALL_FEATURES: Final = DeviceFeatures()
-"""What is on by default."""
+"""The default settings."""

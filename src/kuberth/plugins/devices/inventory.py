@@ -1,7 +1,7 @@
-"""The inventory: the devices, which are allocated, and to which claims; one for all plugins of all profiles.
+"""The inventory: devices and allocations; one for all plugins of all profiles.
 
-In: the stores of slices, claims and classes, and the cluster table. Out: sites with what is taken of their
-pools, as of now (`refresh`), and how many devices of a class a node has and has given away.
+In: the stores of slices, claims and classes, and the cluster table. Out: sites with the current usage of
+their pools (`refresh`), and how many devices of a class each node has and how many are allocated.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Inventory:
         )
         self.usage = DeviceUsage()
         self._takes: dict[str, tuple[Take, ...]] = {}
-        """By namespace/name: what a claim takes."""
+        """By namespace/name: the devices of a claim."""
         self._flying: dict[str, tuple[Take, ...]] = {}
-        """By UID: what an allocation on its way takes."""
+        """By UID: the devices of a pending allocation."""
         self._made_for: dict[str, dict[str, None]] = {}
-        """By UID of a pod: keys of the claims that were made for its extended resources."""
+        """By UID of a pod: keys of the claims created for its extended resources."""
         self._pod_of: dict[str, str] = {}
         self._table = handle.cluster
         self._counts: dict[str, ClassCounts] = {}
@@ -51,11 +51,11 @@ class Inventory:
 
     @classmethod
     def shared(cls, handle: Handle) -> Inventory:
-        """The one that all plugins share."""
+        """The inventory that all plugins share."""
         return handle.shared.of(cls, lambda: cls(handle))
 
     def refresh(self) -> None:
-        """Follow all changes to where things are now."""
+        """Apply all changes."""
         self.sites.refresh()
         keys, uids = self.claims.take_changes()
         if keys is None:
@@ -75,7 +75,7 @@ class Inventory:
         return () if allocation is None else tuple(takes_of(allocation, shares=self.features.has_shares))
 
     def made_for(self, pod_uid: str) -> ResourceClaim | None:
-        """The claim that was made for a pod's extended resources, if it is there. After `refresh`."""
+        """The claim created for the pod's extended resources, if it exists. Call `refresh` first."""
         for key in self._made_for.get(pod_uid, ()):
             return self.claims.get_by_key(key)
         return None
@@ -111,7 +111,7 @@ class Inventory:
     # Counting devices of a class, for scores
 
     def totals(self, device_class: DeviceClass, nodes: Nodes) -> tuple[Column, Column]:
-        """Per node how many devices of the class there are, and how many of them are taken."""
+        """Per node, the number of devices of the class, and how many of them are allocated."""
         self.refresh()
         version = (self.sites.version, self._table.selection.version, self.classes.version)
         if version != self._counted_at:

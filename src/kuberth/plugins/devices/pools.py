@@ -1,7 +1,7 @@
-"""Pools as one node sees them: which devices it may take, and which others count against the same counters.
+"""Pools as a node sees them: which devices it can use, and which others consume the same counters.
 
-In: the slices of a pool that concern a node, and all slices of the pool. Out: a `DevicePool`, complete and
-valid, or with what is wrong with it; None if a newer generation is on its way.
+In: the slices of a pool that concern a node, and all slices of the pool. Out: a valid `DevicePool`, one with
+a problem, or None if a newer generation is being published.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kuberth.plugins.devices.slices import Counters, KnownDevice, KnownSlice, Po
 
 
 class DevicePool:
-    """What a node sees of a pool. Read-only: allocations are kept elsewhere."""
+    """A pool as a node sees it. Read-only: allocations are stored elsewhere."""
 
     __slots__ = (
         "counters",
@@ -39,15 +39,15 @@ class DevicePool:
     ) -> None:
         self.id = pool_id
         self.devices = devices
-        """Those of the slices that concern the node, in the order in which they are tried."""
+        """The slices that concern the node, in the order in which they are tried."""
         self.reachable = reachable
-        """Which of them the node can use; a slice may say so for every single device."""
+        """The devices that the node can use; slices may state this per device."""
         self.others = others
-        """Devices of the same pool for other nodes: they draw on the same counters."""
+        """Devices of the same pool for other nodes, which consume the same counters."""
         self.counters: Counters = {} if counters is None else counters
         self.invalid_reason = invalid_reason
         self.is_incomplete = is_incomplete
-        """Whether the driver is still publishing it."""
+        """Whether the driver is still publishing the pool."""
         self.has_binding_conditions = any(device.spec.binding_conditions is not None for device in devices)
 
     @property
@@ -58,13 +58,13 @@ class DevicePool:
 def pool_of(
     pool_id: PoolId, relevant: Sequence[tuple[KnownSlice, Sequence[bool]]], everything: Iterable[KnownSlice]
 ) -> DevicePool | None:
-    """`relevant`: the slices that concern the node, each with the devices of it that the node can use."""
+    """`relevant`: the slices that concern the node, each with the devices that the node can use."""
     newest = max(slice_.generation for slice_, _ in relevant)
     current = sorted(
         ((slice_, reachable) for slice_, reachable in relevant if slice_.generation == newest),
         key=lambda each: each[0].name.encode(),
     )
-    # Drivers give the same count in all slices. If not, upstream takes any one, we the first by name.
+    # Drivers write the same count into all slices. If not, upstream uses any one; we use the first by name.
     expected = current[0][0].spec.pool
     others: list[KnownSlice] = []
     if len(current) != expected.resource_slice_count:
@@ -90,7 +90,7 @@ def pool_of(
 
 
 def _valid_counters(slices: Sequence[KnownSlice], others: Sequence[KnownSlice]) -> tuple[Counters, str]:
-    """The counters of a pool, or what is wrong with it."""
+    """The counters of a pool, or the problem with it."""
     counters: dict[str, Mapping[str, Quantity]] = {}
     names: set[str] = set()
     for slice_ in (*slices, *others):

@@ -1,8 +1,8 @@
-"""Sites: nodes that see just the same pools are one site, and judged together.
+"""Sites: nodes that see the same pools form one site, and are evaluated together.
 
 In: slices and nodes as they change. Out: the site of every row of the cluster table, and for every site its
-pools in the order in which they are tried. A node with devices of its own is a site by itself; nodes without
-any are one together, and so are those that share what is attached to a network.
+pools in the order in which they are tried. A node with local devices is its own site; nodes without any share
+one, and so do those that see the same network-attached pools.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from kuberth.plugins.devices.slices import DeviceId, DeviceReach, KnownDevice, K
 from kuberth.plugins.devices.taint_rules import tainted
 
 _Seen = list[tuple[KnownSlice, tuple[bool, ...]]]
-"""Slices that a node has to look at, each with the devices of it that the node can use; (): with all."""
+"""Slices that concern a node, each with the devices that the node can use; (): all devices."""
 _UNKNOWN: Final = -1
 _ABANDONED: Final = 4096
-"""How many sites without nodes may stay before all are rebuilt."""
+"""How many sites without nodes may remain before all are rebuilt."""
 
 
 class DeviceCandidate(NamedTuple):
-    """A device that could be taken."""
+    """A device that could be allocated."""
 
     device: KnownDevice
     pool: DevicePool
@@ -40,16 +40,16 @@ class DeviceCandidate(NamedTuple):
 
 
 class Site:
-    """What some nodes see."""
+    """The pools that some nodes see."""
 
     __slots__ = ("candidates", "index", "is_broken", "pools", "problem")
 
     def __init__(self, index: int, pools: Sequence[DevicePool], problem: str) -> None:
         self.index = index
-        """Its place in columns over sites."""
+        """Its index in columns over sites."""
         self.pools = pools
         self.problem = problem
-        """Why nothing can be said about these nodes; "" as nearly always."""
+        """Why these nodes cannot be evaluated; usually ""."""
         self.is_broken = any(pool.invalid_reason for pool in pools)
         """Whether some pool is invalid."""
         self.candidates = tuple(
@@ -58,7 +58,7 @@ class Site:
             if pool.is_usable
             for device, is_reachable in zip(pool.devices, pool.reachable, strict=True)
         )
-        """The devices of all pools that can be used, in the order in which they are tried."""
+        """The devices of all usable pools, in the order in which they are tried."""
 
 
 class Sites:
@@ -72,7 +72,7 @@ class Sites:
         features: DeviceFeatures = ALL_FEATURES,
         rules: Store[DeviceTaintRule] | None = None,
     ) -> None:
-        """`rules`: taints that others than the drivers set; None: they do not count."""
+        """`rules`: taints set by DeviceTaintRules; None: rules are ignored."""
         self._features = features
         self._rules = Store[DeviceTaintRule]() if rules is None else rules
         self._rule_changes = self._rules.change_reader()
@@ -84,7 +84,7 @@ class Sites:
         self._slices: dict[str, KnownSlice] = {}
         self._by_pool: dict[PoolId, dict[str, KnownSlice]] = {}
         self._local: dict[str, dict[str, KnownSlice]] = {}
-        """By node, then by name."""
+        """Slices by node, then by name."""
         self._shared: dict[str, KnownSlice] = {}
         self._pools: dict[tuple[object, ...], DevicePool | None] = {}
         self._site_of: dict[tuple[int, ...], Site] = {}
@@ -93,26 +93,26 @@ class Sites:
         self.of_row: Column = np.zeros(0, np.int64)
         """int64[row]: the index of the row's site."""
         self.changed_at: Column = np.zeros(0, np.int64)
-        """int64[site]: grows whenever something of it is taken or given back."""
+        """int64[site]: grows whenever one of its devices is allocated or released."""
         self.epoch = 0
         """Grows when the sites are rebuilt, which changes their indices."""
 
     @property
     def version(self) -> int:
-        """Of the slices."""
+        """The version of the slices."""
         return self._store.version
 
     def slices(self) -> Iterator[KnownSlice]:
         return iter(self._slices.values())
 
     def device(self, device_id: DeviceId) -> KnownDevice | None:
-        """A device, as in the newest slice."""
+        """A device in its newest slice."""
         slices = self._by_pool.get(device_id[:2], {}).values()
         found = (each for slice_ in slices for each in slice_.devices if each.id == device_id)
         return max(found, key=lambda device: device.slice.generation, default=None)
 
     def refresh(self) -> None:
-        """Follow slices and nodes to where they are now."""
+        """Apply changes of slices and nodes."""
         table = self._table
         rows: Iterable[int] = ()
         if not (self._slice_changes.is_current and self._rule_changes.is_current):
@@ -137,7 +137,7 @@ class Sites:
             self._assign(np.fromiter(rows, np.int64))
 
     def pool_changed(self, pool_id: PoolId) -> None:
-        """Something of the pool was taken or given back."""
+        """Record that a device of the pool was allocated or released."""
         sites = self._sites_with.get(pool_id)
         if sites is not None:
             if len(sites) == 1:
@@ -148,7 +148,7 @@ class Sites:
     # Slices
 
     def _read_slices(self) -> set[str] | None:
-        """Names of the nodes that see something else now; None: all may."""
+        """Names of the nodes whose pools may have changed; None: all."""
         changed, rules = self._slice_changes.read(), self._rule_changes.read()
         if changed is None or rules != frozenset():
             changed = self._store.keys() | self._slices.keys()
@@ -170,7 +170,7 @@ class Sites:
                 elif slice_ is not None and nodes is not None:
                     nodes.add(slice_.reach.node_name)
         for pool_id in pools:
-            # Whether a pool is complete is asked of all its slices.
+            # All slices of a pool determine whether it is complete.
             for slice_ in self._by_pool.get(pool_id, {}).values():
                 if not slice_.is_local:
                     nodes = None
@@ -212,7 +212,7 @@ class Sites:
         self.changed_at = np.zeros(0, np.int64)
 
     def _assign(self, rows: Column) -> None:
-        """Find the sites of rows."""
+        """The sites of rows."""
         table = self._table
         shared = list(self._shared.values())
         if not shared:
@@ -223,7 +223,7 @@ class Sites:
         view = Nodes(table, rows)
         relevant = [_relevance(view, slice_) for slice_ in shared]
         problem = next((_problem(slice_) for slice_ in shared if _problem(slice_)), "")
-        # Nodes that see the same of all shared slices are one site, unless they have slices of their own.
+        # Nodes with the same shared slices are one site, unless they have local slices.
         apart = [mask for mask, _ in relevant]
         apart += [
             each
@@ -280,7 +280,7 @@ class Sites:
     def _pool(
         self, pool_id: PoolId, seen: Sequence[tuple[KnownSlice, tuple[bool, ...]]]
     ) -> DevicePool | None:
-        """One object for all nodes that see the same of it."""
+        """The object shared by all nodes with the same slices."""
         key = (pool_id, *((id(slice_), reachable) for slice_, reachable in seen))
         if key not in self._pools:
             relevant = [(slice_, reachable or (True,) * len(slice_.devices)) for slice_, reachable in seen]
@@ -289,7 +289,7 @@ class Sites:
 
 
 def _relevance(view: Nodes, slice_: KnownSlice) -> tuple[Mask, NDArray[np.bool_]]:
-    """Which nodes have to look at the slice, and [device, node] which of them can use which device."""
+    """Which nodes the slice concerns, and [device, node] which of them can use which device."""
     all_devices = np.broadcast_to(np.True_, (len(slice_.devices), len(view)))
     if slice_.is_per_device:
         by_device = np.array([reached(view, device.reach) for device in slice_.devices], np.bool_).reshape(
@@ -319,7 +319,7 @@ def reached(view: Nodes, reach: DeviceReach | None) -> Mask:
 
 
 def _problem(slice_: KnownSlice) -> str:
-    """A selector that cannot be read; upstream gives up on every node that has to look at it."""
+    """An invalid selector; upstream fails for every node that the slice concerns."""
     if slice_.spec.shared_counters:
         return ""
     for reach in (slice_.reach, *(device.reach for device in slice_.devices if device.reach is not None)):

@@ -1,7 +1,7 @@
-"""Slices as the allocator reads them: parsed once, when they come.
+"""Slices in the form that the allocator uses: parsed once, on arrival.
 
-In: a ResourceSlice. Out: its devices with what selectors, counters and capacities are asked about. A slice
-with a quantity that cannot be read says so (`problem`); nothing of it is ever given away.
+In: a ResourceSlice. Out: its devices with the data for selectors, counters and capacities. A slice with an
+invalid quantity has a `problem`, and none of its devices is allocated.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PREVENTING: Final = frozenset({"NoSchedule", "NoExecute"})
 
 
 class DeviceReach(NamedTuple):
-    """Where a slice or a device can be used. With nothing set it is nowhere."""
+    """Where a slice or a device can be used; nowhere if nothing is set."""
 
     node_name: str
     everywhere: bool
@@ -54,7 +54,7 @@ class DeviceReach(NamedTuple):
 
 
 class RequestPolicy(NamedTuple):
-    """Which amounts of a capacity can be asked for."""
+    """The valid requests for a capacity."""
 
     default: Quantity | None
     valid_values: tuple[Quantity, ...]
@@ -72,11 +72,11 @@ class OfferedCapacity(NamedTuple):
 
 
 class TakenResource(NamedTuple):
-    """A resource of the node that a device takes some of."""
+    """A node resource that a device uses."""
 
     resource: str
     capacity_key: str
-    """The capacity of which every unit that is consumed takes some; "": the device itself does."""
+    """The capacity whose consumed units each use the resource; "": the device itself uses it."""
     multiplier: Quantity | None
 
 
@@ -103,17 +103,17 @@ class KnownDevice:
     )
 
     def __init__(self, spec: Device, slice_: KnownSlice) -> None:
-        """Raises QuantityError if a quantity cannot be read."""
+        """Raises QuantityError for an invalid quantity."""
         self.spec = spec
         self.slice = slice_
         self.id: DeviceId = (*slice_.pool_id, spec.name)
         features = slice_.features
         self.is_shareable = features.has_shares and bool(spec.allow_multiple_allocations)
-        """Whether several claims may have a share of it."""
+        """Whether several claims may share it."""
         self.attributes = spec.attributes
         self.capacities: Mapping[str, OfferedCapacity] = _NO_CAPACITIES
         self.has_policies = False
-        """Whether some capacity is not given in any amount."""
+        """Whether some capacity has a request policy."""
         if spec.capacity:
             self.capacities = {name: _capacity(capacity) for name, capacity in spec.capacity.items()}
             policies = (known.policy for known in self.capacities.values())
@@ -125,20 +125,20 @@ class KnownDevice:
         if spec.taints and features.has_taints:
             self.preventing_taints = tuple(taint for taint in spec.taints if taint.effect in _PREVENTING)
         self.is_given = features.has_conditions or not spec.binding_conditions
-        """Whether any request can have it."""
+        """Whether any request can be allocated it."""
         self.takes: tuple[TakenResource, ...] = ()
-        """What it takes of the node's own resources."""
+        """The node resources that it uses."""
         if features.has_node_resources and spec.node_allocatable_resource_mappings:
             self.takes = _takes(spec.node_allocatable_resource_mappings)
         self.reach: DeviceReach | None = None
-        """None: that of the slice."""
+        """The device's node selection; None: that of the slice."""
         if slice_.is_per_device:
             self.reach = DeviceReach.of(spec.node_name, spec.all_nodes, spec.node_selector)
         self._content: DeviceContent | None = None
 
     @property
     def content(self) -> DeviceContent:
-        """What selectors see of it; made when one looks, since slices come by the thousand."""
+        """The data that selectors read; created on first use, since there can be thousands of slices."""
         if self._content is None:
             spec, lists = self.spec, self.slice.features.has_lists
             self._content = DeviceContent(
@@ -151,7 +151,7 @@ class KnownDevice:
 
     @property
     def node_selector(self) -> NodeSelector | None:
-        """The selector that says where the device can be used."""
+        """The selector of the nodes that can use the device."""
         spec = self.slice.spec
         return self.spec.node_selector if spec.per_device_node_selection else spec.node_selector
 
@@ -200,7 +200,7 @@ class KnownSlice:
 
     @property
     def is_read(self) -> bool:
-        """Whether anything in it can be given."""
+        """Whether any of its devices can be allocated."""
         spec = self.spec
         return self.features.has_partitions or (
             spec.per_device_node_selection is None and not spec.shared_counters
@@ -208,7 +208,7 @@ class KnownSlice:
 
     @property
     def is_local(self) -> bool:
-        """Whether no node but the one it names has to look at it."""
+        """Whether it concerns only the node that it names."""
         return bool(self.reach.node_name) and not self.spec.shared_counters
 
 

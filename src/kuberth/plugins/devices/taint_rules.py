@@ -1,6 +1,6 @@
-"""DeviceTaintRules: taints that others than the drivers set on devices.
+"""DeviceTaintRules: taints of devices that are not set by drivers.
 
-In: rules, and slices as drivers publish them. Out: the slices with all taints of their devices.
+In: rules, and slices as published by drivers. Out: the slices with all taints of their devices.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kuberth.api.resource import DeviceTaint, DeviceTaintRule, ResourceSlice
 
 
 def is_meant(rule: DeviceTaintRule, driver: str, pool: str, device: str) -> bool:
-    """Whether a rule is about this device; what it does not name is any."""
+    """Whether a rule applies to this device; fields that it does not set match any device."""
     wanted = rule.spec.device_selector
     return wanted is None or (
         wanted.driver in (None, driver) and wanted.pool in (None, pool) and wanted.device in (None, device)

@@ -1,7 +1,7 @@
-"""Which devices are taken, counted as claims come and go.
+"""Which devices are allocated, updated as claims change.
 
-In: allocations of claims, added and removed. Out: devices that are allocated whole, devices that are
-shared, and what the shares consume. Devices given for administration are not taken.
+In: allocations of claims, added and removed. Out: exclusively allocated devices, shared devices, and the
+consumed capacity of the latter. Devices with admin access do not count.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Take(NamedTuple):
 
 
 def takes_of(allocation: AllocationResult, *, shares: bool = True) -> Iterator[Take]:
-    """What an allocation takes from others. An amount that cannot be read counts as nothing.
+    """The devices that an allocation uses.
 
-    Without `shares`, a shared device counts as allocated whole.
+    An invalid amount counts as zero. Without `shares`, a shared device counts as exclusively allocated.
     """
     for result in allocation.devices.results:
         if result.admin_access:
@@ -45,21 +45,21 @@ def takes_of(allocation: AllocationResult, *, shares: bool = True) -> Iterator[T
 
 
 class DeviceUsage:
-    """What is taken."""
+    """All allocated devices."""
 
     def __init__(self) -> None:
         self.whole: Counter[DeviceId] = Counter()
-        """Devices allocated whole, and by how many allocations."""
+        """Exclusively allocated devices, with the number of allocations."""
         self.shares: Counter[DeviceId] = Counter()
-        """Devices that are shared, and among how many."""
+        """Shared devices, with the number of shares."""
         self.consumed: dict[DeviceId, dict[str, Quantity]] = {}
-        """What the shares consume, for devices of which some is consumed."""
+        """The consumed capacity of shared devices."""
         self.changes: Changes[DeviceId] = Changes()
-        """Devices that were taken or given back lately."""
+        """Devices that were recently allocated or released."""
         self._consumers: Counter[DeviceId] = Counter()
 
     def is_taken(self, device: DeviceId) -> bool:
-        """Whether it is allocated, whole or as a share."""
+        """Whether it is allocated, exclusively or shared."""
         return device in self.whole or device in self.shares
 
     def add(self, take: Take) -> None:

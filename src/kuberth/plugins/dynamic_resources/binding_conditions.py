@@ -1,6 +1,6 @@
-"""Binding conditions: devices that have to be made ready before a pod may be bound.
+"""Binding conditions: devices that need preparation before a pod is bound.
 
-In: a claim with what drivers say of its devices. Out: ready or not, failed and why, or out of time.
+In: a claim with the devices' status from drivers. Out: ready or not, failed with a reason, or timed out.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from kuberth.errors import KuberthError
 
 
 class DeviceBindingError(KuberthError):
-    """A device could not be made ready."""
+    """The preparation of a device failed."""
 
 
 class DeviceBindingTimeoutError(KuberthError):
-    """A device was not ready in time."""
+    """The preparation of a device timed out."""
 
 
 def has_conditions(claim: ResourceClaim) -> bool:
-    """Whether some device of the claim has to be made ready."""
+    """Whether a device of the claim needs preparation."""
     allocation = claim.status.allocation
     return allocation is not None and any(result.binding_conditions for result in allocation.devices.results)
 
@@ -50,7 +50,7 @@ def is_ready(claim: ResourceClaim) -> bool:
 
 
 def is_out_of_time(claim: ResourceClaim, *, timeout_seconds: float, now_ns: int) -> bool:
-    """Whether it was allocated too long ago for devices that are still not ready."""
+    """Whether the claim was allocated too long ago for devices that are still not ready."""
     allocation = claim.status.allocation
     if allocation is None or allocation.allocation_timestamp is None or not has_conditions(claim):
         return False

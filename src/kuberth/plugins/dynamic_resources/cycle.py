@@ -1,8 +1,8 @@
-"""What one pod's cycle is about: its claims, and what nodes could give for those that have nothing yet.
+"""The state of one pod's cycle: its claims, and the devices of nodes for those that are not allocated.
 
-In: claims found at PreFilter. Out: codes and scores over views of nodes, and for the chosen node the
-allocations. Nodes are distinguished by their site and by which of the pod's extended resources they offer
-themselves (`Variant`).
+In: claims found at PreFilter. Out: codes and scores over views of nodes, and the allocations for the chosen
+node. Nodes are distinguished by their site and by which of the pod's extended resources they offer themselves
+(`Variant`).
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from kuberth.plugins.dynamic_resources.searching import SearchBudget
 
 
 class Variant(NamedTuple):
-    """What nodes have to give that offer the same of the pod's extended resources."""
+    """The demand on nodes that offer the same of the pod's extended resources."""
 
     judged: Judged | None
-    """None: nothing has to be given there."""
+    """None: no devices are needed."""
     special: ResourceClaim | None
     """The claim for extended resources, with requests."""
     mappings: Mappings
@@ -47,50 +47,50 @@ class Cycle:
     """The state of one cycle, from PreFilter to PreBind."""
 
     claims: list[ResourceClaim]
-    """The pod's own, and the one for extended resources last; replaced as they are written."""
+    """The pod's own claims, and the one for extended resources last; replaced as they are written."""
     special: int | None
-    """The place of the one for extended resources."""
+    """The index of the claim for extended resources."""
     selectors: Mapping[int, CompiledNodeSelector]
-    """Of claims that are allocated: from where."""
+    """The nodes that can use each allocated claim."""
     to_allocate: Sequence[int]
     budget: SearchBudget
-    """What is left for searches in this attempt."""
+    """The remaining search budget of this attempt."""
     backed: Mapping[str, int] = field(default_factory=dict)
-    """The extended resources that could be given as devices."""
+    """The extended resources that could be backed by devices."""
     variants: dict[int, Variant] = field(default_factory=dict)
     first_special_uid: str = ""
     node_name: str = ""
     allocations: dict[int, AllocationResult] = field(default_factory=dict)
     """Decided at Reserve, written at PreBind."""
     shared: dict[int, AllocationResult] = field(default_factory=dict)
-    """Decided for another pod of the group in the same attempt; the first pod writes it."""
+    """Allocations of another pod of the group in the same attempt; the first pod writes them."""
     pending: set[str] = field(default_factory=set)
-    """UIDs of the claims whose allocations are on their way for this pod."""
+    """UIDs of the claims with pending allocations for this pod."""
     mappings: Mappings = ()
-    """Of the chosen node."""
+    """The variant of the chosen node."""
     created: ResourceClaim | None = None
-    """The claim for extended resources as it is to be created."""
+    """The claim for extended resources to be created."""
     users: Mapping[int, ResourceClaimConsumerReference] = field(default_factory=dict)
-    """In whose name claims are used, if the pod has a group: its own, or the group's."""
+    """The consumer of claims if the pod has a group: the pod, or the group."""
     names: Mapping[str, str] = field(default_factory=dict)
     """UIDs of the pod's own claims, by the names that containers call them."""
     footprints: dict[tuple[int, int], Footprint] = field(default_factory=dict)
-    """What the pod needs of nodes, by variant and by what devices take there."""
+    """The pod's requests including those of devices, by variant and devices."""
     has_patched_status: bool = False
-    """Whether the pod's status may state what its devices take of a node."""
+    """Whether the pod's status may list the node resources of its devices."""
 
     @property
     def user_claims(self) -> Sequence[ResourceClaim]:
         return self.claims if self.special is None else self.claims[: self.special]
 
     def results(self) -> Iterator[DeviceRequestAllocationResult]:
-        """The devices of all claims that have theirs."""
+        """The devices of all allocated claims."""
         for claim in self.claims:
             if claim.status.allocation is not None:
                 yield from claim.status.allocation.devices.results
 
     def variant(self, bits: int, pod: Pod, judgements: Judgements, classes: KnownClasses) -> Variant:
-        """What nodes have to give; the bits say which of the backed resources they do not offer."""
+        """The demand for a bit set of backed resources that nodes do not offer."""
         known = self.variants.get(bits)
         if known is None:
             known = self.variants[bits] = self._variant(bits, pod, judgements, classes)
@@ -122,7 +122,7 @@ class Cycle:
         ]
 
     def bits(self, nodes: Nodes, classes: KnownClasses) -> NDArray[np.int64]:
-        """int64[position]: which of the backed resources nodes do not offer themselves."""
+        """int64[position]: the bit set of backed resources that nodes do not offer themselves."""
         table, bits = nodes.table, np.zeros(len(nodes), np.int64)
         for place, name in enumerate(self.backed):
             if classes.behind(name) is None:
@@ -135,7 +135,7 @@ class Cycle:
         return bits
 
     def cannot_fit(self, nodes: Nodes, classes: KnownClasses) -> Mask | None:
-        """Nodes that know nothing of a resource that no device class stands behind."""
+        """Nodes that lack a resource without a device class."""
         names = [name for name in self.backed if classes.behind(name) is None]
         if not names:
             return None
@@ -150,7 +150,7 @@ class Cycle:
         return mask
 
     def settle_on(self, node: NodeRow, variant: Variant, site: int) -> bool:
-        """Take what was found for the node; False: nothing was."""
+        """Use the devices found for the node; False if none were found."""
         if variant.judged is None:
             return False
         found = variant.judged.found[site]
@@ -163,7 +163,7 @@ class Cycle:
         return True
 
     def score_of_allocated(self) -> int:
-        """The score of what claims had before."""
+        """The score of already allocated claims."""
         return sum(_score(claim) for claim in self.claims if claim.status.allocation is not None)
 
 

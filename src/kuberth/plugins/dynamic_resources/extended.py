@@ -1,7 +1,7 @@
-"""Extended resources behind which a device class stands: the claim that the scheduler makes for them.
+"""Extended resources that are backed by a device class: the claim that the scheduler creates for them.
 
-In: a pod that asks for such resources, and which of them a node offers by itself. Out: a claim with a request
-for every container that needs devices, and the table of which container gets which request's devices.
+In: a pod with such resources, and which of them a node offers itself. Out: a claim with a request for every
+container that needs devices, and the mapping of containers to requests.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from kuberth.plugins.devices.classes import KnownClasses, may_be_backed
 from kuberth.plugins.dynamic_resources.allocator.demand import EXACT_COUNT
 
 IN_MEMORY_NAME: Final = "<extended-resources>"
-"""The name of the claim before it is written; no claim in the API can be called so."""
+"""The name of the claim before it is written; no claim in the API can have it."""
 
 Mappings = Sequence[ContainerExtendedResourceRequest]
 
 
 def backed_resources(scalars: Mapping[str, int], classes: KnownClasses) -> Mapping[str, int]:
-    """The resources a pod asks for that could be given as devices; empty if no class stands behind any."""
+    """The resources of a pod that could be backed by devices; empty if none has a class."""
     if not scalars or classes.is_empty:
         return {}
     wanted = {name: amount for name, amount in scalars.items() if amount and may_be_backed(name)}
@@ -35,7 +35,7 @@ def backed_resources(scalars: Mapping[str, int], classes: KnownClasses) -> Mappi
 
 
 def special_claim(pod: Pod) -> ResourceClaim:
-    """A claim for the pod's extended resources, yet without requests: these differ by node."""
+    """A claim for the pod's extended resources, without requests: these differ by node."""
     return ResourceClaim(
         metadata=ObjectMeta(
             name=IN_MEMORY_NAME,
@@ -63,7 +63,7 @@ def with_requests(claim: ResourceClaim, requests: Sequence[DeviceRequest]) -> Re
 def requests_for(
     pod: Pod, resources: Iterable[str], classes: KnownClasses
 ) -> tuple[Sequence[DeviceRequest], Mappings]:
-    """Requests for these resources, and which container gets which."""
+    """Requests for these resources, and the mapping of containers to them."""
     containers = [*pod.spec.init_containers, *pod.spec.containers]
     before = {place for place, container in enumerate(pod.spec.init_containers) if not _is_sidecar(container)}
     requests: list[DeviceRequest] = []
@@ -86,7 +86,7 @@ def _is_sidecar(container: Container) -> bool:
 def _of_resource(
     containers: Sequence[Container], before: Collection[int], resource: str, class_name: str
 ) -> tuple[Sequence[DeviceRequest], Sequence[ContainerExtendedResourceRequest]]:
-    """Containers that end before others start use the devices of those, and one request for what is left."""
+    """Containers that end before others start reuse the devices of those, and one request covers the rest."""
     lasting: list[DeviceRequest | None] = [None] * len(containers)
     lasting_mappings: list[ContainerExtendedResourceRequest] = []
     for place, container in enumerate(containers):
@@ -125,7 +125,7 @@ def _of_container(
     if resource not in asked:
         return None, []
     quantity = parse(asked[resource])
-    # "1000m" is no whole number to upstream, as it is not written as one.
+    # For upstream, "1000m" is not an integer because of its notation.
     amount = 0 if quantity.big or quantity.exponent < 0 else quantity.value()
     if amount == 0:
         return None, []

@@ -1,7 +1,7 @@
-"""A pod's claims: those it names, and those that were made from templates, for it or for its group.
+"""Finds a pod's claims: those that it names, and those created from templates, for it or its group.
 
 In: a pod and the known claims. Out: the claims in the pod's order, or why the pod has to wait for them; and
-in whose name each of them is used: with groups (gate DRAWorkloadResourceClaims) that may be the pod's group.
+the consumer of each claim: with groups (gate DRAWorkloadResourceClaims) this may be the pod's group.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _NOT_CREATED: Final = "ResourceClaim not created yet"
 
 
 class ClaimsNotReady(KuberthError):  # noqa: N818  # an outcome more than a fault
-    """Some claim of the pod is not there, or is not for it."""
+    """A claim of the pod does not exist, or belongs to another pod."""
 
 
 def claims_of(pod: Pod, claims: KnownClaims, *, with_groups: bool = False) -> Sequence[ResourceClaim]:
-    """The pod's claims; raises ClaimsNotReady about the first that is not as it should be."""
+    """The pod's claims; raises ClaimsNotReady for the first one that is not ready."""
     return [claim for _, claim in named_claims_of(pod, claims, with_groups=with_groups)]
 
 
@@ -37,12 +37,12 @@ def named_claims_of(
 ) -> Iterator[tuple[PodResourceClaim, ResourceClaim]]:
     """The same, with the pod's references to them.
 
-    `with_groups`: what was made from a template for the pod's group is for the pod, too.
+    `with_groups`: claims created for the pod's group belong to the pod too.
     """
     for reference in pod.spec.resource_claims:
         name = _name_of(pod, reference)
         if name is None:
-            continue  # the template was found to need no claim
+            continue  # the template needs no claim
         namespace = pod.metadata.namespace
         claim = claims.get(name, namespace=namespace)
         if claim is None:
@@ -60,7 +60,7 @@ def named_claims_of(
 
 
 def _name_of(pod: Pod, reference: PodResourceClaim) -> str | None:
-    """None: no claim is needed."""
+    """None if no claim is needed."""
     if reference.resource_claim_name is not None:
         return reference.resource_claim_name
     key = object_key(pod)
@@ -86,7 +86,7 @@ def _is_for(pod: Pod, claim: ResourceClaim, *, with_groups: bool) -> bool:
 
 
 def is_reserved_for(pod: Pod, claim: ResourceClaim, *, with_groups: bool = False) -> bool:
-    """Whether the pod is among those that may use the claim; `with_groups` also as one of its group."""
+    """Whether the claim is reserved for the pod; `with_groups` also as a member of its group."""
     return any(
         consumer.uid == pod.metadata.uid
         or (
@@ -118,7 +118,7 @@ def user_of(pod: Pod) -> ResourceClaimConsumerReference:
 
 
 def user_for(pod: Pod, reference: PodResourceClaim, group: PodGroup) -> ResourceClaimConsumerReference:
-    """In whose name the pod uses a claim: its group's, if that has just the same claim."""
+    """The consumer of the claim: the pod's group, if the group has the same claim, or the pod."""
     for shared in group.spec.resource_claims:
         if shared.resource_claim_name is None and shared.resource_claim_template_name is None:
             raise ClaimsNotReady(f"PodGroup {object_key(group)} claim {shared.name}: {_NO_FIELDS}")
@@ -142,7 +142,7 @@ def group_as_user(group: PodGroup) -> ResourceClaimConsumerReference:
 
 
 def claims_of_group(group: PodGroup, claims: KnownClaims) -> Iterator[ResourceClaim]:
-    """The group's own claims; raises ClaimsNotReady about the first that is not there."""
+    """The group's claims; raises ClaimsNotReady for the first one that does not exist."""
     for reference in group.spec.resource_claims:
         name = _name_in_group(group, reference)
         if name is None:

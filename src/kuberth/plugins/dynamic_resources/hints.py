@@ -1,4 +1,4 @@
-"""Queueing hints: whether a change of a claim or of the pod itself may help a pod that had to wait."""
+"""Queueing hints: whether a change of a claim or of the pod may help a rejected pod."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kuberth.plugins.dynamic_resources.finding import GROUP_KIND, ClaimsNotReady
 def after_claim_change(
     claims: KnownClaims, pod: Pod, old: object, new: object, *, with_groups: bool = False
 ) -> Hint:
-    """A claim that releases devices may help every pod, any other change only the users of the claim."""
+    """A claim that releases devices may help every pod; any other change only the users of the claim."""
     before, changed = _before_and_now(old, new)
     try:
         mine = {claim.metadata.uid for claim in claims_of(pod, claims, with_groups=with_groups)}
@@ -29,7 +29,7 @@ def after_claim_change(
 
 
 def claims_named_by(pod: Pod) -> Iterator[str]:
-    """What a pod is known by to `users_of`: itself, its group, and the claims that it names."""
+    """The keys of a pod for `users_of`: the pod, its group, and the claims that it names."""
     yield pod.metadata.uid
     if group := group_name_of(pod):
         yield _group_key(pod.metadata.namespace, group)
@@ -66,7 +66,7 @@ def _gives_back(before: ResourceClaim | None, changed: ResourceClaim) -> bool:
 
 
 def after_pod_change(claims: KnownClaims, pod: Pod, new: object, *, with_groups: bool = False) -> Hint:
-    """Helps if all claims of the pod are there now."""
+    """Helps if all claims of the pod exist now."""
     changed = expect(Pod, new)
     if changed.metadata.uid != pod.metadata.uid:
         return Hint.SKIP

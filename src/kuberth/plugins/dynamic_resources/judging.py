@@ -1,8 +1,8 @@
-"""What is known of sites for claims that want the same, kept while nothing there changes.
+"""Search results per site for equal demands, cached until something at the site changes.
 
-In: a demand, the sites of nodes. Out: per site a code and, where devices can be had, which. A site is asked
-again only after something of its pools was taken or given back: the next pod of a kind finds all but one
-judged already.
+In: a demand, the sites of nodes. Out: a code per site and, if devices are available, which ones. A site is
+searched again only after one of its devices was allocated or released: the next equal pod usually searches
+one site.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ FITS: Final = 0
 NO_SOLUTION: Final = 1
 INVALID_POOLS: Final = 2
 FAILED: Final = 3
-"""Codes from here on stand for failures in `Judged.failures`."""
+"""Codes from here on are indices into `Judged.failures`."""
 MOST_DEMANDS: Final = 256
-"""Demands whose judgements are kept."""
+"""The number of demands with cached results."""
 _NEVER: Final = -1
 _NO_FAILURE: Final = AllocationError("")
 
 
 class Judged:
-    """What is known of sites for one demand."""
+    """The cached results of one demand."""
 
     def __init__(self, demand: Demand, inventory: Inventory) -> None:
         self.demand = demand
@@ -46,34 +46,34 @@ class Judged:
         self.codes: Column = np.zeros(0, np.int64)
         """int64[site]."""
         self.scores: Column = np.zeros(0, np.int64)
-        """int64[site]: how far in front the alternatives are that could be had."""
+        """int64[site]: the score of the chosen alternatives."""
         self.found: list[Found | None] = []
         """By site."""
         self.taken: Column = np.zeros(0, np.int64)
-        """int64[site]: which of `takes` the devices found take of the node's own resources."""
+        """int64[site]: the index in `takes` of the node resources that the chosen devices use."""
         self.takes: list[tuple[ClaimTake | None, ...]] = [(None,) * len(demand.claims)]
-        """By claim; the first is nothing at all."""
+        """Node resources by claim; the first entry is none."""
         self._number_of: dict[tuple[ClaimTake | None, ...], int] = {self.takes[0]: 0}
         self.failures: dict[int, AllocationError | None] = {}
-        """By site; None: it took too long."""
+        """Errors by site; None for a timeout."""
         self._searches: dict[int, tuple[DeviceSearch, int]] = {}
-        """By site: searches that are not finished, and the change of the site that they began at."""
+        """By site: unfinished searches, with the site's version at their start."""
         self._spent = 0
-        """Work done by all searches, since a site changed whose search had taken too long."""
+        """The work of all searches since a site with a timed-out search changed."""
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether searches wait for more work."""
+        """Whether unfinished searches exist."""
         return bool(self._searches)
 
     def go_on(self, budget: SearchBudget) -> bool:
-        """Spend the budget on unfinished searches; False: none is left."""
+        """Spend the budget on unfinished searches; False if none is left."""
         sites = np.fromiter(self._searches, np.int64, len(self._searches))
         self.judge(sites[sites < len(self._inventory.sites.sites)], budget)
         return self.is_unfinished
 
     def judge(self, sites: Column, budget: SearchBudget) -> None:
-        """Make `codes` true of these sites, as far as the budget goes. The inventory has to be refreshed."""
+        """Update `codes` for these sites, as far as the budget allows. Refresh the inventory first."""
         known = self._inventory.sites
         if self._epoch != known.epoch or len(self.codes) < len(known.sites):
             self._grow(len(known.changed_at), restart=self._epoch != known.epoch)
@@ -132,7 +132,7 @@ class Judged:
             self.taken[index] = self._number(found)
 
     def _searched(self, search: DeviceSearch, budget: SearchBudget, *, free: int) -> Found | None:
-        """Search within the budget. The first `free` work, one look at each device, is not charged to it."""
+        """Search within the budget. The first `free` work, one check per device, is not charged."""
         before = search.work
         allowed = budget.left if budget.limit is None else min(budget.left, budget.limit - self._spent)
         uncharged = max(free - before, 0)
@@ -144,7 +144,7 @@ class Judged:
             self._spent += charged
 
     def _number(self, found: Found) -> int:
-        """The place among `takes` of what these devices take."""
+        """The index in `takes` of the node resources that these devices use."""
         takes = tuple(take_of((pick.device, pick.consumed) for pick in picks) for picks in found.picks)
         number = self._number_of.setdefault(takes, len(self.takes))
         if number == len(self.takes):
@@ -157,7 +157,7 @@ class Judged:
 
 
 def score_of(found: Found) -> int:
-    """The earlier the alternatives stand that were taken, the more."""
+    """Higher for earlier alternatives."""
     return sum(
         FIRST_SCORE - request.place
         for claim, chosen in zip(found.picks, found.chosen, strict=True)
@@ -167,11 +167,11 @@ def score_of(found: Found) -> int:
 
 
 FIRST_SCORE: Final = 8
-"""For the first alternative of a request; each further one is worth one less."""
+"""The score of the first alternative of a request; each further one scores one less."""
 
 
 class Judgements:
-    """What is known for the latest demands."""
+    """The cached results of recent demands."""
 
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
@@ -179,7 +179,7 @@ class Judgements:
         self._known: OrderedDict[tuple[bytes, ...], Judged] = OrderedDict()
 
     def of(self, specs: Sequence[ResourceClaimSpec]) -> Judged:
-        """What is known for claims that say just this. Other classes may mean something else by it."""
+        """The cached results for equal claims with the same classes."""
         classes = self._inventory.classes
         if not self._class_changes.is_current:
             self._class_changes.read()

@@ -1,7 +1,7 @@
-"""What devices take of the node's own resources, like its CPU (gate DRANodeAllocatableResources).
+"""The node resources that devices use, such as CPU (gate DRANodeAllocatableResources).
 
-In: the devices that claims would have on a node, and the pod. Out: what each claim takes, as the pod's status
-will state it, and what the pod needs of a node with all of it, or why it cannot have it.
+In: the devices of claims on a node, and the pod. Out: the resources used by each claim, for the pod's status,
+and the pod's total requests on the node, or why it cannot be placed.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _ALWAYS_WEIGHED: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 
 class ClaimTake(NamedTuple):
-    """What the devices of one claim take."""
+    """The node resources that the devices of one claim use."""
 
     amounts: tuple[tuple[str, str], ...] = ()
     """Quantities by name of the resource."""
     problem: str = ""
-    """Why it is unknown."""
+    """Why they are unknown."""
 
 
 def take_of(devices: Iterable[tuple[KnownDevice, Mapping[str, Quantity]]]) -> ClaimTake | None:
-    """`devices` come with what is consumed of their capacity. None: none of them takes anything."""
+    """`devices` come with their consumed capacity. None if none of them uses node resources."""
     amounts: dict[str, Quantity] = {}
     is_taking = False
     for device, consumed in devices:
@@ -59,7 +59,7 @@ def take_of(devices: Iterable[tuple[KnownDevice, Mapping[str, Quantity]]]) -> Cl
 
 
 def take_of_allocation(allocation: AllocationResult, sites: Sites) -> ClaimTake | None:
-    """The same of devices that were decided on before."""
+    """The same for allocated devices."""
     found = []
     missing = ""
     for result in allocation.devices.results:
@@ -75,13 +75,13 @@ def take_of_allocation(allocation: AllocationResult, sites: Sites) -> ClaimTake 
 
 
 class Footprint(NamedTuple):
-    """What a pod needs of a node."""
+    """The requests of a pod, including its devices."""
 
     statuses: ClaimStatuses = ()
     amounts: Mapping[str, int] = {}
     """By resource: thousandths of a core, bytes."""
     refusal: Status | None = None
-    """Why it cannot have the devices, wherever they are."""
+    """Why the pod cannot use the devices, on any node."""
 
 
 def footprint_of(
@@ -134,7 +134,7 @@ def footprint_of(
 
 
 def taking(pod: Pod, statuses: ClaimStatuses) -> Pod:
-    """The pod with what its claims take of its node."""
+    """The pod with the node resources of its claims."""
     return replace(pod, status=replace(pod.status, node_allocatable_resource_claim_statuses=statuses))
 
 
@@ -149,7 +149,7 @@ def _users(pod: Pod, names: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
 
 
 def _exceeding_own_limit(pod: Pod, requests: Mapping[str, Quantity]) -> str | None:
-    """The resource of which containers and devices need more than the pod as a whole asks for."""
+    """A resource for which containers and devices need more than the pod-level request."""
     if pod.spec.resources is None or not pod.spec.resources.requests:
         return None
     parts = pod_requests(pod, use_status=False, pod_level_resources=False, with_devices=True)
@@ -157,7 +157,7 @@ def _exceeding_own_limit(pod: Pod, requests: Mapping[str, Quantity]) -> str | No
 
 
 def _amounts(requests: Mapping[str, Quantity]) -> Mapping[str, int]:
-    """What is weighed against the node: of other resources NodeResourcesFit says enough."""
+    """The resources to compare with the node; NodeResourcesFit handles the others."""
     amounts = {
         name: requests[name].milli_value() if name == CPU else requests[name].value()
         for name in _ALWAYS_WEIGHED

@@ -1,9 +1,9 @@
-"""DynamicResources: gives pods the devices that their claims ask for (DRA).
+"""DynamicResources: allocates devices for the claims of pods (DRA).
 
-Claims come in as the pod names them (`finding`), or as its extended resources ask for them (`extended`).
-Filter asks what nodes could give (`cycle`, `judging`, `allocator`), Reserve keeps the devices of the chosen
-node from all others, PreBind writes it into the claims (`writing`) and waits until devices are ready
-(`binding_conditions`). PostFilter releases devices without users (`releasing`).
+Claims are those that the pod names (`finding`), or those for its extended resources (`extended`). Filter
+searches the devices of nodes (`cycle`, `judging`, `allocator`), Reserve reserves the devices of the chosen
+node, and PreBind writes the claims (`writing`) and waits until devices are ready (`binding_conditions`).
+PostFilter releases devices of unused claims (`releasing`).
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ from kuberth.plugins.resources.requests import REQUEST_FIELDS
 _STATE: Final = StateKey[Cycle]("DynamicResources")
 _GIVEN_TO_GROUP: Final = StateKey[set[str]]("DynamicResources/given")
 _GROUP_BUDGET: Final = StateKey[SearchBudget]("DynamicResources/search budget")
-"""UIDs of the claims that pods of a group were given devices for in this attempt."""
+"""UIDs of the claims that were allocated for pods of a group in this attempt."""
 
 _DISABLED: Final = Status.unschedulable("plugin disabled")
 _NO_CLAIMS: Final = Status.unschedulable("no new claims to deallocate")
@@ -91,8 +91,11 @@ _NOT_FOUND: Final = Status(
     plugin="DynamicResources",
     cause=PluginError("DynamicResources", "PostFilter", "not found"),
 )
-"""What upstream says after a PreFilter that ended before this plugin: it has no state then. That is an error,
-so no other PostFilter plugin is asked; none could help a pod that no node will do for."""
+"""Upstream's message if PreFilter ended before this plugin, which then has no state.
+
+It is an error, so no other PostFilter plugin runs; none could help a pod that PreFilter rejected for all
+nodes.
+"""
 
 _CANNOT_ALLOCATE: Final = Status.unresolvable("cannot allocate all claims")
 _INVALID_POOLS: Final = Status.unresolvable("invalid resource pools were encountered")
@@ -103,14 +106,14 @@ _REJECTIONS: Final = (_CANNOT_ALLOCATE, _INVALID_POOLS, _NOT_AVAILABLE, _STALE_C
 _NOT_AVAILABLE_CODE: Final = 3
 _STALE_CLAIM_CODE: Final = 4
 _CANNOT_FIT_CODE: Final = 5
-"""Codes of a verdict: places in `_REJECTIONS`, counted from one; beyond them are failures."""
+"""Codes of a verdict: indices into `_REJECTIONS`, counted from one; higher codes are failures."""
 
 _TAINT_RULES: Final = "devicetaintrules.v1beta2.resource.k8s.io"
-"""Upstream reports their changes as changes of slices."""
+"""Upstream reports changes of DeviceTaintRules as changes of slices."""
 _BINDING_SECONDS: Final = 600.0
 _FIRST_LOOK_SECONDS: Final = 0.05
 _LOOK_SECONDS: Final = 5.0
-"""How long to wait between looks at devices that are being made ready."""
+"""The polling interval for devices that need preparation."""
 
 
 class DynamicResources(
@@ -197,7 +200,8 @@ class DynamicResources(
         )
 
     def _is_idle(self, info: PodInfo) -> bool:
-        """Whether all that the pod asks for is counted: it has no claims, and no class stands behind any."""
+        """Whether the resource plugins count everything: the pod has no claims, and no class backs its
+        resources."""
         if not self._enabled:
             return True
         if info.pod.spec.resource_claims or info.group:
@@ -281,7 +285,7 @@ class DynamicResources(
         return None
 
     def _pending_in_group(self, state: CycleState, claim: ResourceClaim) -> AllocationResult | None:
-        """What another pod of the group was given for this claim in the same attempt."""
+        """The allocation of this claim for another pod of the group in the same attempt."""
         uids = None if state.group is None else state.group.state.get(_GIVEN_TO_GROUP)
         if uids is None or claim.metadata.uid not in uids:
             return None
@@ -373,7 +377,7 @@ class DynamicResources(
     ) -> None:
         """Devices that use node resources: whether these are free, and not used by another pod.
 
-        Other users are checked before devices are searched, so that rejection comes first.
+        Other users are checked before devices are searched, so that this rejection comes first.
         """
         where = nodes.live() if applies is None else nodes.live() & applies
         asked = where & (codes != _CANNOT_FIT_CODE)
@@ -398,7 +402,7 @@ class DynamicResources(
         codes: Codes,
         failures: list[Status],
     ) -> None:
-        """Write what can be given on nodes of a view, or on some of them."""
+        """Write the available devices of nodes of a view, or of some of them, to the state."""
         judged = variant.judged
         assert judged is not None
         positions: slice | Mask = slice(None) if where is None else where
@@ -433,7 +437,7 @@ class DynamicResources(
         return int(self._inventory.sites.of_row[nodes.row(int(places[0]))]) if len(places) else -1
 
     def _budget(self, state: CycleState) -> SearchBudget:
-        """What this attempt may spend on searches: one budget for all pods of a group."""
+        """The search budget of this attempt: one for all pods of a group."""
         if state.group is None:
             return SearchBudget(self._search_work)
         budget = state.group.state.get(_GROUP_BUDGET)
@@ -449,7 +453,7 @@ class DynamicResources(
         applies: Mask | None,
         codes: Codes,
     ) -> None:
-        """Claims that have devices already: can they be used from the nodes that are still in?"""
+        """Whether allocated claims can be used from the nodes that have not been rejected."""
         free = (codes == 0) & nodes.live()
         if applies is not None:
             free &= applies
@@ -457,7 +461,7 @@ class DynamicResources(
             codes[free & missing] = _NOT_AVAILABLE_CODE
 
     def _missing(self, cycle: Cycle, nodes: Nodes) -> dict[int, Mask]:
-        """For claims that are allocated: the nodes that cannot use what they have."""
+        """The nodes that cannot use allocated claims."""
         missing = {}
         for index, claim in enumerate(cycle.claims):
             if claim.status.allocation is None:
@@ -469,7 +473,7 @@ class DynamicResources(
         return missing
 
     def _has_failed(self, claim: ResourceClaim) -> bool:
-        """Whether devices that were to be made ready are not, and will not be."""
+        """Whether the preparation of devices has failed."""
         if not self._features.has_conditions or not has_conditions(claim):
             return False
         try:
@@ -486,7 +490,7 @@ class DynamicResources(
     def post_filter(
         self, state: CycleState, pod: Pod, diagnosis: Diagnosis
     ) -> tuple[PostFilterResult | None, Status]:
-        """Deallocate a claim without users if it keeps the pod from its nodes."""
+        """Deallocate an unused claim that keeps the pod from its nodes."""
         if not self._enabled:
             return None, _DISABLED
         if self.name in state.missed_pre_filter:
@@ -498,12 +502,12 @@ class DynamicResources(
         return None, self._releasing.release(cycle, pod, candidates, self._activating(pod))
 
     def _unavailable(self, cycle: Cycle, diagnosis: Diagnosis) -> list[int]:
-        """Claims whose devices cannot be used on some node that would do otherwise."""
+        """Claims whose devices cannot be used on some node that is otherwise feasible."""
         found = [rows for rows, status in diagnosis.rows() if status == _NOT_AVAILABLE.by(self.name)]
         if not found:
             return []
         missing = self._missing(cycle, Nodes(self._cluster, np.concatenate(found)))
-        # What is on its way for the pod's group is nothing to take back.
+        # Pending allocations of the pod's group are not released.
         return [
             index for index, mask in missing.items() if index not in cycle.shared and np.count_nonzero(mask)
         ]
@@ -511,7 +515,7 @@ class DynamicResources(
     # Score
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
-        """The earlier the alternatives of a prioritised list that a node can give, the more."""
+        """Higher for nodes that offer earlier alternatives of prioritized lists."""
         scores: Scores = np.zeros(len(nodes), np.int64)
         cycle = state.get(_STATE)
         if cycle is None or not cycle.to_allocate or not self._features.has_alternatives:
@@ -533,7 +537,7 @@ class DynamicResources(
     # Reserve
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Keep the devices of the node from all others."""
+        """Reserve the devices of the node."""
         cycle = state.get(_STATE)
         if cycle is None:
             return None
@@ -542,7 +546,7 @@ class DynamicResources(
         node = self._cluster.node_named(node_name)
         if node is None:
             return Status.error(f'node "{node_name}" does not exist any more')
-        # Other cycles may have passed this one while it waited: look again at what is left.
+        # Other cycles may have finished while this one waited: check the devices again.
         self._inventory.refresh()
         claims = self._inventory.claims
         for index in cycle.to_allocate:
@@ -575,7 +579,7 @@ class DynamicResources(
         return None
 
     def _share_pending(self, cycle: Cycle) -> Status | None:
-        """Rely on what is on its way for another pod of the group, as it was decided last."""
+        """Use the pending allocation of another pod of the group."""
         claims = self._inventory.claims
         for index, expected in cycle.shared.items():
             claim = cycle.claims[index]
@@ -601,7 +605,7 @@ class DynamicResources(
         return cycle.settle_on(node, variant, site)
 
     def unreserve(self, state: CycleState, pod: Pod, _node_name: str) -> None:
-        """Give the devices back. What is written already stays allocated, but not for this pod."""
+        """Release the devices. Written allocations stay, but are not reserved for this pod any more."""
         cycle = state.get(_STATE)
         if cycle is None:
             return
@@ -624,7 +628,7 @@ class DynamicResources(
     def _leave(self, claim: ResourceClaim, pod: Pod) -> None:
         uid = claim.metadata.uid
         if uid in self._writer.in_doubt:
-            # Until it is known, attempts of the pod find its claim on the way; no event reports that it is
+            # Until this is known, attempts of the pod find its claim pending; no event reports that it is
             # not.
             again = self._activating(pod)
             self._spawn(self._writer.settle(claim, again), name=f"settle {claim.metadata.name}")
@@ -659,7 +663,7 @@ class DynamicResources(
         return None
 
     async def _bind(self, cycle: Cycle, index: int, pod: Pod) -> ResourceClaim:
-        """Write one claim: its devices, if they were decided in this cycle, and that the pod uses it."""
+        """Write one claim: its allocation, if decided in this cycle, and the reservation for the pod."""
         claim, allocation = cycle.claims[index], cycle.allocations.get(index)
         is_shared = index in cycle.shared
         if is_shared:
@@ -699,7 +703,7 @@ class DynamicResources(
             raise KuberthError(f"extended resource claim not found for node {cycle.node_name}")
         metadata = replace(cycle.created.metadata, name="", uid="")
         created = await self._writer.create(replace(cycle.created, metadata=metadata))
-        # From here on Unreserve has to delete it.
+        # From here on, Unreserve has to delete it.
         cycle.claims[index] = created
         return created
 
@@ -754,7 +758,7 @@ class DynamicResources(
             return []
         node_change = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
         if not self._hints_are_on:
-            # Without hints a new node may be held back until its taints change.
+            # Without hints, a new node may be rejected until its taints change.
             node_change |= Action.UPDATE_NODE_TAINT
         added_or_updated = Action.ADD | Action.UPDATE
         rules = [EventWithHint(ClusterEvent(_TAINT_RULES, Action.ALL))] if self._has_rules else []
@@ -783,12 +787,12 @@ class DynamicResources(
 
 
 def _devices(allocation: AllocationResult) -> list[tuple[str, str, str, str]]:
-    """What was given; shares of one device are distinguished by the pods that use them, not here."""
+    """An allocated device; shares of one device are distinguished by their pods, not here."""
     return [(each.request, each.driver, each.pool, each.device) for each in allocation.devices.results]
 
 
 def _filter_error(problem: str) -> Status:
-    """An Error of Filter, in kube-scheduler's words."""
+    """An Error of Filter with kube-scheduler's message."""
     return Status(
         Code.ERROR,
         f'running "{DynamicResources.name}" filter plugin: {problem}',

@@ -1,7 +1,7 @@
-"""Devices taken back for a pod that fits nowhere: from claims that hold them without being used.
+"""Releases devices of unused claims for a pod that fits nowhere.
 
-In: a cycle that found no node, and the claims whose devices kept the pod from some. Out: at most one write,
-under way, and what to say of it: the pod is tried again when it is seen.
+In: a cycle that found no node, and the claims whose devices kept the pod from some nodes. Out: at most one
+pending write, and its message: the pod is retried when the write is seen.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Releasing:
     def release(
         self, cycle: Cycle, pod: Pod, unavailable: Sequence[int], again: Callable[[], None]
     ) -> Status:
-        """Any one of the unavailable claims will do. If a write does not work, `again` is called."""
+        """Deallocate any one of the unavailable claims. If the write fails, `again` is called."""
         special = None if cycle.special is None else cycle.claims[cycle.special]
         is_stored = special is not None and special.metadata.name != IN_MEMORY_NAME
         for index in self._rng.sample(unavailable, len(unavailable)):
@@ -79,11 +79,12 @@ class Releasing:
         return self._release_group(pod, again) or _STILL_NOT
 
     def _release_group(self, pod: Pod, again: Callable[[], None]) -> Status | None:
-        """Take back a claim of the pod's group, if no pod of it runs: other devices may do better."""
+        """Deallocate a claim of the pod's group, if no pod of the group has a node: other devices may be
+        better."""
         if self._groups is None or not group_name_of(pod):
             return None
         members = self._cluster.pod_groups.get(group_of(pod))
-        # Pods that only this attempt of the group has given a node do not count.
+        # Pods that only this attempt of the group has placed do not count.
         if members is not None and any(map(self._cluster.placed, (*members.assumed, *members.assigned))):
             return None
         group = group_in(self._groups, pod)

@@ -1,8 +1,8 @@
-"""How much work searches for devices may do, so that no claim holds the event loop.
+"""Limits the work of device searches, so that no claim blocks the event loop.
 
-In: demands whose searches are not finished when their attempt has used up its budget. Out: the same demands,
-decided, or timed out when their searches together have used up `filterTimeout`. Work is counted in devices
-looked at and not in seconds, so that decisions do not depend on the machine.
+In: demands with searches that were unfinished when their attempt had used up its budget. Out: the same
+demands, finished, or timed out when their searches together have used up `filterTimeout`. Work is counted in
+checked devices and not in seconds, so that decisions do not depend on the machine.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 ATTEMPT_WORK: Final = 40_000
-"""What one attempt of a pod, or of a whole pod group, may spend on the event loop: well below 100 ms."""
+"""The budget of one attempt of a pod, or of a whole pod group, on the event loop: well below 100 ms."""
 FREE_WORK: Final = 16
-"""Work of a search besides one look at each device that is not charged: an ordinary search takes no more."""
+"""Work of a search that is not charged, besides one check per device: an ordinary search takes no more."""
 WORK_PER_SECOND: Final = 500_000
-"""What `filterTimeout` means in work."""
+"""`filterTimeout` as an amount of work."""
 _SLICE_WORK: Final = 8_000
 _PAUSE_SECONDS: Final = 0.05
-"""Between two slices; a slice takes less than that, so that background searches leave most of the CPU."""
+"""The pause between two slices; a slice is shorter, so that background searches leave most of the CPU."""
 _MOST_WAITING: Final = 256
 _SLICES: Final = 400
-"""Slices that an attempt is granted: searches that no pod waits for any more end after them."""
+"""How many slices an attempt triggers: searches that no pod needs any more end after them."""
 
 
 class SearchBudget:
-    """The work that is left to an attempt."""
+    """The remaining budget of an attempt."""
 
     __slots__ = ("left", "limit")
 
     def __init__(self, limit: int | None, left: int = ATTEMPT_WORK) -> None:
-        """`limit`: what a demand may use over all attempts; None: no limit."""
+        """`limit`: the budget of a demand over all attempts; None: no limit."""
         self.limit = limit
         self.left = left
 
@@ -41,23 +41,23 @@ class UnfinishedSearches(Protocol):
     """The searches of one demand."""
 
     def go_on(self, budget: SearchBudget) -> bool:
-        """Spend the budget on them; False: none is left."""
+        """Spend the budget on the searches; False if none is left."""
         ...
 
 
 class BackgroundSearches:
-    """Finishes searches in slices between turns of the event loop; the next attempt uses the results."""
+    """Continues searches in slices between turns of the event loop; the next attempt uses the results."""
 
     def __init__(self, refresh: Callable[[], None], *, limit: int | None) -> None:
-        """`refresh` brings what is searched up to date before every slice."""
+        """`refresh` updates the inventory before every slice."""
         self._refresh = refresh
         self._limit = limit
         self._waiting: OrderedDict[UnfinishedSearches, int] = OrderedDict()
-        """With the number of slices that are left to them."""
+        """The searches, with their remaining slices."""
         self._next: asyncio.TimerHandle | None = None
 
     def add(self, searches: UnfinishedSearches) -> None:
-        """Finish them, in turns with others. Without a running event loop, attempts alone go on with them."""
+        """Finish them in turns with others. Without a running event loop, only attempts continue them."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -68,7 +68,7 @@ class BackgroundSearches:
             self._next = loop.call_later(_PAUSE_SECONDS, self._slice, loop)
 
     def close(self) -> None:
-        """Finish no more searches."""
+        """Stop all searches."""
         if self._next is not None:
             self._next.cancel()
 

@@ -1,7 +1,7 @@
-"""Nodes weighed for pods whose devices take something of them (gate DRANodeAllocatableResources).
+"""Checks node resources for pods whose devices use some (gate DRANodeAllocatableResources).
 
-In: a cycle in which devices were found, a view of the nodes. Out: codes for those that have no room for what
-the devices take, or where another pod takes it by the same claim; and the pod as it counts on its node.
+In: a cycle in which devices were found, a view of the nodes. Out: codes for nodes that lack the resources, or
+where another pod uses them through the same claim; and the pod as it counts on its node.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _NOTHING: Final = Footprint()
 
 
 class Weighing:
-    """Answers for all cycles of a profile."""
+    """Checks node resources for all cycles of a profile."""
 
     def __init__(
         self, cluster: ClusterTable, inventory: Inventory, judgements: Judgements, *, pod_level: bool
     ) -> None:
-        """`pod_level`: whether requests of a pod as a whole count (gate PodLevelResources)."""
+        """`pod_level`: whether pod-level requests count (gate PodLevelResources)."""
         self._cluster = cluster
         self._inventory = inventory
         self._judgements = judgements
@@ -47,7 +47,7 @@ class Weighing:
     def users_elsewhere(
         self, cycle: Cycle, pod: Pod, nodes: Nodes, where: Mask
     ) -> Iterable[tuple[Status, Mask]]:
-        """Yield nodes where other pods use a claim that this pod shares with them.
+        """Yield nodes where other pods use a claim that this pod shares.
 
         The share of each pod is unknown there.
         """
@@ -69,7 +69,7 @@ class Weighing:
             yield Status.unresolvable(f"{claimed} is already used by another pod"), one
 
     def refusals(self, cycle: Cycle, pod: Pod, nodes: Nodes, where: Mask) -> Iterable[tuple[Status, Mask]]:
-        """Nodes that devices were found for, but that have no room for what they take."""
+        """Nodes with devices that lack the node resources for them."""
         bits = cycle.bits(nodes, self._inventory.classes)
         sites = nodes.take(self._inventory.sites.of_row)
         for each in np.unique(bits[where]).tolist():
@@ -87,7 +87,7 @@ class Weighing:
                     yield from _shortages(nodes, footprint.amounts, there)
 
     def placed(self, cycle: Cycle, info: PodInfo, node_name: str) -> PodInfo:
-        """The pod as it counts on a node; what was said of another node, in another attempt, is forgotten."""
+        """The pod as it counts on a node; results for another node or attempt are discarded."""
         statuses = self._on(cycle, info.pod, node_name).statuses
         if not statuses and not info.pod.status.node_allocatable_resource_claim_statuses:
             return info.placed_on(node_name)
@@ -124,7 +124,7 @@ class Weighing:
         ]
         if variant.judged is not None:
             found += zip(cycle.asked(variant), variant.judged.takes[number], strict=True)
-        # A claim may be named twice; then what was found last for it counts.
+        # A claim may be named twice; then the last devices found for it count.
         by_uid = {claim.metadata.uid: (claim, take) for claim, take in found}
         takes = [(claim, take) for claim, take in by_uid.values() if take is not None]
         if not takes:
@@ -133,7 +133,7 @@ class Weighing:
 
 
 def _shortages(nodes: Nodes, amounts: Mapping[str, int], where: Mask) -> Iterable[tuple[Status, Mask]]:
-    """Which of the nodes `where` lack some of the amounts, by what they lack."""
+    """The nodes `where` an amount is missing, by the missing amounts."""
     table = nodes.table
     lacking, hopeless = [], np.zeros(len(nodes), np.bool_)
     for name, amount in amounts.items():

@@ -1,7 +1,7 @@
-"""Claims written to the API: allocated and reserved before a pod is bound, released when it is not.
+"""Writes claims to the API: allocated and reserved before a pod is bound, released if it is not.
 
-In: a claim, the allocation decided for it, the pod. Out: the claim as the API has it then. Every write says
-which version it was made from, and patches what it is about: unknown fields stay as they are.
+In: a claim, the decided allocation, the pod. Out: the new version of the claim. Every write is a patch with
+the resource version that it is based on, so unknown fields stay unchanged.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SETTLE_PAUSE_SECONDS: Final = 5.0
 
 
 class ClaimWriteError(KuberthError):
-    """A claim is not any more as it was when the pod's node was chosen; the pod is to be scheduled again."""
+    """A claim has changed since the pod's node was chosen; the pod has to be scheduled again."""
 
 
 class ClaimWriter:
@@ -49,7 +49,7 @@ class ClaimWriter:
         metrics: SchedulerMetrics,
         stamps: bool = True,
     ) -> None:
-        """`stamps`: allocations say since when they are, for devices that have to be made ready in time."""
+        """`stamps`: allocations have a timestamp, for the timeout of device preparation."""
         self._stamps = stamps
         self._api = api
         self._creates = metrics.resource_claim_creates
@@ -58,7 +58,7 @@ class ClaimWriter:
         self.in_doubt: set[str] = set()
         """UIDs of claims whose last write has an unknown result."""
         self._releases: dict[tuple[str, str], asyncio.Event] = {}
-        """Releases that are under way, by UID of the claim and of the user: set when they are answered."""
+        """Pending releases, by UID of the claim and of the user: set when the response has arrived."""
         self._lost_releases: set[tuple[str, str]] = set()
         """Releases with an unknown result."""
 
@@ -70,10 +70,10 @@ class ClaimWriter:
         *,
         may_be_written: bool = False,
     ) -> ResourceClaim:
-        """Write the allocation, if there is one to write, and the users of the claim.
+        """Write the allocation, if there is one, and the reservation.
 
-        `may_be_written`: another pod of the group writes the same. Raises KuberthError. Others may write to
-        the claim meanwhile: it is read again then.
+        `may_be_written`: another pod of the group writes the same. Raises KuberthError. If others write to
+        the claim meanwhile, it is read again.
         """
         name = object_key(claim)
         last: ApiError | None = None
@@ -85,7 +85,7 @@ class ClaimWriter:
                 except ApiError as exc:
                     raise ClaimWriteError(f"get updated claim {name} after conflict: {exc}") from exc
                 self._resolve_doubt(claim)
-            # An answer was lost, or another pod has written it for the whole group.
+            # The response was lost, or another pod has written it for the whole group.
             if user in claim.status.reserved_for and _is_ours(claim, allocation):
                 return claim
             try:
@@ -123,7 +123,7 @@ class ClaimWriter:
             or (claim.status.allocation.allocation_timestamp is None)
         ):
             status.setdefault("allocation", {})["allocationTimestamp"] = self._now()
-        # A patch puts what it brings in front of what is there, unless it brings that, too.
+        # A patch puts new entries before existing ones, unless it contains these too.
         status["reservedFor"] = to_builtins((*claim.status.reserved_for, user))
         what = "allocation and reservation" if allocation is not None else "reservation"
         return await _naming_failures(f"add {what} to claim {name}", self._patch_status(claim, status))
@@ -138,7 +138,7 @@ class ClaimWriter:
         try:
             return await self._api.patch(ResourceClaim, name, {"metadata": metadata}, namespace=namespace)
         except ApiError as exc:
-            # A patch rewrites parameters for drivers, which may count as a change of them.
+            # A patch reorders parameters for drivers, which may count as a change.
             if exc.code != _INVALID or not isinstance(self._api, FinalizingApi):
                 raise
         changed = await self._api.add_finalizer(ResourceClaim, name, FINALIZER, namespace=namespace)
@@ -164,9 +164,9 @@ class ClaimWriter:
         user: ResourceClaimConsumerReference,
         otherwise: Callable[[], None] | None = None,
     ) -> Coroutine[Any, Any, None]:
-        """It does not use the claim after all; what was allocated stays so. Never raises.
+        """Remove the reservation; the allocation stays. Never raises.
 
-        If that does not work, `otherwise` is called.
+        On failure, `otherwise` is called.
         """
         self._releases[claim.metadata.uid, user.uid] = asyncio.Event()
         return self._release(claim, user, otherwise)
@@ -207,9 +207,9 @@ class ClaimWriter:
     async def after_release(
         self, claim: ResourceClaim, user: ResourceClaimConsumerReference
     ) -> ResourceClaim:
-        """The claim after earlier attempts of its user have given it back. Raises ClaimWriteError.
+        """The claim after pending releases by earlier attempts of its user. Raises ClaimWriteError.
 
-        A new attempt may begin while the release of the last one is under way.
+        A new attempt may begin while the release of the last one is in flight.
         """
         release = claim.metadata.uid, user.uid
         if (answered := self._releases.get(release)) is not None:
@@ -224,7 +224,7 @@ class ClaimWriter:
         return known if known is not None and known.metadata.uid == claim.metadata.uid else claim
 
     async def deallocate(self, claim: ResourceClaim, otherwise: Callable[[], None]) -> None:
-        """Take the claim's devices back. If that does not work, `otherwise` is called."""
+        """Deallocate the claim. On failure, `otherwise` is called."""
         status = {"allocation": None, "reservedFor": None, "devices": None}
         try:
             await self._patch_status(claim, status)
@@ -245,7 +245,7 @@ class ClaimWriter:
             raise ClaimWriteError(f"create claim for extended resources {key}: {exc}") from exc
 
     async def delete(self, claim: ResourceClaim, otherwise: Callable[[], None] | None = None) -> None:
-        """Delete the claim, its finalizer first. If that does not work, `otherwise` is called."""
+        """Delete the claim, its finalizer first. On failure, `otherwise` is called."""
         try:
             await self._delete(claim)
         except NotFoundError:
@@ -263,7 +263,7 @@ class ClaimWriter:
                 if attempt:
                     await asyncio.sleep(_PAUSE_SECONDS)
                     claim = await self._read(claim)
-                # Also if it is not known to have the finalizer: that may be old, which is found out then.
+                # Even if it is not known to have the finalizer: the version may be outdated.
                 metadata = {**_precondition(claim), "$deleteFromPrimitiveList/finalizers": [FINALIZER]}
                 claim = await self._api.patch(
                     ResourceClaim,
@@ -283,7 +283,7 @@ class ClaimWriter:
         )
 
     async def patch_pod_status(self, pod: Pod, status: PodExtendedResourceClaimStatus) -> None:
-        """Write into the pod's status which claim its extended resources come from."""
+        """Write the claim of the pod's extended resources to the pod's status."""
         key = object_key(pod)
         await _naming_failures(
             f"update pod {key} ExtendedResourceClaimStatus",
@@ -291,7 +291,7 @@ class ClaimWriter:
         )
 
     async def patch_node_resources(self, pod: Pod) -> None:
-        """Write into the pod's status what its devices take of the node; it has that already."""
+        """Write the node resources of the pod's devices to the pod's status; it has no such entry yet."""
         key = object_key(pod)
         taken = to_builtins(pod.status.node_allocatable_resource_claim_statuses)
         await _naming_failures(
@@ -300,11 +300,15 @@ class ClaimWriter:
         )
 
     async def clear_pod_status(self, pod: Pod) -> None:
-        """The pod's devices take nothing of the node after all. Never raises."""
+        """Remove the node resources of the pod's devices from the pod's status. Never raises."""
         try:
             await self._patch_pod(pod, {_NODE_RESOURCES: None})
         except ApiError as exc:
-            logger.warning("pod %s still says what devices take of a node: %s", pod.metadata.name, exc)
+            logger.warning(
+                "the status of pod %s still contains node resources of its devices: %s",
+                pod.metadata.name,
+                exc,
+            )
 
     async def _patch_pod(self, pod: Pod, status: dict[str, Any]) -> Pod:
         return await self._api.patch(
@@ -315,13 +319,13 @@ class ClaimWriter:
             subresource="status",
         )
 
-    # Doubt
+    # Unknown results
 
     def _resolve_doubt(self, claim: ResourceClaim) -> None:
         self.in_doubt.discard(claim.metadata.uid)
 
     async def settle(self, claim: ResourceClaim, then: Callable[[], None]) -> None:
-        """Find out whether a write happened whose answer was lost; until then its devices stay taken."""
+        """Find out whether a write with a lost response took effect; until then its devices stay reserved."""
         uid = claim.metadata.uid
         try:
             for _ in range(_SETTLE_ATTEMPTS):
@@ -352,7 +356,7 @@ def _precondition(claim: ResourceClaim) -> dict[str, Any]:
 
 
 async def _naming_failures(what: str, write: Awaitable[T]) -> T:
-    """Prefix failures with what was attempted; errors that are retried pass through."""
+    """Prefix failures with the attempted operation; retried errors pass through."""
     try:
         return await write
     except (ConflictError, AnswerLostError):

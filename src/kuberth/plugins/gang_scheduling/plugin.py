@@ -1,4 +1,4 @@
-"""All or nothing: pods of a gang wait until enough of them exist, and are bound when enough have a node."""
+"""GangScheduling: pods of a gang are gated until enough of them exist, and bound when enough have a node."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
         return None
 
     def _gang(self, key: str, *, missing: Callable[[str], Status]) -> _Gang | Status | None:
-        """The gang of this key; None if it is no gang, the status of `missing` without a PodGroup."""
+        """The gang with this key; None if it is not a gang, the status `missing` without a PodGroup."""
         if not key:
             return None
         group = self._groups.get_by_key(key)
@@ -65,7 +65,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
         return Status.error(unknown_group(key)) if members is None else _Gang(policy.min_count, members)
 
     def events_to_register(self) -> Iterable[EventWithHint]:
-        # Neither a PodGroup's policy nor a pod's group ever changes, so additions are all there is.
+        # Neither a PodGroup's policy nor a pod's group ever changes, so only additions matter.
         return [
             EventWithHint(
                 ClusterEvent(Resource.POD, Action.ADD), self._after_pod, Concern(_groups_of, self._completed)
@@ -76,7 +76,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
         ]
 
     def _completed(self, _old: object, new: object) -> Iterable[str]:
-        """The gang that a new pod completes: thousands that stay incomplete are not asked about."""
+        """The gang that a new pod completes: hints do not run for thousands of incomplete ones."""
         key = group_of(new) if isinstance(new, Pod) else ""
         return (key,) if key and self._is_complete(key) else ()
 
@@ -84,7 +84,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
         key = group_of(pod)
         if not isinstance(new, Pod) or not key or group_of(new) != key:
             return Hint.SKIP
-        # The gate would not open for one pod of many that are still missing.
+        # If many pods are still missing, one pod would not open the gate.
         return Hint.QUEUE if self._is_complete(key) else Hint.SKIP
 
     def _is_complete(self, key: str) -> bool:
@@ -100,7 +100,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
         key = object_key(new)
         return Hint.QUEUE if group_of(pod) == key else Hint.SKIP
 
-    # Bound together
+    # Permit
 
     def permit(self, state: CycleState, pod: Pod, node_name: str) -> PermitResult | Status | None:
         gang = self._gang(group_of(pod), missing=_not_found)
@@ -108,7 +108,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
             return gang
         members = gang.members
         if members.scheduled < gang.min_count:
-            # Pods that the group's own cycle holds come without being called.
+            # The group's own cycle activates the pods that it holds.
             if members.queued:
                 self._handle.activator.activate({info.key: info.pod for info in members.queued.values()})
             return PermitResult.wait(PERMIT_SECONDS, "waiting for minCount pods from a gang to be scheduled")

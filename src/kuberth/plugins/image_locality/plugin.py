@@ -1,7 +1,7 @@
 """ImageLocality: prefers nodes that already have the pod's images.
 
-A large image that many nodes have counts most: its size is scaled by the share of nodes that have it,
-so that a pod is not drawn to the one node where its image happened to land first.
+A large image that many nodes have counts most: its size is scaled by the share of nodes that have it, so that
+pods do not pile up on the first node that pulled the image.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from kuberth.framework.status import SKIP, Status
 
 _MEBIBYTE: Final = 1024 * 1024
 MIN_BYTES: Final = 23 * _MEBIBYTE
-"""Images that come to less are not worth going for: score 0."""
+"""Below this total size of images, the score is 0."""
 MAX_BYTES_PER_CONTAINER: Final = 1000 * _MEBIBYTE
-"""What earns the full score."""
+"""The size for the full score."""
 
 
 class ImageLocality(ScorePlugin):
@@ -44,12 +44,12 @@ class ImageLocality(ScorePlugin):
         for column in columns:
             spread = column.node_count / table.node_count
             found += (nodes.take(column.size_bytes).astype(np.float64) * spread).astype(np.int64)
-        # Image volumes add to what is found and not to the limit, as upstream.
+        # As upstream, image volumes add to the found size and not to the limit.
         limit = MAX_BYTES_PER_CONTAINER * (len(pod.spec.init_containers) + len(pod.spec.containers))
         counted = np.where(found < MIN_BYTES, MIN_BYTES, np.minimum(found, limit))
         return MAX_NODE_SCORE * (counted - MIN_BYTES) // (limit - MIN_BYTES)
 
 
 def normalized_image_name(image: str) -> str:
-    """With the tag that is meant where none is given; a colon before the last slash is a registry's port."""
+    """The name with the default tag if it has none; a colon before the last slash is a registry's port."""
     return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"

@@ -1,7 +1,6 @@
-"""Required terms: near pods the incoming one needs, far from pods it or they cannot bear.
+"""Required affinity and anti-affinity, of the incoming pod and of placed pods.
 
-In: the incoming pod and the cluster table. Out: a verdict on any view, from counts as they stand when it
-is asked.
+In: the incoming pod and the cluster table. Out: a verdict on any view, from the current counts.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def _status(code: int) -> Status:
 
 
 class RequiredTerms:
-    """The required terms about one incoming pod in one cycle, its own and those of placed pods."""
+    """The required terms that concern one incoming pod in one cycle, its own and those of placed pods."""
 
     def __init__(self, info: PodInfo, table: ClusterTable) -> None:
         self._info = info
@@ -50,13 +49,13 @@ class RequiredTerms:
 
     @property
     def matter(self) -> bool:
-        """Whether any node can be ruled out at all."""
+        """Whether any node can be rejected at all."""
         if self._near is not None or self._far:
             return True
         return any(tally.is_in_any_domain(label) for tally, label in self._objections())
 
     def verdict(self, nodes: Nodes) -> Verdict | None:
-        """Which nodes of the view are ruled out; None: none is."""
+        """Which nodes of the view are rejected; None if none is."""
         codes: Codes | None = None
         if self._near is not None:
             codes = _with(codes, ~self._near.is_at(nodes), _NOT_NEAR)
@@ -67,9 +66,9 @@ class RequiredTerms:
         return None if codes is None else Verdict(codes, _status)
 
     def _objections(self) -> list[tuple[Tally, LabelColumn]]:
-        """Where placed pods are whose anti-affinity speaks of the incoming pod.
+        """The rows of placed pods whose anti-affinity matches the incoming pod.
 
-        A what-if can bring a pod with a term that no other pod carries.
+        A what-if can add a pod with a term that no other pod carries.
         """
         table = self._table
         version = (table.terms.version, table.terms.carried_in(Carried.REQUIRED_ANTI_AFFINITY).version)
@@ -83,7 +82,7 @@ class RequiredTerms:
 
 
 class _RequiredNeighbours:
-    """The pods that the incoming pod has to be near to: those that all its affinity terms speak of."""
+    """The pods that match all affinity terms of the incoming pod."""
 
     def __init__(self, info: PodInfo, table: ClusterTable) -> None:
         matchers = [asked_of_placed_pods(term) for term in info.required_affinity]
@@ -98,8 +97,8 @@ class _RequiredNeighbours:
     def is_at(self, nodes: Nodes) -> Mask:
         """Nodes that share every topology with such a pod.
 
-        The first pod of a series that wants to be near its own kind has to start somewhere: as long as
-        none of them is placed, any node with all the topology keys will do.
+        If a pod matches its own terms and no such pod is placed yet, any node with all topology keys is
+        accepted, so that the first pod of a series can start.
         """
         starts_anywhere = self._is_its_own and not any(
             self._tally.is_in_any_domain(label) for label in self._labels
@@ -113,12 +112,12 @@ class _RequiredNeighbours:
 
 
 def _with(codes: Codes | None, rejected: Mask, code: int) -> Codes | None:
-    """The codes, with this one where nodes are rejected that no rule before rejected."""
+    """The codes, with this one for rejected nodes that have none yet."""
     if codes is not None:
         rejected = rejected > (codes != 0)
-    if not len(rejected) or not rejected.item(rejected.argmax()):  # none is, as nearly always
+    if not len(rejected) or not rejected.item(rejected.argmax()):  # the usual case: none is
         return codes
-    new: Codes = rejected.view(np.uint8) * np.uint8(code)  # bytes: half as long as whole numbers take
+    new: Codes = rejected.view(np.uint8) * np.uint8(code)  # bytes take half as long as larger integers
     return new if codes is None else codes + new
 
 
@@ -128,11 +127,11 @@ def _has(nodes: Nodes, label: LabelColumn) -> Mask:
 
 
 def _shares_domain(nodes: Nodes, tally: Tally, label: LabelColumn) -> Mask:
-    """Nodes that have the label, and with it a domain in which some pod is counted."""
+    """Nodes that have the label, and with it a domain with a counted pod."""
     if not tally.is_in_any_domain(label):
         return nowhere(nodes)
     ids, sums = nodes.take(label.ids), tally.by_domain(label)
-    if len(sums) <= len(ids):  # few domains: judge them, and look up what that means for the nodes
+    if len(sums) <= len(ids):  # few domains: evaluate these, and look up the result per node
         counted = sums > 0
         counted[ABSENT] = False
         return counted.take(ids)

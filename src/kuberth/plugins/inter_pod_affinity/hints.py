@@ -1,7 +1,7 @@
-"""Which changes can help a pod that required affinity or anti-affinity rejected.
+"""Queueing hints for pods rejected by required affinity or anti-affinity.
 
-In: the pod and an object before and after. Out: whether the pod is worth another try. Namespace selectors
-are asked of no labels here, as upstream does: only one that accepts the absence of labels accepts.
+In: the pod and an object before and after. Out: whether to retry the pod. As upstream, namespace selectors
+are matched against no labels here: only a selector that accepts missing labels matches.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class AffinityHints:
     def after_pod_change(self, pod: Pod, old: object, new: object) -> Hint:
         before, after = before_and_after(Pod, old, new)
         if before is not None and after is not None and after.metadata.uid == pod.metadata.uid:
-            # Its own labels changed: what others feel about it may have changed, too.
+            # Its own labels changed: other pods' terms may match it differently now.
             return Hint.QUEUE
         if any(changed is not None and not _has_node(changed) for changed in (before, after)):
             return Hint.SKIP
@@ -34,21 +34,21 @@ class AffinityHints:
         if after is not None:
             return _queue_if(_all_match(near, after))
         if before is None:
-            raise TypeError("a hint about a pod was asked without one")
+            raise TypeError("a hint for pod events was called without a pod")
         return _queue_if(_all_match(far, before) or _all_match(self._far(before), pod))
 
     def topology_keys(self, pod: Pod) -> Iterable[str]:
-        """The node labels that a change has to be about to help the pod."""
+        """The node labels whose change may help the pod."""
         return {term.topology_key for term in (*self._near(pod), *self._far(pod))}
 
     def after_node_change(self, pod: Pod, old: object, new: object) -> Hint:
         before, after = before_and_after(Node, old, new)
         if after is None:
-            raise TypeError("a hint about a node that was added or updated was asked without it")
+            raise TypeError("a hint for node events was called without a node")
         near, far = self._near(pod), self._far(pod)
         labels = after.metadata.labels
         if before is None:
-            # Anti-affinity lets a pod onto any node without the key, and the pods around are not known here.
+            # Anti-affinity accepts any node without the key, and placed pods are not known here.
             return _queue_if(bool(far) or any(term.topology_key in labels for term in near))
         old_labels = before.metadata.labels
         for term in near:
@@ -87,7 +87,7 @@ def _has_node(pod: Pod) -> bool:
 
 
 def _all_match(terms: Sequence[AffinityTerm], pod: Pod) -> bool:
-    """Whether all terms speak of the pod; false if there is none."""
+    """Whether all terms match the pod; False if there is none."""
     return bool(terms) and all(
         term.pods.matches(pod.metadata.namespace, pod.metadata.labels, {}) for term in terms
     )

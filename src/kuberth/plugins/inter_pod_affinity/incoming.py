@@ -1,4 +1,4 @@
-"""The incoming pod's own terms, as they are asked of placed pods.
+"""The incoming pod's own terms, to match against placed pods.
 
 In: the pod of a cycle. Out: its derived terms, or what is wrong with them.
 """
@@ -17,18 +17,18 @@ def incoming_pod(state: CycleState, pod: Pod) -> PodInfo:
 
 
 def asked_of_placed_pods(term: AffinityTerm) -> PodMatcher:
-    """Which placed pods an incoming pod's term speaks of.
+    """Which placed pods an incoming pod's term matches.
 
-    Upstream asks the namespace selector twice, of all namespaces and then of no labels at all; hence one
-    that accepts the absence of labels (NotIn, DoesNotExist) accepts every namespace. It does not do so
-    for the terms of placed pods, so this is not a matter of compiling them.
+    Upstream evaluates the namespace selector twice, for all namespaces and then for no labels at all;
+    therefore a selector that accepts missing labels (NotIn, DoesNotExist) accepts every namespace. It does
+    not do so for the terms of placed pods, so this is not part of compiling terms.
     """
     pods = term.pods
     return pods._replace(namespace_selector=EVERYTHING) if pods.namespace_selector.matches({}) else pods
 
 
 def broken_term(pod: Pod) -> str:
-    """What is wrong with the pod's affinity terms; empty if all of them can be read."""
+    """What is wrong with the pod's affinity terms; empty if all are valid."""
     affinity = pod.spec.affinity
     if affinity is None:
         return ""

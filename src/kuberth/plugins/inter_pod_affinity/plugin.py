@@ -1,10 +1,9 @@
-"""InterPodAffinity: pods that want to be near other pods, or far from them.
+"""InterPodAffinity: places pods near other pods, or far from them.
 
-In: the incoming pod's terms and those that placed pods carry. Out: required terms of both sides rule out
-nodes, preferred ones (and, by a configured weight, required affinity of placed pods) rank them.
-
-All counts are read from the cluster table when they are needed, so they follow a what-if by themselves
-and the plugin does not need AddPod and RemovePod.
+In: the incoming pod's terms and those that placed pods carry. Out: required terms of both sides reject nodes,
+preferred ones (and, with a configured weight, required affinity of placed pods) rank them. All counts are
+read from the cluster table when needed, so they include what-ifs and the plugin does not need AddPod and
+RemovePod.
 """
 
 from __future__ import annotations
@@ -90,7 +89,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             return SKIP
         weight = self._args.hard_pod_affinity_weight
         scores: DomainScores
-        if len(info.preferred_terms) > MANY_TERMS:  # these follow no pods that come or go
+        if len(info.preferred_terms) > MANY_TERMS:  # these are not updated with pods
             scores = DomainScores(info, table, required_affinity_weight=weight)
         else:
             scores = state.for_equal_pods(
@@ -102,7 +101,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         return None
 
     def _is_preferred(self, terms: Terms) -> bool:
-        """Whether placed pods have any preference, whatever it speaks of."""
+        """Whether any placed pod has preferred terms."""
         counts_required = self._args.hard_pod_affinity_weight > 0
         return bool(
             terms.carried(Carried.PREFERRED) or (counts_required and terms.carried(Carried.REQUIRED_AFFINITY))
@@ -130,6 +129,6 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 
     def _after_pod_change(self, pod: Pod, old: object, new: object) -> Hint:
         if isinstance(old, Pod) and not old.spec.node_name and old.status.nominated_node_name:
-            # Its anti-affinity counts here, and nominations are not followed between attempts.
+            # Its anti-affinity counts here, and nominations are not tracked between attempts.
             self._labels.note_terms(PodInfo(old))
         return self._hints.after_pod_change(pod, old, new)

@@ -1,4 +1,4 @@
-"""Preferred terms: weights summed over the domains where the pods are that they speak of.
+"""Preferred terms: weights summed over the domains of the matching pods.
 
 In: the incoming pod and the cluster table. Out: raw scores, which may be negative, and their scale.
 """
@@ -21,7 +21,7 @@ Scores = NDArray[np.int64]
 
 
 class DomainScores:
-    """What the domains of every topology key in question are worth to one pod."""
+    """The weights per domain of every relevant topology key, for one pod."""
 
     def __init__(self, info: PodInfo, table: ClusterTable, *, required_affinity_weight: int) -> None:
         self._terms = [
@@ -31,7 +31,8 @@ class DomainScores:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no term finds any pod. Terms that cancel each other out are not nothing, as upstream."""
+        """Whether no term matches any pod. As upstream, terms that cancel each other out do not count as
+        none."""
         return not any(each.pods.is_in_any_domain(label) for label, each in self._terms)
 
     def over(self, nodes: Nodes) -> Scores:
@@ -40,7 +41,7 @@ class DomainScores:
             if not pods.is_in_any_domain(label):
                 continue
             ids, sums = nodes.take(label.ids), worth_of.by_domain(label)
-            if len(sums) <= len(ids):  # few domains: weigh them, and look up what that means for the nodes
+            if len(sums) <= len(ids):  # few domains: evaluate these, and look up the result per node
                 by_domain = sums * weight
                 by_domain[ABSENT] = 0
                 worth = by_domain.take(ids)
@@ -56,7 +57,7 @@ class DomainScores:
 def _contributions(
     info: PodInfo, table: ClusterTable, required_affinity_weight: int
 ) -> Iterator[Contribution]:
-    """What all terms add, the pod's own and those of placed pods; weights of anti-affinity are negative."""
+    """The contributions of all terms, the pod's own and those of placed pods; negative for anti-affinity."""
     terms = table.terms
     if len(info.preferred_terms) > MANY_TERMS:
         yield from terms.contributions_of_placed(
@@ -73,14 +74,14 @@ def _contributions(
 
 
 def scaled(scores: Scores, *, highest: int) -> Scores:
-    """The lowest becomes 0, the highest `highest`; all 0 if they are equal."""
+    """Scale the lowest score to 0 and the highest to `highest`; all 0 if they are equal."""
     if not len(scores):
         return scores
     lowest = np.minimum.reduce(scores)
     span = np.maximum.reduce(scores) - lowest
     if span == 0:
         return np.zeros_like(scores)
-    # Whole numbers of this size are exact as floats: dividing them directly rounds as upstream does.
+    # Integers of this size are exact as floats: dividing them directly rounds as upstream does.
     shares: NDArray[np.float64] = (scores - lowest) / span
     shares *= float(highest)
     return shares.astype(np.int64)

@@ -1,7 +1,7 @@
-"""NodeAffinity: a pod's nodeSelector and node affinity, and what the profile adds to every pod's.
+"""NodeAffinity: a pod's nodeSelector and node affinity, and the profile's added affinity.
 
-Required terms rule nodes out, preferred ones add their weights. A pod that can only run on nodes it
-names spares the search of all others.
+Required terms reject nodes, preferred terms add their weights. If a pod can only run on nodes that it names,
+only these are searched.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _NONE: Final = Affinity()
 
 
 class _Added(NamedTuple):
-    """What the profile's `addedAffinity` asks of every pod's node."""
+    """The required node affinity that the profile's `addedAffinity` adds for every pod."""
 
     required: CompiledNodeSelector | None = None
     preferred: PreferredTerms | None = None
@@ -94,7 +94,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, E
         required = state.get(_REQUIRED)
         if required is None:  # PreFilter of this plugin is disabled
             required = required_node_affinity(pod)
-        # A term that cannot be read matches no node; upstream says no more about it either.
+        # An invalid term matches no node; upstream reports nothing more either.
         codes = np.where(meets_required_affinity(nodes, required), 0, 2)
         if self._added.required is not None:
             codes = np.where(meets_node_selector(nodes, self._added.required), codes, 1)
@@ -111,7 +111,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, E
         return None
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores | Status:
-        """The sum of the weights of all preferred terms that match, the profile's and the pod's."""
+        """The sum of the weights of all matching preferred terms, the profile's and the pod's."""
         terms: PreferredTerms | Status | None = state.get(_PREFERRED)
         if terms is None:  # PreScore of this plugin is disabled
             terms = _preferred_terms(pod)
@@ -143,7 +143,8 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, E
         return Hint.QUEUE
 
     def _matches(self, pod: Pod, node: ObjectMeta) -> bool:
-        """As `required_node_affinity(pod).matches`, which compiles all terms at each change of a node."""
+        """Like `required_node_affinity(pod).matches`, but without compiling all terms at each change of a
+        node."""
         if any(node.labels.get(key) != value for key, value in pod.spec.node_selector.items()):
             return False
         required = required_node_selector(pod)
@@ -173,11 +174,11 @@ def _of(pod: Pod) -> Affinity:
 
 
 def _preferred_terms(pod: Pod) -> PreferredTerms | Status:
-    """The pod's preferred terms. One that cannot be read fails the cycle, as upstream; the pod is retried."""
+    """The pod's preferred terms. As upstream, an invalid one fails the cycle, and the pod is retried."""
     try:
         return compile_preferred_terms(_of(pod).preferred_during_scheduling_ignored_during_execution)
     except SelectorError as exc:
-        return Status.error(SelectorError(f"the pod's preferred node affinity cannot be read: {exc}"))
+        return Status.error(SelectorError(f"the pod's preferred node affinity is invalid: {exc}"))
 
 
 def _named_nodes(terms: Sequence[NodeSelectorTerm]) -> frozenset[str] | None:

@@ -1,7 +1,7 @@
-"""NodeDeclaredFeatures: a pod that needs a feature of the kubelet runs only where the node declares it.
+"""NodeDeclaredFeatures: places pods that need a kubelet feature on nodes that declare it.
 
-Kubernetes 1.36 knows five such features; two of them follow from a pod's spec when it is scheduled,
-the others matter to updates of running pods. None of them has a version after which every node has it.
+Kubernetes 1.36 knows five such features. Two of them can be derived from a pod's spec at scheduling; the
+others matter for updates of running pods. None of them has a version from which on every node has it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NEEDED_BY: Final[Mapping[str, Callable[[PodSpec], bool]]] = {
 
 
 def required_features(pod: Pod) -> frozenset[str]:
-    """What a node must declare to run the pod."""
+    """The features that a node must declare to run the pod."""
     return frozenset(feature for feature, needed in _NEEDED_BY.items() if needed(pod.spec))
 
 

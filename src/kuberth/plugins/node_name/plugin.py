@@ -1,4 +1,4 @@
-"""NodeName: a pod that names its node in `spec.nodeName` fits nowhere else."""
+"""NodeName: places a pod with `spec.nodeName` only on that node."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""NodePorts: a node where another pod holds a host port that the pod wants does not take it.
+"""NodePorts: rejects nodes where another pod uses a host port that the pod needs.
 
-The address 0.0.0.0 (and no address, which means the same) stands for all addresses of the node: it
-conflicts with every address of the same protocol and port.
+The address 0.0.0.0 (or no address, which is equivalent) stands for all addresses of the node: it conflicts
+with every address of the same protocol and port.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
         ]
 
     def _after_pod_deleted(self, pod: Pod, old: object, _new: object) -> Hint:
-        """Only a pod that had a node, or was nominated for one, can have held a port that is wanted."""
+        """Only a pod that had a node, or a nominated one, can have used the port."""
         gone = expect(Pod, old)
         if not gone.spec.node_name and not gone.status.nominated_node_name:
             return Hint.SKIP

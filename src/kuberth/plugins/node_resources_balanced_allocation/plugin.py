@@ -1,4 +1,4 @@
-"""NodeResourcesBalancedAllocation: prefers nodes whose resources the pod makes more evenly used."""
+"""NodeResourcesBalancedAllocation: prefers nodes whose resource usage becomes more balanced."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SHARES: Final = StateKey[tuple[Share, ...]]("NodeResourcesBalancedAllocation/sh
 
 
 class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
-    """Between 50 and 100: 75 if the pod changes nothing, more if the node gets more even, else less."""
+    """Scores of 50 to 100: 75 if the pod changes nothing, more if the node becomes more balanced."""
 
     name = "NodeResourcesBalancedAllocation"
 
@@ -49,7 +49,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         except QuantityError:
             return SKIP
         if not any(amounts.get(spec.name, 0) for spec in self._resources):
-            # Pods without requests would all pile up on the one node that is most even.
+            # Pods without requests would all go to the most balanced node.
             return SKIP
         state.write(_SHARES, shares_of(self._resources, amounts, self._backing.counts))
         return None
@@ -67,7 +67,7 @@ F = TypeVar("F", float, _Floats)
 
 
 class _Operations(NamedTuple, Generic[N, F]):
-    """The operations that the numbers of one node and the arrays of many do not share."""
+    """The operations that differ between one node and arrays of many."""
 
     minimum: Callable[[Any, float], F]
     root: Callable[[F | float], F]
@@ -79,7 +79,7 @@ _OF_MANY: Final = _Operations[Scores, _Floats](np.minimum, np.sqrt, lambda each:
 
 
 def _score(uses: Sequence[Use[N]], operations: _Operations[N, F]) -> N | int:
-    """By how much the pod makes the resources more evenly used, in upstream's order of operations."""
+    """By how much the pod makes the usage more balanced, with upstream's order of operations."""
     count = len(uses)
     if count < 2:
         return _HALF + _HALF // 2
@@ -94,7 +94,7 @@ def _score(uses: Sequence[Use[N]], operations: _Operations[N, F]) -> N | int:
         if count == 2:
             deviation = abs((fractions[0] - fractions[1]) / 2)
         else:
-            # One after the other: newer Pythons' `sum` rounds otherwise, and numpy's may pair them up.
+            # One after the other: `sum` of newer Pythons rounds differently, and numpy's may add in pairs.
             total: F | float = 0.0
             squares: F | float = 0.0
             for fraction in fractions:
@@ -103,6 +103,6 @@ def _score(uses: Sequence[Use[N]], operations: _Operations[N, F]) -> N | int:
             for fraction in fractions:
                 squares += (fraction - mean) * (fraction - mean)
             deviation = root(squares / count)
-        # 100 where all fractions are the same, down to 50 where they could not differ more.
+        # 100 if all fractions are equal, down to 50 for the largest difference.
         evenness.append(truncated((1 - deviation) * MAX_NODE_SCORE))
     return _HALF + (_HALF + evenness[0] - evenness[1]) // 2

@@ -1,7 +1,7 @@
-"""Queueing hints of NodeResourcesFit: did this change free anything the pod asks for?
+"""Queueing hints of NodeResourcesFit: whether a change frees a resource that the pod requests.
 
-In: a pod the plugin rejected, and the old and new version of a pod or node. Out: Queue or Skip. Nonsense
-(no object, another kind, unreadable quantities) raises, which the queue takes for Queue.
+In: a pod that the plugin rejected, and the old and new version of a pod or node. Out: Queue or Skip. Invalid
+input (no object, another kind, invalid quantities) raises, which the queue treats as Queue.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Capacity(NamedTuple):
 
 
 def after_pod_event(pod: Pod, old: object, new: object) -> Hint:
-    """A pod was deleted or asks for less than before."""
+    """Helps if a pod was deleted or its requests were reduced."""
     before, after = before_and_after(Pod, old, new)
     if after is None:
         if before is None:
@@ -55,9 +55,9 @@ def after_node_event(
     pod_level: bool,
     backed: Callable[[Iterable[str]], frozenset[str]] = lambda _resources: frozenset(),
 ) -> Hint:
-    """A node came, or has another allocatable: the pod must fit on it, were it empty, and gain by it.
+    """Helps if a new or resized node has what the pod lacked, and the pod fits on the empty node.
 
-    `backed`: those of some resources that nodes may give devices for, if they offer none themselves.
+    `backed`: the resources backed by devices, if the node does not offer them itself.
     """
     before, after = before_and_after(Node, old, new)
     if after is None:
@@ -81,7 +81,7 @@ def after_node_event(
 
 
 def after_device_class_event(pod: Pod, old: object, new: object) -> Hint:
-    """A device class stands behind another extended resource now, one that the pod asks for."""
+    """Helps if a device class backs another extended resource that the pod requests."""
     before, after = before_and_after(DeviceClass, old, new)
     changed = expect(DeviceClass, after)
     resource = changed.spec.extended_resource_name

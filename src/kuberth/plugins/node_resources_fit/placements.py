@@ -1,7 +1,7 @@
-"""How full a part of the cluster gets with a pod group in it: the fuller, the better, whatever the strategy.
+"""Scores a part of the cluster by its utilization with a pod group: higher is better, for all strategies.
 
-In: a part of the cluster and the pods that would go there. Out: a score from 0 to 100, of the sums over all
-its nodes.
+In: a part of the cluster and the pods that would be placed there. Out: a score from 0 to 100, from the sums
+over all its nodes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def fullness(proposed: ProposedPlacement, resources: Iterable[ResourceSpec]) -> 
         try:
             asked.update(amounts_for_fit_score(info.pod, info))
         except QuantityError:
-            continue  # it asks for nothing that can be read
+            continue  # it has no valid request
     nodes, table = proposed.candidate.nodes, proposed.candidate.nodes.table
     uses: list[Use[Column]] = []
     for share in shares_of(resources, asked):
@@ -41,6 +41,6 @@ def fullness(proposed: ProposedPlacement, resources: Iterable[ResourceSpec]) -> 
         if whole:
             taken = int(np.where(has, nodes.take(counts[index]), 0).sum())
             after = min(taken + share.amount, whole)
-            # Sums over many nodes are large: arrays wrap around as upstream's integers do.
+            # Sums over many nodes are large: arrays overflow as upstream's integers do.
             uses.append((share.weight, np.array([whole]), np.array([after]), 0))
     return int(np.sum(most_allocated(uses, toward_zero)))

@@ -1,4 +1,4 @@
-"""NodeResourcesFit: rules out nodes that lack what the pod asks for, and scores how full they get."""
+"""NodeResourcesFit: rejects nodes without enough resources, and scores nodes by utilization."""
 
 from __future__ import annotations
 
@@ -86,9 +86,8 @@ class NodeResourcesFit(
         return None
 
     def _is_ignored(self, resource: str) -> bool:
-        """Whether the resource is ignored, usually because an extender handles it.
-
-        Only extended resources can be.
+        """Whether the resource is ignored, usually because an extender handles it. Only extended resources
+        can be.
         """
         return is_extended_resource(resource) and (
             resource in self._ignored or resource.partition("/")[0] in self._ignored_groups
@@ -102,7 +101,7 @@ class NodeResourcesFit(
         return shortages(nodes, state.read(_AMOUNTS), self._backed(state))
 
     def _backed(self, state: CycleState) -> frozenset[str]:
-        """Resources of the pod for which nodes may give devices."""
+        """Resources of the pod that devices may back."""
         info = state.pod_info
         if info is None or not info.request.scalars:
             return NOTHING
@@ -134,7 +133,7 @@ class NodeResourcesFit(
     def events_to_register(self) -> Iterable[EventWithHint]:
         node_change = Action.ADD | Action.UPDATE_NODE_ALLOCATABLE
         if not self._hints_are_on:
-            # Without hints a new node may be held back until its taints or labels change.
+            # Without hints, a new node may be rejected until its taints or labels change.
             node_change |= Action.UPDATE_NODE_TAINT | Action.UPDATE_NODE_LABEL
         yield EventWithHint(
             ClusterEvent(Resource.POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN), after_pod_event

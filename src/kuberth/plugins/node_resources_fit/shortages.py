@@ -1,7 +1,7 @@
-"""Which nodes lack what a pod asks for, with every reason of every node.
+"""Which nodes lack resources that a pod requests, with all reasons of every node.
 
-In: the pod's amounts and a view of the cluster table as it stands now, or one node of it. Out: a verdict
-whose codes are bit masks: bit 0 says that no eviction can help, each further bit is one reason; or a status.
+In: the pod's requests and a view of the cluster table, or one node of it. Out: a verdict whose codes are bit
+masks: bit 0 means that no eviction can help, each further bit is one reason; or a status.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from kuberth.plugins.resources.requests import Amounts
 TOO_MANY_PODS: Final = "Too many pods"
 _INSUFFICIENT: Final = "Insufficient "
 _MOST_BITS: Final = 62
-"""Shortages that fit into a code beside bit 0; the sign bit is left alone."""
+"""The number of shortages that fit into a code beside bit 0; the sign bit is not used."""
 
 
 class _Shortage(NamedTuple):
-    """Reasons that the same nodes have: what no node offers is one, however many names that are."""
+    """Reasons that apply to the same nodes: resources that no node offers share one bit."""
 
     reasons: Sequence[str]
     lacking: Mask
@@ -35,16 +35,16 @@ NOTHING: Final = frozenset[str]()
 
 
 def _lacks(allocatable: N, left: N, amount: int, *, is_backed: bool) -> Mask | bool:
-    """Whether nodes have too little left of a resource; the same of one node and of many.
+    """Whether nodes have too little of a resource; for one node or many.
 
-    A device class may stand behind the resource: a node that offers none of it may have devices to give
-    instead, which is not for this plugin to say.
+    If a device class backs the resource, a node that offers none of it may have devices instead, which
+    another plugin checks.
     """
     return (left < amount) & (allocatable > 0) if is_backed else left < amount
 
 
 def shortage(node: NodeRow, amounts: Amounts, backed: Collection[str] = NOTHING) -> Status | None:
-    """The verdict on one node; None if it lacks nothing. `backed`: what device classes stand behind."""
+    """The verdict on one node; None if nothing is missing. `backed`: resources backed by devices."""
     table, row = node.table, node.row
     reasons = []
     is_hopeless = False
@@ -58,7 +58,7 @@ def shortage(node: NodeRow, amounts: Amounts, backed: Collection[str] = NOTHING)
         else:
             allocatable = offered.item(index, row)
             left = allocatable - requested.item(index, row)
-        # What fits, as nearly everything does, is spared the call.
+        # The usual case, in which the resource fits, avoids the call.
         if left < amount and _lacks(allocatable, left, amount, is_backed=resource in backed):
             reasons.append(_INSUFFICIENT + resource)
             is_hopeless = is_hopeless or allocatable < amount
@@ -92,7 +92,7 @@ def shortages(nodes: Nodes, amounts: Amounts, backed: Collection[str] = NOTHING)
         hopeless = everywhere
     if not found:
         return None
-    # The order of a node's reasons is the pod's, whatever other nodes offer.
+    # The order of a node's reasons is the order of the pod's requests.
     order = {_INSUFFICIENT + resource: place for place, resource in enumerate(amounts, start=1)}
     if len(found) > _MOST_BITS:
         return _verdict_by_combination(found, hopeless, order)
@@ -112,7 +112,7 @@ def _verdict_by_bits(found: Sequence[_Shortage], hopeless: Mask, order: Mapping[
 
 
 def _verdict_by_combination(found: Sequence[_Shortage], hopeless: Mask, order: Mapping[str, int]) -> Verdict:
-    """The same where shortages outnumber bits: the codes number the combinations that occur."""
+    """The same if there are more shortages than bits: codes number the combinations that occur."""
     flags = np.stack([hopeless, *(each.lacking for each in found)])
     combinations, numbers = np.unique(flags, axis=1, return_inverse=True)
     codes = np.where(flags.any(axis=0), numbers.reshape(-1) + 1, 0).astype(np.int64)
@@ -131,5 +131,5 @@ def _ordered(found: Sequence[_Shortage], order: Mapping[str, int]) -> list[str]:
 
 
 def _status(reasons: Sequence[str], *, is_hopeless: bool) -> Status:
-    """A node that is too small for one of the requests stays so, whichever pods leave it."""
+    """Whether the node is too small for a request even without pods."""
     return Status.unresolvable(*reasons) if is_hopeless else Status.unschedulable(*reasons)

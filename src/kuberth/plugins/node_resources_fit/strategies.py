@@ -1,8 +1,8 @@
-"""NodeResourcesFit's scoring strategies: prefer empty nodes, full nodes, or a utilisation of your choice.
+"""NodeResourcesFit's scoring strategies: prefer empty nodes, full nodes, or a custom utilization.
 
-In: the uses of the resources of one node or of many. Out: a score from 0 to 100 for every node: the weighted
-mean of what the strategy says of each resource the node has. Divisions drop the fraction, and huge numbers
-wrap around, as Kubernetes' integers do.
+In: the usage of the resources of one node or of many. Out: a score from 0 to 100 for every node: the weighted
+mean of the strategy's score for each resource of the node. As in Kubernetes, divisions truncate and large
+integers overflow.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from kuberth.framework.scores import MAX_NODE_SCORE
 from kuberth.plugins.resources.allocation import N, Use
 
 FULL = 100
-"""The utilisation, in per cent, of a node that has nothing left."""
+"""The utilization, in percent, of a node without free resources."""
 
 Divided = Callable[[N | int, N | int], N]
-"""Divides toward zero: `floordiv` for the plain numbers of one node, which are never negative, and for arrays
-`toward_zero`."""
+"""Divides toward zero: `floordiv` for the numbers of one node, which are never negative, and `toward_zero`
+for arrays."""
 
 
 class Strategy(Protocol):
-    """A way to score, the same for one node and for many; 0 without any resource."""
+    """A scoring strategy, for one node or many; 0 without any resource."""
 
     def __call__(self, uses: Sequence[Use[N]], divided: Divided[N], /) -> N | int: ...
 
 
 def strategy_of(settings: ScoringStrategy) -> Strategy:
-    """The strategy that the plugin's arguments name."""
+    """The strategy of the plugin's arguments."""
     try:
         return _STRATEGIES[settings.type](settings)
     except KeyError:
@@ -42,7 +42,7 @@ def strategy_of(settings: ScoringStrategy) -> Strategy:
 
 
 def least_allocated(uses: Sequence[Use[N]], divided: Divided[N]) -> N | int:
-    """The more is left, the better; a node that is asked for more than it has gets nothing."""
+    """Score by free resources; a node whose requests exceed its resources gets 0."""
     total: N | int = 0
     weights = 0
     for weight, allocatable, allocated, added in uses:
@@ -54,7 +54,7 @@ def least_allocated(uses: Sequence[Use[N]], divided: Divided[N]) -> N | int:
 
 
 def most_allocated(uses: Sequence[Use[N]], divided: Divided[N]) -> N | int:
-    """The less is left, the better. The defaults for small pods can ask for more than there is."""
+    """Score by used resources. The defaults for pods without requests can exceed what the node has."""
     total: N | int = 0
     weights = 0
     for weight, allocatable, allocated, added in uses:
@@ -66,7 +66,7 @@ def most_allocated(uses: Sequence[Use[N]], divided: Divided[N]) -> N | int:
 
 
 def requested_to_capacity_ratio(shape: Sequence[UtilizationShapePoint]) -> Strategy:
-    """Scores by utilisation along a line through the points of `shape`."""
+    """Score by utilization along a line through the points of `shape`."""
     line = [_on_line(shape, utilisation) for utilisation in range(FULL + 1)]
     column = np.array(line, np.int64)
 
@@ -78,7 +78,7 @@ def requested_to_capacity_ratio(shape: Sequence[UtilizationShapePoint]) -> Strat
             fits = requested <= allocatable
             used = divided(requested * fits * FULL, allocatable) + FULL * (1 - fits)
             height = line[used] if isinstance(used, int) else column.take(used, mode="clip")
-            # Upstream leaves a resource that scores zero out of the mean, and rounds instead of truncating.
+            # As upstream, a resource that scores zero is omitted from the mean, and the mean is rounded.
             total += weight * height
             weights += weight * (height > 0)
         return (2 * total + weights) // (2 * weights + (weights == 0))
@@ -99,7 +99,7 @@ _STRATEGIES: Mapping[str, Callable[[ScoringStrategy], Strategy]] = {
 
 
 def toward_zero(dividends: Column | int, divisors: Column | int) -> Column:
-    """The quotients without their fractions. Only figures in the exabytes, which wrap, get negative."""
+    """The truncated quotients. Only overflowing amounts, in exabytes, are negative."""
     quotients: Column = np.floor_divide(dividends, divisors)
     if quotients.min(initial=0) < 0:
         quotients += (quotients < 0) & (quotients * divisors != dividends)
@@ -107,7 +107,7 @@ def toward_zero(dividends: Column | int, divisors: Column | int) -> Column:
 
 
 def _on_line(shape: Sequence[UtilizationShapePoint], utilisation: int) -> int:
-    """The score at a utilisation: the first and last point hold beyond the ends of the line."""
+    """The score for a utilization; beyond the ends of the line, the first or last point counts."""
     stretch = MAX_NODE_SCORE // MAX_CUSTOM_SCORE
     before: UtilizationShapePoint | None = None
     for point in shape:

@@ -1,4 +1,4 @@
-"""NodeUnschedulable: a cordoned node (`spec.unschedulable`) takes only pods that tolerate it."""
+"""NodeUnschedulable: rejects cordoned nodes (`spec.unschedulable`) for pods that do not tolerate them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.status import Status
 from kuberth.framework.verdict import Verdict
 
-# A pod that tolerates the taint which cordoning brings also tolerates the flag itself.
+# A pod that tolerates the taint of cordoned nodes also tolerates the flag itself.
 CORDONED: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 _REJECTED: Final = Status.unresolvable("node(s) were unschedulable")
 
@@ -46,7 +46,7 @@ class NodeUnschedulable(FilterPlugin, EnqueueExtensions):
         ]
 
     def _after_node_change(self, _pod: Pod, old: object, new: object) -> Hint:
-        """Only a node that is uncordoned, or comes without a cordon, helps."""
+        """Only a node that was uncordoned, or a new one that is not cordoned, helps."""
         before, _after = before_and_after(Node, old, new)
         was_cordoned = before is None or before.spec.unschedulable
         return Hint.QUEUE if was_cordoned and not expect(Node, new).spec.unschedulable else Hint.SKIP

@@ -1,5 +1,5 @@
-"""NodeVolumeLimits: a CSI driver attaches a limited number of volumes to a node.
+"""NodeVolumeLimits: limits how many volumes a CSI driver attaches to a node.
 
-A new pod's volumes come in as their CSI driver and handle (`resolving`), are compared with what is already
-attached to every node (`attached`) and with the limits in the CSINodes, and a verdict goes out (`plugin`).
+A pod's volumes are resolved to CSI drivers and handles (`resolving`), compared with the volumes that are
+attached to every node (`attached`) and with the limits in the CSINodes, and result in a verdict (`plugin`).
 """

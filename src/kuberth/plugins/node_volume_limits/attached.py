@@ -1,7 +1,7 @@
-"""How many volumes each CSI driver has attached to each node, kept per row as pods and objects change.
+"""How many volumes each CSI driver has attached to each node, updated as pods and objects change.
 
-In: the cluster table, what pods' volumes stand for, VolumeAttachments. Out: a count per row and driver, and
-the rows where a given volume is already. Only rows that changed are looked at again, what-ifs included.
+In: the cluster table, resolved volumes of pods, VolumeAttachments. Out: a count per row and driver, and the
+rows that already have a given volume. Only changed rows are computed again, also in what-ifs.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from kuberth.plugins.volumes.claims import claims_of
 
 
 class _Row(NamedTuple):
-    """What one row has attached."""
+    """The attached volumes of one row."""
 
     drivers: Mapping[str, str]
     """By volume that its pods use: the driver."""
     counts: Mapping[str, int]
-    """By driver: the number of volumes, those included that are attached without a pod that uses them."""
+    """By driver: the number of volumes, including those attached without a pod that uses them."""
     claims: frozenset[str]
     """Keys of the claims behind the volumes, resolved or not."""
     error: Status | None = None
@@ -39,7 +39,7 @@ _EMPTY: Final = _Row({}, {}, frozenset())
 
 
 class AttachedVolumes:
-    """Call `refresh` before asking."""
+    """Call `refresh` before reading."""
 
     def __init__(self, handle: Handle, resolver: VolumeResolver) -> None:
         self._cluster = handle.cluster
@@ -59,13 +59,13 @@ class AttachedVolumes:
         return np.zeros(slots, np.int64) if counts is None else counts.column(slots)
 
     def rows_with(self, volume: str) -> NDArray[np.int64]:
-        """The rows where a pod uses the volume of this key."""
+        """The rows where a pod uses the volume with this key."""
         rows = self._rows_of_volume.get(volume, ())
         return np.fromiter(rows, np.int64, len(rows))
 
     @property
     def errors(self) -> Mapping[int, Status]:
-        """The rows where a pod's volumes are unknown, and why."""
+        """The rows with pods whose volumes are unknown, and why."""
         return self._errors
 
     def refresh(self) -> None:
@@ -148,7 +148,7 @@ class _Attachments:
         self._volume_of: dict[str, str] = {}
 
     def refresh(self) -> frozenset[str]:
-        """Names of the nodes whose attachments changed since the last call, or may have."""
+        """Names of the nodes whose attachments may have changed since the last call."""
         changed, volumes = self._attachment_changes.read(), self._volume_changes.read()
         if changed is None:
             changed = self._attachments.keys() | self._node_of.keys()
@@ -171,7 +171,7 @@ class _Attachments:
         return found
 
     def _reindex(self, key: str) -> Iterable[str]:
-        """Forget the old version, note the new one; the nodes that either is about."""
+        """Replace the old version with the new one; returns the nodes of both."""
         touched = []
         if key in self._node_of:
             node, volume = self._node_of.pop(key), self._volume_of.pop(key)

@@ -1,4 +1,4 @@
-"""The plugin: limits of the CSINodes against what is attached and what the pod brings."""
+"""The plugin: compares the limits in CSINodes with attached volumes and those of the pod."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _EXCEEDED: Final = Status.unschedulable("node(s) exceed max volume count")
 
 
 class _NewVolumes(NamedTuple):
-    """What the pod brings, on nodes with a CSINode and on others; or why it is unknown."""
+    """The pod's volumes, on nodes with a CSINode and on others; or why they are unknown."""
 
     with_csi_node: Sequence[Attachable] | Status
     without: Sequence[Attachable] | Status
@@ -90,7 +90,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
         return ruling.verdict()
 
     def _check_drivers(self, nodes: Nodes, drivers: Iterable[str], there: Mask, ruling: _Ruling) -> None:
-        """A driver can ask that no pod goes where it is not installed (KEP-5030)."""
+        """A driver can require that pods only use nodes where it is installed (KEP-5030)."""
         for name in sorted(drivers):
             driver = self._drivers.get(name)
             if driver is not None and driver.spec.prevent_pod_scheduling_if_missing:
@@ -116,7 +116,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
         ruling.add(exceeded, _EXCEEDED)
 
     def _missing(self, nodes: Nodes, volumes: Sequence[str]) -> NDArray[np.int64]:
-        """How many of the volumes no pod on the node uses yet."""
+        """The number of volumes that no pod on the node uses yet."""
         missing = np.full(nodes.table.slots, len(volumes), np.int64)
         for volume in volumes:
             missing[self._attached.rows_with(volume)] -= 1
@@ -138,7 +138,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
         ]
 
     def _after_csi_node_update(self, _pod: Pod, old: object, new: object) -> Hint:
-        """Helps if some driver attaches more than before; one that does not say counts as zero."""
+        """Helps if some driver's limit has increased; a driver without a limit counts as zero."""
         before = {driver.name: _limit(driver) for driver in expect(CSINode, old).spec.drivers}
         raised = any(
             _limit(driver) > before.get(driver.name, 0) for driver in expect(CSINode, new).spec.drivers
@@ -156,7 +156,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
         return Hint.QUEUE if uses_claim(pod, claim, ephemeral=True) else Hint.SKIP
 
     def _after_attachment_deleted(self, pod: Pod, old: object, _new: object) -> Hint:
-        """Helps a pod with a claim, and one with an inline volume of the driver that detached one."""
+        """Helps a pod with a claim, or with an inline volume of the driver that detached one."""
         attacher = expect(VolumeAttachment, old).spec.attacher
         for volume in pod.spec.volumes:
             if volume.persistent_volume_claim is not None:
@@ -171,7 +171,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
 
 
 class _Ruling:
-    """Statuses gathered per node of a view; the first one given to a node stays."""
+    """Statuses per node of a view; the first one for a node counts."""
 
     def __init__(self, length: int) -> None:
         self._codes = np.zeros(length, np.int64)

@@ -1,7 +1,7 @@
-"""From a pod's volumes to what a CSI driver would have to attach.
+"""Resolves a pod's volumes to what a CSI driver would have to attach.
 
 In: volumes, and the claims, PersistentVolumes and storage classes behind them. Out: volumes by driver and
-handle. What a claim stands for is remembered until one of the objects it was derived from changes.
+handle. The result for a claim is cached until one of these objects changes.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from kuberth.plugins.volumes import csi_migration
 from kuberth.plugins.volumes.claims import claim_class, claim_not_found, claim_of, ownership_problem
 from kuberth.plugins.volumes.csi_migration import TranslationError
 
-# No driver uses such a handle, so a volume that is yet to be made is never taken for one that is there.
+# No driver uses such a handle, so a volume that does not exist yet is never confused with one that does.
 _TO_BE_MADE: Final = "\0"
 
 
 class Attachable(NamedTuple):
-    """A volume as a CSI driver knows it."""
+    """A volume as its CSI driver identifies it."""
 
     driver: str
     handle: str
     is_migrated: bool = False
-    """It counts only on nodes with a CSINode: others may still run the in-tree plugin."""
+    """Whether it counts only on nodes with a CSINode: others may still use the in-tree plugin."""
 
     @property
     def key(self) -> str:
-        """The identity of a volume, as upstream has it."""
+        """The identity of a volume, as in upstream."""
         return f"{self.driver}/{self.handle}"
 
 
 class VolumeResolver:
-    """Call `refresh` before asking; it says which claims may stand for something else now."""
+    """Call `refresh` before reading; it returns the claims whose result may have changed."""
 
     def __init__(self, handle: Handle) -> None:
         self._claims = handle.stores.of(PersistentVolumeClaim)
@@ -49,7 +49,7 @@ class VolumeResolver:
         self._claims_of_volume: dict[str, set[str]] = {}
 
     def refresh(self) -> frozenset[str] | None:
-        """Keys of the claims that changed, or whose volumes did, since the last call; None: any may have."""
+        """Keys of claims that changed, or whose volumes did, since the last call; None: any may have."""
         claims, volumes = self._claim_changes.read(), self._volume_changes.read()
         classes = self._class_changes.read()
         if claims is None or volumes is None or classes != frozenset():
@@ -66,11 +66,11 @@ class VolumeResolver:
     def for_new_pod(
         self, pod: Pod, volumes: Iterable[Volume], *, migrated: bool
     ) -> list[Attachable] | Status:
-        """What the pod brings; with `migrated` on a node where in-tree volumes are CSI volumes."""
+        """The pod's volumes; with `migrated` on a node where in-tree volumes are CSI volumes."""
         return self._resolve(pod, volumes, migrated=migrated, must_exist=True)
 
     def for_placed_pod(self, pod: Pod, volumes: Iterable[Volume]) -> list[Attachable] | Status:
-        """What the pod has attached to its node, as far as it is known."""
+        """The known volumes that the pod has attached to its node."""
         return self._resolve(pod, volumes, migrated=True, must_exist=False)
 
     def _resolve(
@@ -118,7 +118,7 @@ class VolumeResolver:
         return self._to_be_made(key, claim)
 
     def _to_be_made(self, key: str, claim: PersistentVolumeClaim) -> Attachable | None:
-        """A claim without a volume counts for the driver that will make it."""
+        """A claim without a volume counts for the driver that will provision it."""
         storage_class = self._classes.get(claim_class(claim))
         if storage_class is None:
             return None

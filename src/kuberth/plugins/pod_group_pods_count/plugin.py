@@ -1,4 +1,4 @@
-"""Prefers the part of the cluster that takes most pods of a group."""
+"""PodGroupPodsCount: prefers the part of the cluster that takes most pods of a group."""
 
 from __future__ import annotations
 

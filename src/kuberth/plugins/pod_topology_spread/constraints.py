@@ -1,4 +1,4 @@
-"""The constraints a pod is held to: its own, or else the defaults with a selector found for it.
+"""The topology spread constraints of a pod: its own, or the defaults with a computed selector.
 
 In: a pod and the plugin's arguments. Out: compiled constraints, hard or soft.
 """
@@ -33,20 +33,20 @@ _Constraints = tuple[TopologySpreadConstraint, ...]
 
 
 class Constraint(NamedTuple):
-    """How evenly the pods that `selector` accepts are to be spread over the values of `topology_key`."""
+    """How evenly the pods that `selector` matches must be spread over the values of `topology_key`."""
 
     topology_key: str
     max_skew: int
     min_domains: int
     selector: Selector
     honors_affinity: bool
-    """Count only nodes that the pod's own node selector and affinity accept."""
+    """Whether only nodes count that match the pod's node selector and affinity."""
     honors_taints: bool
-    """Count only nodes whose taints the pod tolerates."""
+    """Whether only nodes count whose taints the pod tolerates."""
 
 
 class ConstraintReader:
-    """Reads constraints from pods; raises `SelectorError` for one that cannot be read."""
+    """Compiles constraints of pods; raises `SelectorError` for an invalid one."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class ConstraintReader:
     ) -> None:
         self.system_defaults = args.defaulting_type == SYSTEM
         self._defaults = SYSTEM_DEFAULTS if self.system_defaults else args.default_constraints
-        # Services and controllers are only watched if there are defaults that need them.
+        # Services and controllers are only watched if default constraints need them.
         self._default_selector = DefaultSelector(stores) if self._defaults else None
         self._inclusion_policies = inclusion_policies
         self._match_label_keys = match_label_keys
@@ -70,7 +70,7 @@ class ConstraintReader:
         return () if self._default_selector is None else self._default_selector.versions
 
     def note_defaults(self, labels: SelectedLabels) -> None:
-        """Have the selectors noted that default constraints may get; a pod's own are noted with the pod."""
+        """Register the selectors of default constraints; a pod's own are registered with the pod."""
         if self._default_selector is not None:
             self._default_selector.note_selectors(labels)
 
@@ -78,7 +78,7 @@ class ConstraintReader:
         return self._constraints(pod, HARD)
 
     def hard_keys(self, pod: Pod) -> set[str]:
-        """The topology keys of the hard ones; no selector is compiled for the pod's own."""
+        """The topology keys of the hard constraints; no selector of the pod is compiled."""
         own = pod.spec.topology_spread_constraints
         if own:
             return {each.topology_key for each in own if each.when_unsatisfiable == HARD}

@@ -1,7 +1,7 @@
-"""Which pods belong together with a pod that does not say so: those of its services and its controller.
+"""The selector for default constraints: the pods of the same services and controller.
 
-In: a pod, and the services and controllers of its namespace. Out: the selector for default constraints;
-it is empty if nothing selects the pod.
+In: a pod, and the services and controllers of its namespace. Out: the selector; empty if nothing selects the
+pod.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class DefaultSelector:
-    """Finds the selector of a pod."""
+    """Computes the selector for a pod."""
 
     def __init__(self, stores: Stores) -> None:
         self._services = stores.of(Service)
@@ -36,7 +36,7 @@ class DefaultSelector:
 
     @property
     def versions(self) -> tuple[Changes[str], ...]:
-        """Everything that is looked at besides the pod."""
+        """Everything that the result depends on besides the pod."""
         return (
             self._services.changes,
             self._replication_controllers.changes,
@@ -44,7 +44,7 @@ class DefaultSelector:
         )
 
     def note_selectors(self, labels: SelectedLabels) -> None:
-        """Have the selectors of all services and controllers noted, now and whenever one changes."""
+        """Register the selectors of all services and controllers, now and whenever one changes."""
         _follow(self._services, labels, lambda found: selector_from_set(found.spec.selector))
         _follow(self._replication_controllers, labels, lambda found: selector_from_set(found.spec.selector))
         _follow(self._replica_sets, labels, _selector_of_set)
@@ -77,7 +77,7 @@ def _selector_of_set(found: ReplicaSet | StatefulSet) -> Selector:
     try:
         return compile_label_selector(found.spec.selector)
     except SelectorError:
-        # The controller is broken, not the pod: upstream spreads by what the services say alone.
+        # The controller is invalid, not the pod: as upstream, only the services count.
         return NOTHING
 
 
@@ -91,5 +91,5 @@ def _follow(store: Store[T], labels: SelectedLabels, selector_of: Callable[[T], 
 
 
 def _selects(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-    """Whether a service's selector accepts the labels; without one it accepts no pod."""
+    """Whether a service's selector matches the labels; without a selector it matches no pod."""
     return bool(selector) and all(labels.get(key) == value for key, value in selector.items())

@@ -1,6 +1,6 @@
-"""Hard constraints: a node is out if its domain would be ahead of the emptiest one by more than maxSkew.
+"""Hard constraints: a node is rejected if its domain would exceed the emptiest one by more than maxSkew.
 
-In: the pod's hard constraints. Out: a verdict on any view, from counts as they stand when it is asked.
+In: the pod's hard constraints. Out: a verdict on any view, from the current counts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _STATUSES: Final = (
     Status.unschedulable(_NOT_SPREAD),
 )
 _NO_DOMAIN: Final = 2**31 - 1
-"""The fewest pods in any domain if there is no domain: a number that no node exceeds."""
+"""The minimum if there is no domain: a number that no node exceeds."""
 
 
 def _status(code: int) -> Status:
@@ -45,7 +45,7 @@ class HardSpread:
         keyed = inclusion.has_all(labels)
         self._namespace = pod.metadata.namespace
         self._keyed = keyed
-        # If no node has all the keys, each lacks one: there is nothing to count.
+        # If no node has all the keys, each lacks one, and nothing is counted.
         counted = constraints if keyed.any() else ()
         self._spreads = [_Spread(constraint, pod, inclusion, keyed) for constraint in counted]
         self._uncounted: list[dict[int, int]] = [{} for _ in counted]
@@ -57,9 +57,9 @@ class HardSpread:
         return copy
 
     def note_uncounted(self, info: PodInfo, node: NodeRow, number: int) -> None:
-        """A what-if adds (1) or removes (-1) a pod; upstream counts it even if no count includes it.
+        """Count a pod that a what-if adds (1) or removes (-1), and that upstream counts here.
 
-        That concerns pods that are being deleted, and constraints whose empty selector counts no pod.
+        This concerns terminating pods, and constraints with an empty selector, which counts no pod.
         """
         if info.namespace != self._namespace or not self._keyed[node.row]:
             return
@@ -78,7 +78,7 @@ class HardSpread:
 
 
 class _Spread:
-    """One constraint: where its pods are counted, and in which domains."""
+    """One constraint with its counts and domains."""
 
     def __init__(self, constraint: Constraint, pod: Pod, inclusion: Inclusion, keyed: Mask) -> None:
         table = inclusion.table
@@ -87,11 +87,11 @@ class _Spread:
         ids = self.label.ids[: table.slots]
         included = inclusion.mask(constraint)
         included = keyed if included is None else keyed & included
-        # Usually every node that has the key counts, and then the sums are kept ready.
+        # Usually every node with the key counts, and the sums are cached.
         self._everywhere = bool(np.array_equal(included, ids != ABSENT))
         self._included = included
         self._domains = _distinct(ids[included], len(self.label.values))
-        # An empty selector accepts every pod and yet counts none, as upstream.
+        # As upstream, an empty selector accepts every pod but counts none.
         self._counts_none = constraint.selector.empty
         selector = NOTHING if self._counts_none else constraint.selector
         matcher = PodMatcher(frozenset((pod.metadata.namespace,)), NOTHING, selector)
@@ -99,7 +99,7 @@ class _Spread:
         self._self_match = int(constraint.selector.matches(pod.metadata.labels))
 
     def leaves_out(self, info: PodInfo, row: int) -> bool:
-        """Whether the counts miss a pod on `row` although the constraint speaks of it."""
+        """Whether the counts omit a pod on `row` that the constraint matches."""
         return (
             (info.pod_class.terminating or self._counts_none)
             and bool(self._included[row])
@@ -114,7 +114,7 @@ class _Spread:
                 sums[domain] += number
         ids = nodes.take(self.label.ids)
         most = self._constraint.max_skew - self._self_match + self._fewest(sums)
-        if len(sums) <= len(ids):  # few domains: judge them, and look up what that means for the nodes
+        if len(sums) <= len(ids):  # few domains: evaluate these, and look up the result per node
             by_domain = (sums > most) * np.int64(_TOO_SKEWED)
             by_domain[ABSENT] = _MISSING_LABEL
             return by_domain.take(ids)
@@ -129,7 +129,7 @@ class _Spread:
 
 
 def _distinct(ids: NDArray[np.int32], values: int) -> NDArray[np.intp]:
-    """The ids that occur; faster than sorting them."""
+    """The ids that occur, without sorting them."""
     occurs = np.zeros(values, np.bool_)
     occurs[ids] = True
     return np.flatnonzero(occurs)

@@ -1,6 +1,6 @@
-"""Which changes can help a pod that hard topology spread constraints rejected.
+"""Queueing hints for pods rejected by hard topology spread constraints.
 
-In: the pod and an object before and after. Out: whether the pod is worth another try.
+In: the pod and an object before and after. Out: whether to retry the pod.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class SpreadHints:
         )
 
     def topology_keys(self, pod: Pod) -> Iterable[str]:
-        """The node labels that a change has to be about to help the pod."""
+        """The node labels whose change may help the pod."""
         return self._reader.hard_keys(pod)
 
     def changed_labels(self, old: object, new: object) -> Iterable[str] | None:
-        """The label keys that changed; None: taints changed too, which may help any pod."""
+        """The label keys that changed; None if taints changed too, which may help any pod."""
         before, after = before_and_after(Node, old, new)
         if before is None or after is None or before.spec.taints != after.spec.taints:
             return None
@@ -73,7 +73,7 @@ def _after_update(pod: Pod, before: Pod, after: Pod, constraints: Iterable[Const
 
 
 def _takes_part(changed: Pod, pod: Pod) -> bool:
-    """Whether a change of this pod can change how the pods around `pod` are spread."""
+    """Whether a change of this pod can change the spread around `pod`."""
     if changed.metadata.uid == pod.metadata.uid:
         return True
     has_node = bool(changed.spec.node_name or changed.status.nominated_node_name)

@@ -1,6 +1,6 @@
-"""Which nodes count for a constraint: those the pod could be on, as far as the constraint asks for that.
+"""Which nodes count for a constraint, according to its node inclusion policies.
 
-In: a pod and the cluster table. Out: masks over the table's rows, where None stands for every row.
+In: a pod and the cluster table. Out: masks over the table's rows; None stands for every row.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kuberth.plugins.pod_topology_spread.constraints import Constraint
 
 
 class Inclusion:
-    """The node inclusion policies applied for one pod, each worked out at most once."""
+    """The node inclusion policies for one pod, each evaluated at most once."""
 
     def __init__(self, pod: Pod, table: ClusterTable, *, comparison_operators: bool) -> None:
         self.table = table
@@ -28,7 +28,7 @@ class Inclusion:
         self._taints: Mask | None = None
 
     def mask(self, constraint: Constraint) -> Mask | None:
-        """Rows that the constraint's policies let in."""
+        """Rows that the constraint's policies include."""
         accepted = self._accepted_by_affinity() if constraint.honors_affinity else None
         if not constraint.honors_taints:
             return accepted
@@ -36,7 +36,7 @@ class Inclusion:
         return tolerated if accepted is None else accepted & tolerated
 
     def has_all(self, labels: Iterable[LabelColumn]) -> Mask:
-        """Rows that have every one of the labels."""
+        """Rows with all of the labels."""
         first, *others = labels
         rows = slice(0, self.table.slots)
         mask: Mask = first.ids[rows] != ABSENT
@@ -50,7 +50,7 @@ class Inclusion:
         if not spec.node_selector and not has_node_affinity:
             return None
         if self._affinity is None:
-            # A term that cannot be read accepts no node here; NodeAffinity rejects the pod for it.
+            # An invalid term accepts no node here; NodeAffinity rejects the pod for it.
             required = required_node_affinity(self._pod)
             self._affinity = meets_required_affinity(self.table.all_nodes(), required)
         return self._affinity

@@ -1,7 +1,7 @@
-"""PodTopologySpread: keep matching pods evenly spread over zones, nodes or any other domains.
+"""PodTopologySpread: keeps matching pods evenly spread over zones, nodes or other domains.
 
-In: the pod's constraints, or the configured default ones. Out: hard constraints rule out nodes whose
-domain is too full, soft ones rank nodes by how empty their domain is.
+In: the pod's constraints, or the configured default ones. Out: hard constraints reject nodes whose domain is
+too full, soft ones rank nodes by how empty their domain is.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
         state.write(_HARD, HardSpread(hard, pod, self._inclusion(pod, nodes)))
         return None
 
-    # The counts themselves are read live and so follow a what-if; these two only report pods that the
-    # counts leave out and that upstream nevertheless adds and subtracts here.
+    # The counts are current and include what-ifs; these two only report pods that the counts omit but that
+    # upstream adds and subtracts here.
 
     def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeRow) -> None:
         state.read(_HARD).note_uncounted(added, node, 1)
@@ -106,7 +106,7 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
         return self._soft_spread(state, pod, nodes).scores(nodes)
 
     def _soft_spread(self, state: CycleState, pod: Pod, nodes: Nodes) -> SoftSpread:
-        """Domains count among all candidates, whichever of them are asked about."""
+        """Domains count among all candidates, not only those that are being scored."""
         candidates = nodes if state.candidates is None else state.candidates
         spread = state.get(_SOFT)
         if spread is None or spread.candidates is not candidates:

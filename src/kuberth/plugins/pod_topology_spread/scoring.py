@@ -1,7 +1,7 @@
-"""Soft constraints: the fewer matching pods in a node's domains, the better the node.
+"""Soft constraints: the fewer matching pods in a node's domains, the higher its score.
 
-In: the pod's soft constraints and the nodes that passed. Out: raw scores, where less is better, and the
-scale from 0 to 100. Floats are added and multiplied in upstream's order, so that they round alike.
+In: the pod's soft constraints and the feasible nodes. Out: raw scores, where less is better, and the scale
+from 0 to 100. Floats are added and multiplied in upstream's order, so that they round equally.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Floats = NDArray[np.float64]
 class SoftSpread:
     """The soft constraints of one pod in one cycle.
 
-    With `needs_all_keys` a node counts, and is scored, only if it has the keys of all constraints. System
-    defaults do without, so that clusters without zones are still spread over nodes. `bare_nodes`: what a node
-    itself holds is not seen, though its zone's pods are.
+    With `needs_all_keys`, a node counts, and is scored, only if it has the keys of all constraints. System
+    defaults do without, so that clusters without zones are still spread over nodes. `bare_nodes`: ignore a
+    node's own pods, though not those of its zone.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class SoftSpread:
         scored = candidates.rows()[~self._unscored]
         keyed = inclusion.has_all(self._labels) if needs_all_keys else None
         namespace = frozenset((pod.metadata.namespace,))
-        # If no node has all the keys, none is scored: there is nothing to count.
+        # If no node has all the keys, none is scored, and nothing is counted.
         counted = constraints if keyed is None or keyed.any() else ()
         self._credits = [
             _credit(
@@ -70,7 +70,7 @@ class SoftSpread:
         ]
 
     def scores(self, nodes: Nodes) -> NDArray[np.int64]:
-        """What is to be kept low: weighted pod counts, rounded half away from zero as Go does."""
+        """The raw scores: weighted pod counts, rounded half away from zero as in Go."""
         total = np.zeros(len(nodes), np.float64)
         for credit in self._credits:
             total += credit.over(nodes)
@@ -98,7 +98,7 @@ class SoftSpread:
 
 
 class _Credit:
-    """What one constraint adds to a node's score, per row or per domain."""
+    """The contribution of one constraint to a node's score, per row or per domain."""
 
     def __init__(self, label: LabelColumn, amounts: Floats, *, by_row: bool) -> None:
         self._label = label
@@ -121,17 +121,17 @@ def _credit(
     bare_nodes: bool,
 ) -> _Credit:
     label = table.label_column(constraint.topology_key)
-    # An empty selector accepts every pod and yet counts none, as upstream.
+    # As upstream, an empty selector accepts every pod but counts none.
     selector = NOTHING if constraint.selector.empty else constraint.selector
     tally = table.terms.tally(PodMatcher(namespace, NOTHING, selector), with_terminating=False)
     by_row = constraint.topology_key == HOSTNAME
-    if by_row:  # a node is its own domain, and counts whatever the policies say
+    if by_row:  # a node is its own domain, and counts regardless of the policies
         counts, domains = tally.counts.column(table.slots), len(scored)
         if bare_nodes:
             counts = np.zeros_like(counts)
     else:
         counts, domains = _domain_counts(label, tally, included, label.ids[scored])
-    # The logarithm keeps topologies of few domains, with many pods each, from outweighing large ones.
+    # The logarithm prevents topologies with few domains, and many pods each, from outweighing large ones.
     amounts = counts.astype(np.float64) * math.log(domains + 2) + float(constraint.max_skew - 1)
     return _Credit(label, amounts, by_row=by_row)
 
@@ -147,7 +147,7 @@ def _domain_counts(
 ) -> tuple[NDArray[np.int64], int]:
     """Pods per domain on the included rows, and the number of domains among the candidates.
 
-    Nodes without the key are one domain here, the one that nodes with an empty value share.
+    Nodes without the key form one domain here, shared with nodes with an empty value.
     """
     occurs = np.zeros(len(label.values), np.bool_)
     occurs[candidate_ids] = True

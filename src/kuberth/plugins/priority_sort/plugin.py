@@ -1,4 +1,4 @@
-"""PrioritySort: higher priority first, then the one that has waited longer."""
+"""PrioritySort: higher priority first, then the pod that has waited longer."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Not a plugin: what the plugins about resources share: requests, and what nodes have given away."""
+"""Not a plugin: requests and allocated resources, shared by the plugins about resources."""

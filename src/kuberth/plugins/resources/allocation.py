@@ -1,7 +1,7 @@
-"""How much of each scored resource nodes have given away, and what the pod would add.
+"""How much of each scored resource is allocated on nodes, and what the pod would add.
 
-In: the resources a plugin scores, the pod's amounts, and one node or a view of many. Out: uses, in the units
-of the cluster table: plain numbers of one node, arrays of many, so that a scoring rule is written once.
+In: the resources that a plugin scores, the pod's requests, and one node or a view of many. Out: usage in the
+units of the cluster table: numbers for one node, arrays for many, so that a scoring rule is written once.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from kuberth.config.plugin_args import ResourceSpec
 from kuberth.plugins.resources.requests import Amounts, is_counted
 
 N = TypeVar("N", int, Column)
-"""The number of one node, or int64[node] of many."""
+"""A number for one node, or int64[node] for many."""
 Use = tuple[int, N, N, int]
-"""A resource of nodes that have some of it: its weight, and how much of it is allocatable, allocated without
-the pod, and added by the pod."""
+"""The usage of a resource: its weight, and how much is allocatable, allocated without the pod, and added by
+the pod."""
 _MOST: Final = 2**63 - 1
 _PLAIN: Final = 2**53
-"""Below this, plain numbers do as int64 does: a hundredfold does not wrap around, and floats are exact."""
+"""Below this limit, Python integers behave like int64: multiplying by a hundred does not overflow, and floats
+are exact."""
 
 DeviceCounts = Callable[[Nodes], tuple[Column, Column]]
-"""Counts devices that are given for an extended resource: per node how many there are, and how many of them
-are taken."""
+"""Counts the devices that back an extended resource: per node the total and the allocated number."""
 
 
 class Share(NamedTuple):
-    """A resource that takes part in the pod's score."""
+    """A resource in the pod's score."""
 
     resource: str
     weight: int
     amount: int
-    """What the pod adds."""
+    """The amount that the pod adds."""
     devices: DeviceCounts | None = None
-    """Where a node offers none of the resource, but may have devices to give for it."""
+    """Whether devices count on nodes that do not offer the resource."""
 
 
 def shares_of(
@@ -48,7 +48,7 @@ def shares_of(
     amounts: Amounts,
     devices_for: Callable[[str], DeviceCounts | None] = lambda _resource: None,
 ) -> tuple[Share, ...]:
-    """The resources that matter for this pod: an extended resource it does not ask for says nothing."""
+    """The resources that matter for this pod: extended resources that it does not request are ignored."""
     return tuple(
         Share(spec.name, spec.weight, amounts.get(spec.name, 0), devices_for(spec.name))
         for spec in resources
@@ -57,9 +57,9 @@ def shares_of(
 
 
 def uses_of_one(node: NodeRow, shares: tuple[Share, ...], *, with_defaults: bool) -> list[Use[int]] | None:
-    """The resources that the node has; None where it takes a view: devices count, or figures are too large.
+    """The usage of the node's resources; None if a view is needed, because of devices or large numbers.
 
-    `with_defaults`: pods that ask for no CPU or memory count as if they asked for a little.
+    `with_defaults`: pods without CPU or memory requests count with small defaults.
     """
     table, row = node.table, node.row
     indices, offered, requested = table.resources, table.allocatable, table.requested
@@ -78,25 +78,25 @@ def uses_of_one(node: NodeRow, shares: tuple[Share, ...], *, with_defaults: bool
 
 
 Rule = Callable[[list[Use[Column]]], Column | int]
-"""Scores nodes that have all of some resources; one number will do if there is no resource."""
+"""Scores nodes that have the same resources; a single number if there are none."""
 
 
 def scores_of(nodes: Nodes, shares: tuple[Share, ...], rule: Rule, *, with_defaults: bool) -> Column:
-    """What the rule says of every node of a view, by the resources that the node has."""
+    """The result of the rule for every node of a view, by the resources of the node."""
     scores = np.empty(len(nodes), np.int64)
     scores[:] = _scores(rule, list(_uses(nodes, shares, with_defaults=with_defaults)))
     return scores
 
 
 def _uses(nodes: Nodes, shares: tuple[Share, ...], *, with_defaults: bool) -> Iterator[Use[Column]]:
-    """What `uses_of_one` gives, of many nodes; a node that lacks the resource has zero of it."""
+    """The result of `uses_of_one` for many nodes; a node that lacks the resource has zero of it."""
     table = nodes.table
     for resource, weight, amount, devices in shares:
         index = table.resource_index(resource)
         if index is not None:
             counts = table.nonzero_requested if with_defaults and index <= MEMORY else table.requested
             allocatable, allocated = nodes.take(table.allocatable[index]), nodes.take(counts[index])
-            if amount > 0:  # so that the sum of both cannot wrap around
+            if amount > 0:  # so that the sum of both cannot overflow
                 allocated = np.minimum(allocated, _MOST - amount)
         elif devices is not None:
             allocatable = allocated = np.zeros(len(nodes), np.int64)
@@ -110,7 +110,10 @@ def _uses(nodes: Nodes, shares: tuple[Share, ...], *, with_defaults: bool) -> It
 
 
 def _scores(rule: Rule, uses: list[Use[Column]], first: int = 0) -> Column | int:
-    """The nodes have all resources before `first`. Those that lack a later one are scored without it."""
+    """Score nodes that have all resources before `first`.
+
+    Those that lack a later one are scored without it.
+    """
     for place in range(first, len(uses)):
         allocatable = uses[place][1]
         having = np.count_nonzero(allocatable)

@@ -1,7 +1,7 @@
-"""What a pod asks for, in the forms that fitting and scoring count it.
+"""A pod's requests in the forms used for filtering and scoring.
 
-In: a pod, usually with its `PodInfo`, whose figures are reused where they mean the same. Out: whole
-numbers by resource: milli-CPU for cpu, bytes or units for all others.
+In: a pod, usually with its `PodInfo`, whose values are reused where they are the same. Out: integers by
+resource: thousandths of a core for cpu, bytes or units for all others.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ REQUEST_FIELDS: Final = frozenset(
         "info.problems",
     }
 )
-"""The fields of a pod that requests are worked out from."""
+"""The fields of a pod that requests are computed from."""
 
 NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
@@ -43,19 +43,19 @@ Amounts = Mapping[str, int]
 
 
 def is_counted(resource: str) -> bool:
-    """Whether nodes keep count of the resource; of others, like `pods`, there is no column to compare."""
+    """Whether nodes have a column for the resource; others, like `pods`, are not compared."""
     return resource in NATIVE or is_scalar_resource(resource)
 
 
 def positive_amounts(request: PodRequest) -> Amounts:
-    """Everything the pod really asks for: a resource with a request of zero is as good as absent."""
+    """The pod's real requests: a request of zero counts as absent."""
     return {name: amount for name, amount in _all_amounts(request).items() if amount > 0}
 
 
 def request_of_pending(pod: Pod, *, info: PodInfo | None = None, pod_level: bool = True) -> PodRequest:
-    """The request of a pod without a node: what a kubelet once reported in its status does not count.
+    """The request of a pod without a node: resources in its status do not count.
 
-    Raises QuantityError if a request cannot be read.
+    Raises QuantityError for an invalid request.
     """
     if info is not None and not info.problems and pod_level and not _has_reported_resources(pod):
         return info.request
@@ -65,8 +65,8 @@ def request_of_pending(pod: Pod, *, info: PodInfo | None = None, pod_level: bool
 def amounts_for_fit_score(pod: Pod, info: PodInfo) -> Amounts:
     """Requests as NodeResourcesFit scores them.
 
-    A container that leaves out CPU or memory counts with the scoring defaults. Requests at pod level do
-    not count here, although they do on the node once the pod is placed: upstream's scorer is that way.
+    A container without CPU or memory requests counts with the scoring defaults. As in upstream's scorer,
+    pod-level requests do not count here, although they do on the node once the pod is placed.
     """
     if info.problems or pod.spec.resources is not None or _has_reported_resources(pod):
         return _whole_numbers(
@@ -86,7 +86,7 @@ def amounts_for_fit_score(pod: Pod, info: PodInfo) -> Amounts:
 def amounts_for_balance(pod: Pod, info: PodInfo, *, only_counted: bool) -> Amounts:
     """Requests as NodeResourcesBalancedAllocation scores them: the real ones, as the node will count them.
 
-    Without `only_counted` the result includes resources that no node counts.
+    Without `only_counted`, the result includes resources that no node counts.
     """
     if info.problems or not only_counted:
         return _whole_numbers(pod_requests(pod))

@@ -1,4 +1,4 @@
-"""SchedulingGates: a pod with a scheduling gate does not enter the active queue (KEP-3521)."""
+"""SchedulingGates: gates pods with scheduling gates (KEP-3521)."""
 
 from __future__ import annotations
 

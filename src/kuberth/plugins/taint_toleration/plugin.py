@@ -1,4 +1,4 @@
-"""TaintToleration: NoSchedule and NoExecute taints keep a pod off, PreferNoSchedule taints cost score."""
+"""TaintToleration: NoSchedule and NoExecute taints reject a pod, PreferNoSchedule taints lower the score."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
         state.write(_SOFT_TOLERATIONS, self._soft_tolerations(pod))
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Scores:
-        """The number of soft taints that the pod does not tolerate; normalising turns it around."""
+        """The number of PreferNoSchedule taints that the pod does not tolerate; normalizing reverses it."""
         if _no_node_is_tainted(nodes):
             return np.zeros(len(nodes), np.int64)
         tolerations = state.get(_SOFT_TOLERATIONS)
@@ -76,13 +76,13 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
         ]
 
     def _after_node_change(self, pod: Pod, old: object, new: object) -> Hint:
-        """Only a node that comes without a repelling taint, or loses its last one, helps."""
+        """Only a new node without an untolerated taint, or a node that loses its last one, helps."""
         before, _after = before_and_after(Node, old, new)
         repelled = True if before is None else self._repels(before.spec.taints, pod)
         return Hint.QUEUE if repelled and not self._repels(expect(Node, new).spec.taints, pod) else Hint.SKIP
 
     def _after_toleration_change(self, pod: Pod, _old: object, new: object) -> Hint:
-        """Tolerations can only be added, so any change of the pod's own may help."""
+        """Tolerations can only be added, so any change of the pod's tolerations may help."""
         return Hint.QUEUE if expect(Pod, new).metadata.uid == pod.metadata.uid else Hint.SKIP
 
     def _repels(self, taints: Sequence[Taint], pod: Pod) -> bool:

@@ -1,4 +1,4 @@
-"""Which parts of the cluster a pod group may go to: those whose nodes share a value of its topology key."""
+"""TopologyPlacementGenerator: a pod group may be placed on nodes that share a value of its topology key."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
         constraints = found.spec.scheduling_constraints
         if constraints is None or not constraints.topology:
             return [PlacementCandidate("", nodes)]
-        # The API lets through one key; a second one would have no meaning here.
+        # The API allows one key; a second one would have no meaning here.
         key = constraints.topology[0].key
         members = self._cluster.pod_groups.get(group)
         if members is None:
@@ -51,7 +51,7 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
         ]
 
     def _domain_of(self, key: str, pods: Iterable[PodInfo]) -> str | Status | None:
-        """The domain that pods of the group are in already; None if there are no such pods."""
+        """The domain that has pods of the group already; None if there are no such pods."""
         domain: str | None = None
         for info in pods:
             node = self._cluster.node_named(info.node_name)

@@ -1,7 +1,7 @@
-"""Objects as they will be once the scheduler's own writes have come back from the API.
+"""Objects with the scheduler's own writes applied, before the API confirms them.
 
-In: changed claims and volumes of pods that are about to be bound. Out: the changed version in place of the
-stored one, for as long as the stored one is the version that the change was made from.
+In: changed claims and volumes of pods that are about to be bound. Out: the changed version instead of the
+stored one, as long as the stored one is the version that the change is based on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TIDY_AT: Final = 256
 
 
 class OutOfSyncError(KuberthError):
-    """An object changed under a pod that was about to use it; the pod has to be scheduled again."""
+    """An object changed before a pod could use it; the pod has to be scheduled again."""
 
 
 class Assumptions(Generic[T]):
@@ -29,10 +29,10 @@ class Assumptions(Generic[T]):
         self.store = store
         self._assumed: dict[str, T] = {}
         self.changes: Changes[str] = Changes()
-        """Keys of the objects assumed or restored; the store reports its own."""
+        """Keys of the objects that were assumed or restored; the store reports its own changes."""
 
     def get(self, key: str) -> T | None:
-        """The object as assumed, or else as stored."""
+        """The assumed object, or else the stored one."""
         stored = self.store.get_by_key(key)
         assumed = self._assumed.get(key)
         if assumed is None:
@@ -43,7 +43,7 @@ class Assumptions(Generic[T]):
         return assumed
 
     def assume(self, obj: T) -> None:
-        """Take a changed version for true; raises `OutOfSyncError` if it was not made from the stored one."""
+        """Assume a changed version; raises `OutOfSyncError` if it is not based on the stored one."""
         key = object_key(obj)
         stored = self.store.get_by_key(key)
         if stored is None:
@@ -59,7 +59,7 @@ class Assumptions(Generic[T]):
                 self.get(other)
 
     def restore(self, obj: T) -> None:
-        """Drop the assumption, unless it is about another version by now."""
+        """Drop the assumption, unless it is about another version now."""
         key = object_key(obj)
         assumed = self._assumed.get(key)
         if assumed is not None and _version(assumed) == _version(obj):
@@ -68,7 +68,7 @@ class Assumptions(Generic[T]):
 
 
 class AssumedVolumes(NamedTuple):
-    """What pods on their way to their nodes were given; the plugins of all profiles go by it."""
+    """Assumed claims and volumes, shared by the plugins of all profiles."""
 
     claims: Assumptions[PersistentVolumeClaim]
     volumes: Assumptions[PersistentVolume]

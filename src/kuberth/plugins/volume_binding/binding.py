@@ -1,7 +1,8 @@
-"""Binding a pod's volumes: assumed at Reserve, written and waited for at PreBind, taken back at Unreserve.
+"""Binds a pod's volumes: assumed at Reserve, written and awaited at PreBind, released at Unreserve.
 
-In: the decisions for the chosen node. Out: PersistentVolumes that refer to their claims, claims that name the
-node a volume is to be made for, and the word that the volume controller has bound them all; or an error.
+In: the decisions for the chosen node. Out: PersistentVolumes that refer to their claims, claims with the node
+on which to provision a volume, and the confirmation that the volume controller has bound them all; or an
+error.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ W = TypeVar("W", PersistentVolume, PersistentVolumeClaim)
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 FIRST_LOOK_SECONDS: Final = 0.05
 LOOK_SECONDS: Final = 1.0
-"""How long to wait between looks at the claims: shortly at first, never longer than this."""
+"""The polling interval for claims: short at first, never longer than this."""
 
 
 class VolumeBindingError(KuberthError):
@@ -50,11 +51,11 @@ class ClaimBinding:
 
 @dataclass(slots=True)
 class Decisions:
-    """What a pod's claims get on its node."""
+    """The volumes for a pod's claims on its node."""
 
     bindings: list[ClaimBinding] = field(default_factory=list)
     provisions: list[PersistentVolumeClaim] = field(default_factory=list)
-    """Claims for which a volume is to be made; the version last read, assumed or written."""
+    """Claims for which to provision a volume; the version last read, assumed or written."""
 
 
 class VolumeBinder:
@@ -77,7 +78,7 @@ class VolumeBinder:
     # In memory
 
     def assume(self, decisions: Decisions, node_name: str) -> Decisions:
-        """Take the decisions for true; raises, and assumes nothing, if an object has changed meanwhile."""
+        """Assume the decisions; raises, and assumes nothing, if an object has changed meanwhile."""
         assumed = Decisions()
         try:
             for binding in decisions.bindings:
@@ -95,7 +96,7 @@ class VolumeBinder:
         return assumed
 
     def revert(self, decisions: Decisions) -> None:
-        """Drop the assumptions that were not written; what was written is true, when it comes back."""
+        """Drop the assumptions that were not written; written changes will be confirmed by the watch."""
         self._restore(decisions.bindings, decisions.provisions)
 
     def _restore(self, bindings: Iterable[ClaimBinding], claims: Iterable[PersistentVolumeClaim]) -> None:
@@ -145,7 +146,7 @@ class VolumeBinder:
     def _is_done(self, pod: Pod, node_name: str, decisions: Decisions) -> bool:
         """Whether all claims are bound, as far as the API has reported; raises if they cannot be any more.
 
-        It looks at the objects as stored, not as assumed: other pods may assume them again meanwhile.
+        It reads the stored objects, not the assumed ones: other pods may assume them again meanwhile.
         """
         node = self._cluster.node_named(node_name)
         if node is None:
@@ -172,7 +173,7 @@ class VolumeBinder:
         if _is_older(claim, written):
             return False
         if claim.metadata.annotations.get(SELECTED_NODE) != node.name:
-            # A provisioner takes the node back when it cannot make a volume there.
+            # A provisioner removes the node if it cannot provision a volume there.
             raise VolumeBindingError(
                 f'binding volumes: provisioning failed for PVC "{claim.metadata.name}": the selected node '
                 "was taken back"
@@ -180,7 +181,7 @@ class VolumeBinder:
         if claim.spec.volume_name:
             volume = self._volumes.store.get(claim.spec.volume_name)
             if volume is None:
-                return False  # it may come a little later than the claim's new version
+                return False  # it may arrive a little later than the claim's new version
             self._check_reachable(node, volume)
         return is_bound(claim)
 
@@ -253,7 +254,7 @@ def _volume_patch(volume: PersistentVolume) -> dict[str, Any]:
 
 
 def _metadata_patch(obj: Any, annotations: dict[str, str]) -> dict[str, Any]:
-    """Annotations to set, on just the version that the decision was made on: others may have been quicker."""
+    """Set annotations on exactly the version on which the decision was based."""
     metadata: dict[str, Any] = {"annotations": annotations}
     if obj.metadata.resource_version:
         metadata["resourceVersion"] = obj.metadata.resource_version

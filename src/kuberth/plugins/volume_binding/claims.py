@@ -1,7 +1,7 @@
-"""A pod's claims, sorted by what is to be done about them.
+"""Sorts a pod's claims by what is to be done about them.
 
-In: the claims that its volumes name. Out: the bound ones, those that wait for the pod to be placed with all
-that they ask of a volume, and whether any is late; or why the pod cannot be scheduled with them.
+In: the claims that its volumes name. Out: the bound ones, those that wait for a consumer with their
+requirements, and whether any is late; or why the pod cannot be scheduled with them.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ _MAX_EXPONENT: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class WaitingClaim:
-    """A claim that gets its volume with the pod's node, and what it asks of the volume."""
+    """A claim that gets a volume when the pod gets a node, with its requirements."""
 
     claim: PersistentVolumeClaim
     key: str
     storage_class: StorageClass
     size: Quantity | None
-    """None if it asks for none."""
+    """The requested size; None if there is none."""
     size_nano: int
-    """The same in billionths of a byte, exactly; zero if it asks for none."""
+    """The same in billionths of a byte, exactly; zero without a request."""
     selector: Selector | None
-    """Which volumes are meant, by their labels; None: all."""
+    """The selector of suitable volumes; None: all."""
 
     @property
     def class_name(self) -> str:
@@ -66,7 +66,7 @@ class WaitingClaim:
 
     @property
     def selected_node(self) -> str | None:
-        """The node a volume is already being made for."""
+        """The node on which a volume is already being provisioned."""
         return self.claim.metadata.annotations.get(SELECTED_NODE)
 
 
@@ -78,19 +78,20 @@ class PodClaims(NamedTuple):
 
 
 def exact_nano(size: Quantity) -> int:
-    """A size as a whole number that compares as the quantity does, only faster; absurd ones are cut."""
+    """A size as an integer that orders like the quantity; extreme values are capped."""
     return size.mantissa * int(10 ** (min(size.exponent, _MAX_EXPONENT) + _NANO))
 
 
 def is_bound(claim: PersistentVolumeClaim) -> bool:
-    """Whether both sides agreed on the volume; a volume's name alone is only a wish."""
+    """Whether claim and volume refer to each other; a volume's name alone is only a request."""
     return bool(claim.spec.volume_name) and BIND_COMPLETED in claim.metadata.annotations
 
 
 def check_claims(
     pod: Pod, volumes: Iterable[Volume], store: Store[PersistentVolumeClaim]
 ) -> list[ClaimUse] | Status:
-    """The claims of the pod's volumes, or what is wrong with one: it is missing, lost, deleted, not ours."""
+    """The claims of the pod's volumes, or the problem with one: missing, lost, being deleted, or owned by
+    others."""
     uses = list(claims_of(pod, volumes))
     for use in uses:
         claim = store.get(use.name, namespace=pod.metadata.namespace)

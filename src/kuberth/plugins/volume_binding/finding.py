@@ -1,7 +1,7 @@
-"""Can the pod have its volumes on a node? Asked of all nodes of a view at once.
+"""Finds volumes for a pod on all nodes of a view at once.
 
-In: the pod's claims, sorted, and everything known about storage. Out: `Findings`: per node a verdict with
-its reasons, and for nodes that pass which volume every waiting claim gets there, or that one is to be made.
+In: the pod's claims, sorted, and all storage objects. Out: `Findings`: per node a verdict with its reasons,
+and for nodes that pass, the volume for every waiting claim, or that one is to be provisioned.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from kuberth.plugins.volumes import csi_migration
 from kuberth.plugins.volumes.csi_migration import TranslationError
 from kuberth.plugins.volumes.csi_nodes import CSINodeColumns
 
-# A node's code is the sum of what is wrong with its bound volumes and with those yet to be found.
+# A node's code is the sum of the problems with bound volumes and with waiting claims.
 _NOT_REACHABLE: Final = 1
 _NOT_THERE: Final = 2
 _NO_VOLUME: Final = 4
@@ -51,21 +51,21 @@ _REASONS: Final = (
 
 
 class Wanted(NamedTuple):
-    """What a pod's cycle is about: its claims, and the candidates for them at its start."""
+    """The claims of a pod's cycle, and the candidates for them at its start."""
 
     claims: PodClaims
     volumes: VolumesOf
 
 
 class Match(NamedTuple):
-    """A claim and, per node of the view, the volume of its class that it gets (an index; `NONE`: none)."""
+    """A claim and, per node of the view, the index of its volume (`NONE`: none)."""
 
     claim: WaitingClaim
     choice: Ranks
 
 
 class Provision(NamedTuple):
-    """A claim for which a volume is to be made on the nodes where `needed`, and with which capacity."""
+    """A claim for which to provision a volume on the nodes where `needed`, with the capacity to use."""
 
     claim: WaitingClaim
     needed: Mask
@@ -73,7 +73,7 @@ class Provision(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """The answer for a view. `matches` and `provisions` mean something only where the code is zero."""
+    """The result for a view. `matches` and `provisions` are only valid where the code is zero."""
 
     codes: NDArray[np.int64]
     errors: Sequence[Status]
@@ -81,7 +81,7 @@ class Findings(NamedTuple):
     provisions: Sequence[Provision]
 
     def at(self, nodes: Nodes) -> Findings:
-        """The part of these findings, which are about the whole table, for a view of it."""
+        """The part of these findings, which are for the whole table, for a view of it."""
         take = nodes.take
         return Findings(
             take(self.codes),
@@ -107,7 +107,7 @@ class Findings(NamedTuple):
 
 
 class VolumeFinder:
-    """Finds volumes for a pod's claims. Holds no state of a pod's cycle."""
+    """Finds volumes for a pod's claims. It holds no state of a cycle."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class VolumeFinder:
         self._capacities = Capacities(stores.of(CSIStorageCapacity), stores.of(CSIDriver))
 
     def wanted(self, claims: PodClaims) -> Wanted:
-        """Claims with the volumes they may get, as they are now."""
+        """The claims with the volumes they may get, in the current state."""
         by_class: dict[str, list[str]] = {}
         for claim in claims.waiting:
             by_class.setdefault(claim.class_name, []).append(claim.key)
@@ -145,7 +145,7 @@ class VolumeFinder:
     def _check_bound(
         self, nodes: Nodes, claims: Sequence[PersistentVolumeClaim], errors: list[Status]
     ) -> NDArray[np.int64]:
-        """The first claim whose volume is not there, or not reachable, decides."""
+        """The first claim whose volume is missing or not reachable determines the code."""
         codes = np.zeros(len(nodes), np.int64)
         fine = everywhere(nodes)
         for claim in claims:
@@ -163,7 +163,7 @@ class VolumeFinder:
         return codes
 
     def _reachable(self, nodes: Nodes, volume: PersistentVolume) -> tuple[Mask, Mask, Status | None]:
-        """Nodes the volume can be reached from; nodes where its CSI driver could not have it, and why."""
+        """Nodes that can reach the volume; nodes where its CSI driver cannot attach it, and why."""
         affinity = volume.spec.node_affinity
         reachable = reach_of_affinity(affinity.required if affinity is not None else None).mask(nodes)
         plugin = csi_migration.volume_plugin(volume)
@@ -180,13 +180,13 @@ class VolumeFinder:
         there = reach_of_affinity(translated).mask(nodes)
         return np.where(migrated, there, reachable), nowhere(nodes), None
 
-    # Claims that wait
+    # Waiting claims
 
     def _find_waiting(
         self, nodes: Nodes, wanted: Wanted
     ) -> tuple[NDArray[np.int64], Sequence[Match], Sequence[Provision]]:
         selected = [claim for claim in wanted.claims.waiting if claim.selected_node is not None]
-        # Small claims first, so that they leave the large volumes to the large ones.
+        # Small claims first, so that large volumes remain for large ones.
         others = sorted(
             (claim for claim in wanted.claims.waiting if claim.selected_node is None),
             key=lambda claim: claim.size_nano,
@@ -209,7 +209,7 @@ class VolumeFinder:
         return Provision(claim, needed, self._capacities.room(nodes, claim))
 
     def _check_provision(self, nodes: Nodes, provision: Provision, codes: NDArray[np.int64]) -> None:
-        """Note what is wrong on nodes where nothing was wrong so far."""
+        """Record a problem for nodes without one so far."""
         asked = provision.needed & (codes == 0)
         if not asked.any():
             return
@@ -223,7 +223,7 @@ class VolumeFinder:
 
 
 def _not_selected(nodes: Nodes, claims: Sequence[WaitingClaim]) -> Mask:
-    """Nodes other than those for which volumes are already being made."""
+    """Nodes other than those on which volumes are already being provisioned."""
     elsewhere = nowhere(nodes)
     for claim in claims:
         position = nodes.position(claim.selected_node or "")

@@ -1,7 +1,7 @@
-"""Volumes that are already there for claims that wait: the smallest that fits, for every node at once.
+"""Matches existing volumes to waiting claims: the smallest that fits, for every node at once.
 
-In: a pod's waiting claims and the volumes of their classes. Out: for every claim and node the volume it
-would get there, none of them given twice on the same node.
+In: a pod's waiting claims and the volumes of their classes. Out: for every claim and node its volume; no
+volume is used twice on the same node.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from kuberth.plugins.volume_binding.reach import NONE, Ranks, first_reachable
 from kuberth.plugins.volume_binding.volumes import KnownVolume, VolumeShape, is_for
 
 VolumesOf = Mapping[str, Sequence[KnownVolume]]
-"""By storage class: the candidates, free ones from the smallest up. A choice is an index into these."""
+"""By storage class: the candidates, free ones by ascending size. A choice is an index into these."""
 
 
 def match_claims(nodes: Nodes, claims: Iterable[WaitingClaim], volumes: VolumesOf) -> list[Ranks]:
-    """Per claim and node: the volume it gets, `NONE` where there is none. Give the smallest claims first."""
+    """Per claim and node: the index of its volume, or `NONE`. Pass the smallest claims first."""
     taken: dict[str, list[Ranks]] = {}
     choices = []
     for claim in claims:
@@ -41,7 +41,7 @@ def _match(
     undecided = everywhere(nodes)
     reserved, free = _candidates(claim, volumes)
     for index in reserved:
-        # A volume reserved for the claim is the only one for it, even where it cannot be reached.
+        # A volume reserved for the claim is the only candidate, even where it is not reachable.
         here = undecided & ~_is_taken(np.int64(index), taken, len(nodes))
         choice[here & volumes[index].reach.mask(nodes)] = index
         undecided &= ~here
@@ -65,7 +65,7 @@ def _is_taken(index: Ranks | np.int64, taken: Iterable[Ranks], length: int) -> M
 
 
 def _candidates(claim: WaitingClaim, volumes: Sequence[KnownVolume]) -> tuple[list[int], list[int]]:
-    """Indices of the volumes reserved for the claim, and of the free ones that would do."""
+    """Indices of the volumes reserved for the claim, and of suitable free ones."""
     reserved: list[int] = []
     free: list[int] = []
     verdicts: dict[VolumeShape, tuple[bool, bool]] = {}
@@ -83,7 +83,7 @@ def _candidates(claim: WaitingClaim, volumes: Sequence[KnownVolume]) -> tuple[li
 
 
 def _judge(claim: WaitingClaim, shape: VolumeShape) -> tuple[bool, bool]:
-    """Whether a volume of this shape can serve the claim at all, and with its access modes besides."""
+    """Whether a volume of this shape can serve the claim, and with its access modes too."""
     is_usable = (
         shape.size_nano >= claim.size_nano
         and shape.volume_mode == claim.volume_mode

@@ -48,11 +48,11 @@ _DEFAULT_SHAPE: Final = (
 
 @dataclass(slots=True)
 class _Cycle:
-    """What one pod's cycle is about, and from Reserve on what was decided for its node."""
+    """The state of one pod's cycle, and from Reserve on the decisions for its node."""
 
     wanted: Wanted
     everywhere: Findings | None = None
-    """What was found for the whole table. Pods that come and go change nothing about it."""
+    """The findings for the whole table. Pods on nodes do not change them."""
     node_name: str = ""
     decisions: Decisions | None = None
     """None before Reserve, and if there is nothing to bind."""
@@ -176,7 +176,7 @@ class VolumeBinding(
         return None
 
     def _decided(self, state: CycleState, pod: Pod, node_name: str) -> Decisions | Status | None:
-        """What is to be bound for the pod; None: nothing."""
+        """The decisions to bind for the pod; None: nothing."""
         cycle = state.get(_STATE)
         if cycle is None:
             if any(claims_of(pod, attachable_volumes(state, pod))):
@@ -214,7 +214,7 @@ class VolumeBinding(
         ]
 
     def _after_storage_class_change(self, _pod: Pod, old: object, new: object) -> Hint:
-        """A new class may help, an old one only if it reaches elsewhere."""
+        """A new class may help, a changed one only if it allows other topologies."""
         storage_class = expect(StorageClass, new)
         if old is None:
             return Hint.QUEUE
@@ -226,7 +226,7 @@ class VolumeBinding(
         return Hint.QUEUE if uses_claim(pod, claim, ephemeral=True) else Hint.SKIP
 
     def _after_csi_node_change(self, _pod: Pod, old: object, new: object) -> Hint:
-        """A change helps only if it moves the work of in-tree plugins to CSI drivers, or back."""
+        """A change helps only if it migrates in-tree plugins to CSI drivers, or back."""
         if old is None:
             return Hint.QUEUE
         before = expect(CSINode, old).metadata.annotations.get(MIGRATED_PLUGINS, "")
@@ -234,7 +234,7 @@ class VolumeBinding(
         return Hint.SKIP if before == after else Hint.QUEUE
 
     def _after_csi_driver_change(self, pod: Pod, old: object, new: object) -> Hint:
-        """Helps if the driver no longer asks for its capacities to be looked at."""
+        """Helps if the driver no longer requires capacity checks."""
         driver = expect(CSIDriver, new)
         eased = bool(expect(CSIDriver, old).spec.storage_capacity) and not driver.spec.storage_capacity
         concerned = any(
@@ -244,7 +244,7 @@ class VolumeBinding(
         return Hint.QUEUE if eased and concerned else Hint.SKIP
 
     def _after_capacity_change(self, _pod: Pod, old: object, new: object) -> Hint:
-        """A new capacity may help, an old one if larger volumes can be made of it."""
+        """A new capacity may help, a changed one if it allows larger volumes."""
         capacity = expect(CSIStorageCapacity, new)
         if old is None:
             return Hint.QUEUE
@@ -254,7 +254,7 @@ class VolumeBinding(
 
 
 def _decisions(findings: Findings, wanted: Wanted) -> Decisions:
-    """What was found for the only node of a view."""
+    """The findings for the only node of a view."""
     decisions = Decisions()
     for claim, choice in findings.matches:
         index = int(choice[0])

@@ -1,7 +1,7 @@
-"""Volumes that would have to be made for claims that wait: where the storage class allows it and has room.
+"""Where volumes for waiting claims can be provisioned: within the storage class's topology and capacity.
 
-In: a waiting claim, CSI drivers, and the capacities they published. Out: the nodes from which the class's
-topology can be reached, and per node the capacity that is large enough.
+In: a waiting claim, CSI drivers, and the capacities that they published. Out: the nodes within the class's
+topology, and per node a capacity that is large enough.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 
 
 class KnownCapacity(NamedTuple):
-    """How large a volume can be made, and where."""
+    """The largest volume of a capacity, and its topology."""
 
     capacity: CSIStorageCapacity
     limit_bytes: int
@@ -34,7 +34,7 @@ class KnownCapacity(NamedTuple):
 
 
 class Room(NamedTuple):
-    """The capacities that are large enough for a claim, and which of them each node has (an index)."""
+    """The capacities that are large enough for a claim, and the index of the one to use per node."""
 
     capacities: Sequence[KnownCapacity]
     choice: Ranks
@@ -45,7 +45,7 @@ def can_provision(storage_class: StorageClass) -> bool:
 
 
 def allowed_nodes(nodes: Nodes, storage_class: StorageClass) -> Mask:
-    """Nodes within the class's topology: any of its terms; a term that is empty or broken allows none."""
+    """Nodes within the class's topology: any of its terms; an empty or invalid term allows none."""
     if not storage_class.allowed_topologies:
         return everywhere(nodes)
     allowed = nowhere(nodes)
@@ -63,7 +63,7 @@ def allowed_nodes(nodes: Nodes, storage_class: StorageClass) -> Mask:
 
 
 class Capacities:
-    """What CSI drivers published about their free space, by storage class."""
+    """The capacities that CSI drivers have published, by storage class."""
 
     def __init__(self, capacities: Store[CSIStorageCapacity], drivers: Store[CSIDriver]) -> None:
         self._store = capacities
@@ -73,7 +73,7 @@ class Capacities:
         self._by_class: dict[str, dict[str, KnownCapacity]] = {}
 
     def room(self, nodes: Nodes, claim: WaitingClaim) -> Room | None:
-        """Where a volume for the claim can be made; None: anywhere, as no one keeps track."""
+        """Where a volume for the claim can be provisioned; None: anywhere, as capacity is not tracked."""
         if claim.size is None:
             return None
         driver = self._drivers.get(claim.storage_class.provisioner)
@@ -102,7 +102,7 @@ class Capacities:
 
 
 def volume_limit(capacity: CSIStorageCapacity) -> int | None:
-    """The largest volume in bytes; what is said of single volumes is more precise than the total."""
+    """The largest volume in bytes; the maximum volume size takes precedence over the total capacity."""
     limit = capacity.capacity if capacity.maximum_volume_size is None else capacity.maximum_volume_size
     try:
         return None if limit is None else value(limit)
@@ -111,7 +111,7 @@ def volume_limit(capacity: CSIStorageCapacity) -> int | None:
 
 
 def total_bytes(capacity: CSIStorageCapacity) -> int:
-    """The free space; zero if it is unknown."""
+    """The free capacity; zero if it is unknown."""
     try:
         return 0 if capacity.capacity is None else value(capacity.capacity)
     except QuantityError:

@@ -1,8 +1,8 @@
-"""From which nodes storage can be reached: volumes by their node affinity, capacities by their topology.
+"""From which nodes storage can be reached: volumes by node affinity, capacities by topology.
 
-In: node selectors and label selectors. Out: a `Reach` that gives a mask over a view, and for many of them in
-an order of preference the first few that each node reaches. Most storage names the value of one label (a
-zone, a host), so that thousands of them cost one look-up per distinct value and not one mask each.
+In: node selectors and label selectors. Out: a `Reach`, which gives a mask over a view, and for many of them
+in order of preference the first ones that each node reaches. Most storage names the value of one label (a
+zone, a host), so that thousands of them cost one lookup per distinct value and not a mask each.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kuberth.cluster.selection import everywhere, has_labels, meets_requirement,
 from kuberth.errors import SelectorError
 
 NONE: Final = np.iinfo(np.int64).max
-"""Stands for no choice where a number stands for one."""
+"""The index that means no choice."""
 
 Ranks = NDArray[np.int64]
 
@@ -53,10 +53,10 @@ NOWHERE: Final = Reach(nowhere)
 
 
 def reach_of_affinity(required: NodeSelector | None) -> Reach:
-    """The nodes a volume's required node affinity accepts, by their labels alone: names are not looked at."""
+    """The nodes that a volume's required node affinity accepts, by labels only: names are ignored."""
     if required is None:
         return EVERYWHERE
-    # A term that cannot be read matches no node.
+    # An invalid term matches no node.
     terms = [term.requirements for term in compile_node_selector(required).terms if not term.errors]
     if len(terms) == 1 and len(terms[0]) == 1:
         return _reach_of_requirement(terms[0][0])
@@ -74,7 +74,7 @@ def reach_of_affinity(required: NodeSelector | None) -> Reach:
 
 
 def reach_of_topology(topology: LabelSelector | None) -> Reach:
-    """The nodes a capacity is available from; without a topology, or with a broken one, none."""
+    """The nodes that can use a capacity; none if the topology is missing or invalid."""
     try:
         selector = compile_label_selector(topology)
     except SelectorError:
@@ -113,7 +113,7 @@ def first_reachable(nodes: Nodes, reaches: Sequence[Reach], *, number: int = 1) 
         elif reach is EVERYWHERE:
             anywhere.append(index)
             if len(anywhere) == number:
-                break  # whatever comes later is no one's choice
+                break  # later ones are not chosen by any node
         else:
             found.append(np.where(reach.mask(nodes), index, NONE)[np.newaxis])
     found += [np.full((1, len(nodes)), index, np.int64) for index in anywhere]
@@ -131,7 +131,7 @@ def first_reachable(nodes: Nodes, reaches: Sequence[Reach], *, number: int = 1) 
 
 
 def _by_label(nodes: Nodes, key: str, firsts: dict[str, list[int]], *, number: int) -> Ranks:
-    """Choices per value of the label, gathered over the nodes."""
+    """Choices per value of the label, looked up per node."""
     column = nodes.table.label_column(key)
     of_value = np.full((number, len(column.values)), NONE, np.int64)
     present = [(value_id, firsts[value]) for value in firsts if (value_id := column.id_of(value)) is not None]

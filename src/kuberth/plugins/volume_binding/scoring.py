@@ -1,7 +1,7 @@
-"""How well a pod's volumes use the storage of a node (the feature gate StorageCapacityScoring).
+"""Scores nodes by how well a pod's volumes use their storage (feature gate StorageCapacityScoring).
 
-In: what was found for the nodes that passed. Out: a score per node: for every storage class the share of the
-capacity that the claims ask for, put on the line of the plugin's arguments, and the mean of that.
+In: the findings for feasible nodes. Out: a score per node: for every storage class, the share of the capacity
+that the claims request, mapped with the shape of the plugin's arguments, and the mean of these.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _STRETCH: Final = MAX_NODE_SCORE // MAX_CUSTOM_SCORE
 _ABSENT: Final = -1
 
 Use = tuple[str, int, int]
-"""Of one storage class: its name, bytes asked for, bytes there are."""
+"""Of one storage class: its name, requested bytes, available bytes."""
 
 
 class CapacityScorer:
-    """Scores utilisation along a line through the points of `shape`."""
+    """Scores utilization along a line through the points of `shape`."""
 
     def __init__(self, shape: Sequence[UtilizationShapePoint]) -> None:
         self._of_utilisation = [_on_line(shape, utilisation) for utilisation in range(FULL + 1)]
@@ -59,7 +59,7 @@ class CapacityScorer:
                 by_class[name] = (before[0] + requested, before[1] + capacity)
         else:
             for name, requested, capacity in made:
-                # All volumes of a class are made from the same capacity.
+                # All volumes of a class are provisioned from the same capacity.
                 by_class[name] = (by_class[name][0] + requested, capacity)
         if not by_class:
             return 0
@@ -73,7 +73,7 @@ class CapacityScorer:
 
 
 _Columns = tuple[Sequence[NDArray[np.int64]], Callable[..., Use | None]]
-"""Columns over the nodes, and what a combination of their values means."""
+"""Columns over the nodes, and the meaning of a combination of their values."""
 
 
 def _shift(values: list[int], number: int) -> list[int]:
@@ -112,7 +112,7 @@ def _capacities(provision: Provision) -> _Columns:
 
 
 def _on_line(shape: Sequence[UtilizationShapePoint], utilisation: int) -> int:
-    """The score at a utilisation; the ends of the line hold beyond it. Fractions are dropped."""
+    """The score for a utilization, truncated; beyond the ends of the line, the first or last point counts."""
     before = shape[0]
     for point in shape:
         if utilisation <= point.utilization:

@@ -1,7 +1,7 @@
-"""PersistentVolumes that a claim may get: the free ones by class from the smallest up, the reserved by claim.
+"""PersistentVolumes that a claim may get: free ones by class and ascending size, reserved ones by claim.
 
-In: the store of PersistentVolumes and the assumptions over it. Out: the candidates for a pod's claims, kept
-in order as single volumes change. Volumes that belong to other claims, mostly by far, cost nothing.
+In: the store of PersistentVolumes and the assumptions over it. Out: the candidates for a pod's claims,
+updated volume by volume. Volumes of other claims cost nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ AVAILABLE: Final = "Available"
 
 
 class VolumeShape(NamedTuple):
-    """What makes volumes alike to a claim, labels and place aside. Many volumes have few shapes."""
+    """The properties of a volume that claims compare, except labels and topology. Many volumes have few
+    shapes."""
 
     size_nano: int
     """Billionths of a byte, exactly."""
@@ -34,10 +35,10 @@ class VolumeShape(NamedTuple):
 
 
 class KnownVolume:
-    """A volume with what matching looks at, worked out once."""
+    """A volume with precomputed values for matching."""
 
     def __init__(self, volume: PersistentVolume) -> None:
-        """Raises `QuantityError` if the capacity cannot be read."""
+        """Raises `QuantityError` for an invalid capacity."""
         spec = volume.spec
         self.volume = volume
         self.class_name = volume_class(volume)
@@ -52,13 +53,13 @@ class KnownVolume:
 
     @cached_property
     def reach(self) -> Reach:
-        """The nodes it can be used from; volumes that are never a candidate are never asked."""
+        """The nodes that can use it; computed only for candidates."""
         affinity = self.volume.spec.node_affinity
         return reach_of_affinity(affinity.required if affinity is not None else None)
 
     @property
     def reserved_for(self) -> tuple[str, str]:
-        """Its class, and the key of the claim it refers to."""
+        """Its class, and the key of the claim that it refers to."""
         reference = self.volume.spec.claim_ref
         return self.class_name, f"{reference.namespace}/{reference.name}" if reference is not None else ""
 
@@ -67,7 +68,7 @@ _order = attrgetter("order")
 
 
 def is_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether the volume is reserved for just this claim; a reference may leave the UID open."""
+    """Whether the volume is reserved for exactly this claim; a reference may omit the UID."""
     reference = volume.spec.claim_ref
     if reference is None:
         return False
@@ -80,7 +81,7 @@ def is_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 class KnownVolumes:
-    """All volumes that are not being deleted, including those that are assumed to be claimed."""
+    """All volumes that are not being deleted, including those assumed to be claimed."""
 
     def __init__(self, volumes: Assumptions[PersistentVolume]) -> None:
         self._volumes = volumes
@@ -91,7 +92,7 @@ class KnownVolumes:
         self._reserved: dict[tuple[str, str], list[KnownVolume]] = {}
 
     def candidates(self, class_name: str, claims: Iterable[str]) -> Sequence[KnownVolume]:
-        """The free volumes of the class from the smallest up, then those reserved for any of the claims."""
+        """The free volumes of the class by ascending size, then those reserved for any of the claims."""
         self._refresh()
         found = [*self._free.get(class_name, ())]
         for key in dict.fromkeys(claims):
@@ -113,7 +114,7 @@ class KnownVolumes:
         try:
             known = self._known[key] = KnownVolume(volume)
         except QuantityError:
-            return  # no claim can be sure of a volume of unknown size
+            return  # no claim can rely on a volume of unknown size
         if known.is_free:
             insort(self._free.setdefault(known.class_name, []), known, key=_order)
         else:
@@ -127,7 +128,7 @@ class KnownVolumes:
 
 
 def _may_serve(volume: PersistentVolume) -> bool:
-    """A volume without a claim serves only once the volume controller has made it available."""
+    """A volume without a claim is usable only once the volume controller has made it available."""
     if volume.metadata.deletion_timestamp is not None:
         return False
     return volume.spec.claim_ref is not None or volume.status.phase == AVAILABLE

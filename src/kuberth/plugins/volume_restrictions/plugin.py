@@ -1,8 +1,7 @@
 """VolumeRestrictions: disks and claims that only one pod at a time may use.
 
-A disk that a pod names itself (GCE, EBS, iSCSI, RBD) keeps other users of the same disk off its node,
-readers that share it excepted. A claim with the access mode ReadWriteOncePod keeps every other pod waiting
-until the one that uses it is gone.
+A disk that a pod names itself (GCE, EBS, iSCSI, RBD) keeps other users of the same disk off its node, except
+readers that share it. A claim with the access mode ReadWriteOncePod blocks all other pods that use it.
 """
 
 from __future__ import annotations
@@ -37,19 +36,19 @@ _CLAIM_IN_USE: Final = Status.unschedulable(
 
 @dataclass(slots=True)
 class _Restrictions:
-    """What the pod needs for itself. Preemption changes `uses` as it takes pods away and puts them back."""
+    """The pod's disks and claims. Preemption changes `uses` as it removes and adds pods."""
 
     disks: tuple[Disk, ...]
     exclusive_claims: frozenset[str]
-    """Names of the pod's claims that one pod at a time may use."""
+    """Names of the pod's claims that only one pod at a time may use."""
     uses: int
-    """How often placed pods use them; a claim in use counts once to begin with."""
+    """How often placed pods use them; initially, a claim in use counts once."""
 
     def clone(self) -> _Restrictions:
         return replace(self)
 
     def count(self, info: PodInfo, sign: int) -> None:
-        # By name alone: a pod of another namespace counts too, as upstream.
+        # As upstream, only by name: a pod of another namespace counts too.
         self.uses += sign * sum(name in self.exclusive_claims for name in _claim_names(info.pod))
 
 
@@ -117,7 +116,7 @@ class VolumeRestrictions(PreFilterExtensions, FilterPlugin, EnqueueExtensions):
         ]
 
     def _after_pod_deleted(self, pod: Pod, old: object, _new: object) -> Hint:
-        """Helps if it used the same disk or the same claim. Other namespaces are never looked at."""
+        """Helps if it used the same disk or the same claim. Other namespaces are ignored."""
         deleted = expect(Pod, old)
         if deleted.metadata.namespace != pod.metadata.namespace:
             return Hint.SKIP
@@ -132,7 +131,7 @@ class VolumeRestrictions(PreFilterExtensions, FilterPlugin, EnqueueExtensions):
 
 
 def _claim_names(pod: Pod) -> Sequence[str]:
-    """The claims the pod names itself; those of ephemeral volumes are its own anyway."""
+    """The claims that the pod names; those of ephemeral volumes belong to it anyway."""
     return [
         volume.persistent_volume_claim.claim_name
         for volume in pod.spec.volumes
@@ -141,7 +140,7 @@ def _claim_names(pod: Pod) -> Sequence[str]:
 
 
 def _disk_in_use(nodes: Nodes, wanted: Iterable[Disk]) -> Mask:
-    """Nodes where a pod uses one of the disks in a way that excludes the wanted one."""
+    """Nodes where a pod uses one of the disks in a conflicting way."""
     table = nodes.table
     in_use = np.zeros(table.slots, np.bool_)
     for disk in wanted:

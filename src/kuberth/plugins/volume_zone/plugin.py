@@ -1,7 +1,7 @@
-"""VolumeZone: a pod goes only where its bound volumes are, by the zone and region labels of the volumes.
+"""VolumeZone: places a pod where its bound volumes are, by the volumes' zone and region labels.
 
-A volume in several zones lists them in one label, separated by two underscores. A node without any zone
-or region label is taken to be in a cluster that has no zones, and passes.
+A volume in several zones lists them in one label, separated by two underscores. A node without any zone or
+region label is assumed to be in a cluster without zones, and passes.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from kuberth.plugins.volumes.csi_migration import ZONE_DELIMITER
 
 _TOPOLOGY_LABELS: Final = (BETA_ZONE, BETA_REGION, ZONE, REGION)
 _SUCCESSORS: Final = {BETA_ZONE: ZONE, BETA_REGION: REGION}
-"""The label to look at where a node does not have the old one."""
+"""The label to use if the node does not have the old one."""
 _HAS_LABEL: Final = tuple(Requirement(key, Operator.EXISTS) for key in _TOPOLOGY_LABELS)
 _ELSEWHERE: Final = Status.unresolvable("node(s) had no available volume zone")
 
 
 class _Topology(NamedTuple):
-    """Where a volume is: a label and its values, any of which will do."""
+    """The location of a volume: a label and its possible values."""
 
     volume: str
     key: str
@@ -94,7 +94,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
         return Verdict.rejecting(zoned & ~reachable, _ELSEWHERE)
 
     def _topologies(self, pod: Pod) -> tuple[_Topology, ...] | Status:
-        """Where the pod's bound volumes are; a rejection if a claim is not as it has to be by now."""
+        """The locations of the pod's bound volumes; a rejection if a claim is not in the required state."""
         found: tuple[_Topology, ...] = ()
         for source in pod.spec.volumes:
             if source.persistent_volume_claim is None:
@@ -159,7 +159,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
         return Hint.QUEUE if uses_claim(pod, claim, ephemeral=False) else Hint.SKIP
 
     def _after_volume_change(self, _pod: Pod, old: object, new: object) -> Hint:
-        """A new volume may help; a change only if the volume is elsewhere than before."""
+        """A new volume may help; a changed one only if its location has changed."""
         volume = expect(PersistentVolume, new)
         if old is None:
             return Hint.QUEUE
@@ -168,7 +168,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
 
 
 def _is_within(nodes: Nodes, topology: _Topology) -> Mask:
-    """Nodes whose label has one of the values; where an old label is absent, its successor counts."""
+    """Nodes whose label has one of the values; if an old label is absent, its successor counts."""
     values = tuple(sorted(topology.values))
     within = meets_requirement(nodes, Requirement(topology.key, Operator.IN, values))
     successor = _SUCCESSORS.get(topology.key)
@@ -179,7 +179,7 @@ def _is_within(nodes: Nodes, topology: _Topology) -> Mask:
 
 
 def _topologies_of(volume: PersistentVolume) -> tuple[_Topology, ...]:
-    """Where the volume says it is; a label with an empty zone among its zones says nothing."""
+    """The locations of a volume; a label with an empty zone is ignored."""
     found: tuple[_Topology, ...] = ()
     for key in _TOPOLOGY_LABELS:
         if key in volume.metadata.labels:

@@ -1,1 +1,1 @@
-"""Not a plugin: what the plugins about volumes share, claims and their volumes, CSI drivers and migration."""
+"""Not a plugin: claims and their volumes, CSI drivers and migration, shared by the plugins about volumes."""

@@ -1,7 +1,7 @@
-"""The claims behind a pod's volumes, and how claims, volumes and storage classes refer to each other.
+"""The claims of a pod's volumes, and how claims, volumes and storage classes refer to each other.
 
-In: pods, PersistentVolumeClaims and PersistentVolumes. Out: names and classes as every volume plugin reads
-them, and the words for objects that are missing.
+In: pods, PersistentVolumeClaims and PersistentVolumes. Out: names and classes for all volume plugins, and the
+messages for missing objects.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
 
 
 class ClaimUse(NamedTuple):
-    """A pod's use of a claim; an ephemeral volume's claim bears a name made of the pod's and the volume's."""
+    """A pod's use of a claim; an ephemeral volume's claim is named after the pod and the volume."""
 
     name: str
     is_ephemeral: bool
 
 
 def claim_of(pod: Pod, volume: Volume) -> ClaimUse | None:
-    """The claim that a volume of the pod is for, if it is for one."""
+    """The claim of a volume of the pod, if it has one."""
     if volume.persistent_volume_claim is not None:
         return ClaimUse(volume.persistent_volume_claim.claim_name, False)
     if volume.ephemeral is not None:
@@ -36,7 +36,7 @@ def claim_of(pod: Pod, volume: Volume) -> ClaimUse | None:
 
 
 def claims_of(pod: Pod, volumes: Iterable[Volume]) -> Iterator[ClaimUse]:
-    """The claims that some of the pod's volumes are for, in order."""
+    """The claims of some of the pod's volumes, in order."""
     return (use for volume in volumes if (use := claim_of(pod, volume)) is not None)
 
 
@@ -48,7 +48,7 @@ def attachable_volumes(state: CycleState, pod: Pod) -> tuple[Volume, ...]:
 
 
 def ownership_problem(pod: Pod, claim: PersistentVolumeClaim) -> str:
-    """What is wrong with a claim for an ephemeral volume of the pod; empty if it was made for it."""
+    """What is wrong with a claim for an ephemeral volume of the pod; empty if it was created for it."""
     ours, theirs = pod.metadata, claim.metadata
     controller = next((owner for owner in theirs.owner_references if owner.controller), None)
     if theirs.namespace == ours.namespace and controller is not None and controller.uid == ours.uid:
@@ -60,7 +60,7 @@ def ownership_problem(pod: Pod, claim: PersistentVolumeClaim) -> str:
 
 
 def claim_class(claim: PersistentVolumeClaim) -> str:
-    """The storage class a claim asks for, the old annotation first; empty if it asks for none."""
+    """The storage class that a claim requests, the old annotation first; empty if there is none."""
     return claim.metadata.annotations.get(BETA_STORAGE_CLASS, claim.spec.storage_class_name or "")
 
 
@@ -101,4 +101,4 @@ def _name_of(_old: object, new: object) -> list[str]:
 
 
 USERS_OF_CLAIM: Final = Concern(_claims_named_by, _name_of)
-"""A claim's event is about the pods that use it."""
+"""A claim's event concerns the pods that use it."""

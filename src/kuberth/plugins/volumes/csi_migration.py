@@ -1,4 +1,4 @@
-"""In-tree volumes as the CSI drivers see them that took over the work of the in-tree plugins.
+"""In-tree volumes as the CSI drivers that replaced the in-tree plugins see them.
 
 In: an inline volume of a pod or a PersistentVolume with an in-tree source. Out: the plugin and its CSI
 driver, the volume's handle there, and for a PersistentVolume its node affinity in the driver's topology.
@@ -25,25 +25,25 @@ from kuberth.api.well_known import BETA_REGION, BETA_ZONE, REGION, ZONE
 from kuberth.errors import KuberthError
 
 ZONE_DELIMITER: Final = "__"
-"""Between the zones of a volume that is in several."""
+"""Separates the zones of a volume in several zones."""
 
 _UNSPECIFIED: Final = "UNSPECIFIED"
 _EBS_VOLUME = re.compile(r"vol-[^/]*")
 
 
 class TranslationError(KuberthError):
-    """An in-tree volume has no equivalent of its CSI driver."""
+    """An in-tree volume cannot be translated to its CSI driver."""
 
 
 @dataclass(frozen=True, slots=True)
 class InTreeVolumePlugin:
-    """One in-tree volume plugin. `source` is the field of a volume or a PV's spec that holds its volumes."""
+    """One in-tree volume plugin. `source` is the field for its volumes in pods and PVs."""
 
     name: str
     source: str
     driver: str
     is_migrated: bool = False
-    """Whether the scheduler treats its volumes as the CSI driver's (it only knows of the others)."""
+    """Whether the scheduler treats its volumes as those of the CSI driver."""
     zone_key: str = ""
     """The driver's topology label for zones; empty if a volume's node affinity is not translated."""
     inline_handle: Callable[[Any], str] = lambda _source: ""
@@ -150,12 +150,12 @@ BY_NAME: Final = {plugin.name: plugin for plugin in PLUGINS}
 
 
 def inline_plugin(volume: Volume) -> InTreeVolumePlugin | None:
-    """The in-tree plugin of a pod's own volume, if it is of a kind that CSI drivers took over."""
+    """The in-tree plugin of a pod's inline volume, if CSI drivers have replaced it."""
     return _plugin_of(volume)
 
 
 def volume_plugin(volume: PersistentVolume) -> InTreeVolumePlugin | None:
-    """The same of a PersistentVolume."""
+    """The same for a PersistentVolume."""
     return _plugin_of(volume.spec)
 
 
@@ -164,19 +164,19 @@ def _plugin_of(holder: object) -> InTreeVolumePlugin | None:
 
 
 def inline_handle(plugin: InTreeVolumePlugin, volume: Volume) -> str:
-    """What the CSI driver calls a pod's own volume; raises `TranslationError`."""
+    """The CSI driver's name for a pod's inline volume; raises `TranslationError`."""
     return plugin.inline_handle(getattr(volume, plugin.source))
 
 
 def volume_handle(plugin: InTreeVolumePlugin, volume: PersistentVolume) -> str:
-    """What the CSI driver calls a PersistentVolume; raises `TranslationError`."""
+    """The CSI driver's name for a PersistentVolume; raises `TranslationError`."""
     return plugin.volume_handle(getattr(volume.spec, plugin.source), volume.metadata.labels)
 
 
 def translated_affinity(plugin: InTreeVolumePlugin, volume: PersistentVolume) -> NodeSelector | None:
     """The volume's required node affinity in the driver's topology; None: any node. May raise as above.
 
-    The zones come from the affinity itself, or if it speaks of none, from the volume's labels.
+    The zones come from the affinity, or if it has none, from the volume's labels.
     """
     volume_handle(plugin, volume)  # a volume that cannot be translated has no affinity either
     required = volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
@@ -197,7 +197,7 @@ def translated_affinity(plugin: InTreeVolumePlugin, volume: PersistentVolume) ->
 
 
 def _topology_keys(terms: Iterable[NodeSelectorTerm], labels: Mapping[str, str]) -> tuple[str, str]:
-    """The labels for zone and region that the volume uses: in its affinity first, the present ones first."""
+    """The labels for zone and region that the volume uses: those in its affinity first."""
     asked = {requirement.key for requirement in _requirements(terms)}
     for keys in (asked, labels):
         if ZONE in keys:
@@ -231,7 +231,7 @@ def _renamed(terms: Iterable[NodeSelectorTerm], old: str, new: str) -> tuple[Nod
 def _narrowed(
     terms: tuple[NodeSelectorTerm, ...], key: str, zones: Iterable[str]
 ) -> tuple[NodeSelectorTerm, ...]:
-    """Every term (at least one) with one more requirement: to be in one of the zones."""
+    """Every term (at least one) with the additional requirement to be in one of the zones."""
     values = tuple(sorted({stripped for zone in zones if (stripped := zone.strip())}))
     if not values:
         return terms

@@ -1,7 +1,7 @@
-"""CSINode objects as columns over the cluster table: which drivers a node has, and how much they attach.
+"""CSINode objects as columns over the cluster table: drivers per node, and their attach limits.
 
-In: the store of CSINodes and the cluster table. Out: a column for each driver in question, brought up to date
-for the rows whose node or CSINode changed since it was last asked.
+In: the store of CSINodes and the cluster table. Out: a column for each requested driver, updated for the rows
+whose node or CSINode has changed since the last read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 
 
 _MOST_DRIVERS: Final = 256
-"""As many drivers have columns at a time."""
+"""The maximum number of drivers with columns."""
 
 
 class _Driver(NamedTuple):
@@ -31,9 +31,9 @@ class _Driver(NamedTuple):
 
 
 class CSINodeColumns:
-    """Call `refresh` before reading a column. Only drivers that were asked about have columns.
+    """Call `refresh` before reading a column.
 
-    A CSINode may list thousands of them.
+    Only requested drivers have columns, because a CSINode may list thousands of them.
     """
 
     def __init__(self, cluster: ClusterTable, store: Store[CSINode]) -> None:
@@ -53,7 +53,7 @@ class CSINodeColumns:
         return self._known
 
     def limit(self, driver: str) -> NDArray[np.int64]:
-        """How many volumes of the driver a row can attach; `NO_LIMIT` where it does not say."""
+        """How many volumes of the driver a row can attach; `NO_LIMIT` without a limit."""
         return self._driver(driver).limits
 
     def has_limits(self) -> NDArray[np.bool_]:
@@ -65,7 +65,7 @@ class CSINodeColumns:
         return self._driver(driver).installed
 
     def migrated(self, plugin: str) -> NDArray[np.bool_]:
-        """On which rows an in-tree plugin's work was handed to its CSI driver."""
+        """Which rows have an in-tree plugin that was migrated to its CSI driver."""
         return self._migrated.get(plugin, np.zeros(self._capacity, np.bool_))
 
     def refresh(self) -> None:

@@ -1,6 +1,6 @@
-"""Plays the tour.
+"""Runs the tour.
 
-In: scenes, and where to print. Out: a cluster in which they happened; lines with what was done and seen.
+In: scenes, and where to print. Out: a cluster in which they happened; lines with the commands and results.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kuberth.programs.up.cluster import ClusterSettings, EmbeddedCluster, PageSe
 
 LOOK_SECONDS: Final = 0.05
 PATIENCE_SECONDS: Final = 60.0
-"""How long a step may take before the tour gives up."""
+"""The timeout of a step."""
 ZONE: Final = "topology.kubernetes.io/zone"
 Print = Callable[[str, str], None]
 """Prints a line in a style: title, text, command, result or code."""
@@ -52,7 +52,7 @@ async def play(
     scenes: Sequence[Scene] = SCENES,
     keep: Callable[[EmbeddedCluster], Any] | None = None,
 ) -> None:
-    """Start a cluster in memory, play all scenes and end the cluster, after `keep` if it is given."""
+    """Start an in-memory cluster, run all scenes and stop the cluster, after `keep` if it is given."""
     with tempfile.TemporaryDirectory() as folder:
         shapes = _written(Path(folder, "shapes.yaml"), SHAPES)
         registry = full_registry({NeedsDisk.name: NeedsDisk})

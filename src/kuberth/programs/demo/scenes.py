@@ -1,6 +1,6 @@
-"""The scenes of the tour: what is created, and what is to be seen then.
+"""The scenes of the tour: what is created, and the expected result.
 
-Data only: a scene is played by `kuberth.programs.demo.playing`.
+Data only: `kuberth.programs.demo.playing` runs them.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ Pods = Mapping[str, "PodView"]
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """The parts of a pod that a scene looks at."""
+    """The parts of a pod that a scene reads."""
 
     node: str
-    """"" while it has none."""
+    """"" while it has no node."""
     zone: str
     message: str
-    """Why it waits."""
+    """Why it is pending."""
 
 
 @dataclass(frozen=True, slots=True)
 class TourStep:
-    """A change of the cluster, what kubectl would have been asked, and what has to come of it."""
+    """A change of the cluster, its kubectl command, and the expected result."""
 
     command: str
-    """Shown; none: the step is about what happened before."""
+    """The command to print; none: the step is about what happened before."""
     seen: Callable[[Pods], str]
-    """The line that says what happened; "" while it has not."""
+    """The line that describes the result; "" while the result is not there yet."""
     manifests: str = ""
     """YAML to apply."""
     ungate: str = ""
@@ -51,12 +51,12 @@ class TourStep:
     scale: tuple[str, int] | None = None
     """A Deployment, and its number of replicas."""
     explain: str = ""
-    """A pod that `kuberth explain` is asked about."""
+    """A pod to explain with `kuberth explain`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A part of the tour that shows one thing that the scheduler does."""
+    """A part of the tour that shows one feature of the scheduler."""
 
     title: str
     about: str
@@ -97,9 +97,7 @@ def _batch(pods: Pods) -> str:
 def _urgent(pods: Pods) -> str:
     pod, batch = pods.get("urgent"), _of(pods, "batch-")
     waiting = sum(not each.node for each in batch)
-    if (
-        pod is None or not pod.node or len(batch) < 12 or not waiting
-    ):  # the Deployment replaces what was evicted
+    if pod is None or not pod.node or len(batch) < 12 or not waiting:  # the Deployment replaces evicted pods
         return ""
     return f"urgent runs on {pod.node}; batch pods of lower priority gave way, and {waiting} wait for room"
 

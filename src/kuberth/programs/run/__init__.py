@@ -1,1 +1,1 @@
-"""`kuberth run`: the scheduler on a real cluster, one leader among replicas, with its probes and metrics."""
+"""`kuberth run`: the scheduler on a real cluster, with leader election, probes and metrics."""

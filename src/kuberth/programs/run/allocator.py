@@ -1,6 +1,6 @@
-"""Gives memory back that the C library keeps after objects are gone.
+"""Returns memory to the system that the C library keeps after objects were freed.
 
-In: the figures of glibc's allocator, once a minute. Out: what became free is returned to the system. With
+In: the statistics of glibc's allocator, once a minute. Out: free memory is returned to the system. With
 another C library nothing is done.
 """
 
@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 EVERY_SECONDS: Final = 60.0
 MUCH: Final = 32 * 2**20
-"""Bytes: so much has to become free before it is worth the system's time."""
+"""The minimum of freed bytes for which returning memory is worth the time."""
 
 
 class Allocator(Protocol):
@@ -41,7 +41,7 @@ class Glibc:
     """Allocator of the GNU C library, 2.33 or newer."""
 
     def __init__(self) -> None:
-        """AttributeError or OSError: it is another one."""
+        """AttributeError or OSError for any other C library."""
         library = ctypes.CDLL("libc.so.6")
         self._info, self._trim = library.mallinfo2, library.malloc_trim
         self._info.restype = _MallInfo2
@@ -54,7 +54,7 @@ class Glibc:
 
 
 def find_allocator() -> Allocator | None:
-    """The allocator of this process; None: nothing can be given back."""
+    """The allocator of this process; None if it cannot return memory."""
     try:
         return Glibc()
     except (AttributeError, OSError):
@@ -62,7 +62,7 @@ def find_allocator() -> Allocator | None:
 
 
 async def give_back_memory(allocator: Allocator | None) -> None:
-    """Look after the memory for as long as the task lives; the system takes it in a thread."""
+    """Return memory regularly until cancelled; it happens in a thread."""
     used_up = 0
     while allocator is not None:
         await asyncio.sleep(EVERY_SECONDS)

@@ -1,7 +1,7 @@
 """Runs `kuberth run`: client, leader election, serving and the scheduler.
 
-In: settings from the command line. Out: an exit code: 0 after SIGTERM or SIGINT, 1 when the lease was
-lost or the scheduler could not go on. An API server that is not there yet is waited for.
+In: settings from the command line. Out: an exit code: 0 after SIGTERM or SIGINT, 1 if the lease was lost or
+the scheduler could not continue. If the API server is not available yet, it waits.
 """
 
 from __future__ import annotations
@@ -58,17 +58,18 @@ logger = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS: Final = 0.5
 LONGEST_PAUSE_SECONDS: Final = 5.0
-"""Shortest time between two attempts to reach the API server; a random part of the same length is added."""
+"""The minimum time between two attempts to reach the API server; a random time of up to the same length is
+added."""
 BINDINGS: Final = Batching()
 EVENTS: Final = Batching(max_connections=8, max_batch=16, busy_connections=1, max_wait_seconds=0.02)
-"""Events may be late, so they wait longer to share a batch."""
+"""Events may be late, so they wait longer to be batched."""
 REFUSALS: Final = 4
-"""Number of consecutive refusals after which credentials are considered wrong."""
+"""After this number of consecutive rejections, credentials are considered wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServingSettings:
-    """The address, certificates and access rules by which health and metrics are served."""
+    """The address, certificates and access rules of health and metrics."""
 
     host: str
     port: int
@@ -82,7 +83,7 @@ class ServingSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings that the command line gives."""
+    """The settings from the command line."""
 
     config: KubeSchedulerConfiguration
     registry: Registry
@@ -91,14 +92,14 @@ class Settings:
     master: str | None = None
     max_unschedulable_seconds: float = 300.0
     check_plans_every: int = CHECK_EVERY
-    """Cycles of which one is decided a second time without plans; 0: none."""
+    """One cycle in this number is evaluated a second time without plans; 0: none."""
     grace_seconds: float = 25.0
     serving: ServingSettings | None = None
-    """The address of health and metrics; None: neither is served."""
+    """The address of health and metrics; None if neither is served."""
     page: bool = False
-    """Whether the page is, too."""
+    """Whether the page is served too."""
     rules: Callable[[], Rules] | None = None
-    """Reads configuration and plugins again."""
+    """Reads configuration and plugins."""
     rule_sources: Sequence[RuleSource] = ()
     """The sources of the rules, which may change while the scheduler runs."""
     flags: Mapping[str, str] = field(default_factory=dict)
@@ -267,7 +268,7 @@ def _serve(
 
 
 class SchedulerProcess:
-    """The process between start and exit."""
+    """The process between startup and exit."""
 
     def __init__(
         self,
@@ -303,7 +304,7 @@ class SchedulerProcess:
         return self._stop.is_set()
 
     def problem(self) -> str | None:
-        """The problem that the health check `scheduling-loop` reports; None while all is well."""
+        """The problem reported by the health check `scheduling-loop`; None if there is none."""
         return "the scheduling loop ended unexpectedly" if self._broken else self._watchdog.problem()
 
     async def until_end(self) -> int:
@@ -329,7 +330,7 @@ class SchedulerProcess:
                 logger.info("shutting down")
                 self.scheduler.stop()
                 if self._lost or not self._reached.is_set():
-                    # Nothing may be written any more, or nothing was begun: there is nothing to finish.
+                    # Nothing may be written any more, or nothing was started: there is nothing to finish.
                     scheduling.cancel()
                 await asyncio.wait([scheduling])
                 for task in rest:
@@ -355,7 +356,9 @@ class SchedulerProcess:
         try:
             await self.elector.hold()
         except LeadershipLost as exc:
-            logger.error("Leaderelection lost: %s; ending, so that no two schedulers bind the same pods", exc)
+            logger.error(
+                "Leaderelection lost: %s; exiting, so that no two schedulers bind the same pods", exc
+            )
             self._lost = True
             self._stop.set()
 
@@ -368,7 +371,7 @@ class SchedulerProcess:
 
     def _read_again(self) -> None:
         if self._reloading is None:
-            logger.warning("SIGHUP: there is nothing to read again: neither --config nor --reload was given")
+            logger.warning("SIGHUP: nothing to reload: neither --config nor --reload was given")
         else:
             self._reloading.ask()
 
@@ -377,11 +380,11 @@ class SchedulerProcess:
 
 
 async def reach(api: Api, *, rng: random.Random | None = None) -> None:
-    """Return once the API server answers; raise errors that waiting cannot fix.
+    """Return when the API server responds; raise errors that waiting cannot fix.
 
-    A server that is down or broken is waited for, as kube-scheduler does. Its certificate can only be fixed
-    by another file, and refused credentials by other ones, unless the server is just starting: it may need
-    a moment to know them.
+    If a server is down or failing, wait for it, as kube-scheduler does. A wrong certificate needs another
+    file, and rejected credentials need new ones, unless the server is just starting and does not know them
+    yet.
     """
     rng = random.Random() if rng is None else rng
     refusals = 0
@@ -391,13 +394,13 @@ async def reach(api: Api, *, rng: random.Random | None = None) -> None:
             await api.get(Namespace, "kube-system")
             return
         except ApiError as exc:
-            # Any answer will do, even that this request is forbidden.
+            # Any response is sufficient, even that this request is forbidden.
             if exc.code in (403, 404):
                 return
             refusals = refusals + 1 if isinstance(exc, UnauthorizedError) else 0
             if refusals >= REFUSALS or _distrusts(exc):
                 raise
-            logger.error("the API server cannot be asked yet, trying again: %s", exc)
+            logger.error("the API server is not reachable yet, retrying: %s", exc)
         await asyncio.sleep(seconds * (1 + rng.random()))
         seconds = min(2 * seconds, LONGEST_PAUSE_SECONDS)
 

@@ -39,22 +39,22 @@ logger = logging.getLogger(__name__)
 
 JITTER_FACTOR: Final = 1.2
 TOLERATED_EXPIRY_SECONDS: Final = 20.0
-"""How long past its lease a leader still counts as healthy: it should have ended long before."""
+"""How long past its lease a leader still counts as healthy: it should have exited long before."""
 
 _FAILURES: Final = (KuberthError, OSError, TimeoutError)
 
 
 FLUSH_SECONDS: Final = 2.0
-"""How long the end of the process may wait for the last event."""
+"""The maximum time that the exit of the process waits for the last event."""
 
 
 def make_identity() -> str:
-    """The host's name, made unique so that two processes on one host are two candidates."""
+    """The host's name with a unique suffix, so that two processes on one host are two candidates."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
 class LeaderElector:
-    """A candidate for a lease. Its owner awaits `acquire`, then `hold`, and at the end `release`."""
+    """A candidate for a lease. Its owner awaits `acquire`, then `hold`, and finally `release`."""
 
     def __init__(
         self,
@@ -68,9 +68,9 @@ class LeaderElector:
         on_new_leader: Callable[[str], None] | None = None,
         on_event: Callable[[Lease, str], None] | None = None,
     ) -> None:
-        """`on_new_leader` gets the leader's identity when it changes, "" if there is no leader.
+        """`on_new_leader` receives the leader's identity when it changes, "" if there is no leader.
 
-        `on_event` is given the lease and a note for an Event with reason LeaderElection.
+        `on_event` receives the lease and a note for an Event with reason LeaderElection.
         """
         _check(settings, identity)
         self.identity = identity
@@ -86,44 +86,44 @@ class LeaderElector:
         self._renew_seconds = settings.renew_deadline.total_seconds()
         self._retry_seconds = settings.retry_period.total_seconds()
         self._request_seconds = max(self._renew_seconds / 2, 1.0)
-        # The last version of the lease that the API showed, and what its record said.
+        # The last version of the lease from the API, and the content of its record.
         self._lease: Lease | None = None
         self._read: LeaseSpec | None = None
         self._observed = LeaseSpec()
         self._observed_ns = 0
         self._leading = False
         self._claimed = False
-        """Whether a write was ever sent: it may have been taken even if its answer was lost."""
+        """Whether a write was ever sent: it may have taken effect even if its response was lost."""
         self._renewed_ns = 0
         self._reported = ""
         self._metrics.master_status.set((self._name,), 0)
 
-    # What others may ask
+    # State for other components
 
     @property
     def leader(self) -> str:
-        """The last known holder of the lease; "" for none."""
+        """The last known holder of the lease; "" if there is none."""
         return self._observed.holder_identity or ""
 
     def may_write(self) -> bool:
-        """Whether this process leads for sure: ask before every write.
+        """Whether this process is certainly the leader: check it before every write.
 
-        Counted from the moment the last successful renewal was sent, which is before another process can
+        The time counts from when the last successful renewal was sent, which is before another process can
         have seen it: the next leader waits the whole lease duration, and this ends at the renew deadline.
         """
         return self._leading and self._clock.now_ns() - self._renewed_ns < self._renew_seconds * NANOSECONDS
 
     def problem(self) -> str | None:
-        """The problem for the health check `leaderElection`: a leader did not renew and yet did not end."""
+        """The problem for the health check `leaderElection`: a leader did not renew but still runs."""
         expired_seconds = (self._clock.now_ns() - self._observed_ns) / NANOSECONDS - self._lease_seconds
         if self._is_holder() and expired_seconds > TOLERATED_EXPIRY_SECONDS:
             return f"failed election to renew leadership on lease {self._name}"
         return None
 
-    # The life of a candidate
+    # Life cycle
 
     async def acquire(self) -> None:
-        """Return once this process leads."""
+        """Return when this process is the leader."""
         logger.info("waiting for the lease %s as %s", self, self.identity)
         while not await self._attempt():
             self._report()
@@ -132,10 +132,11 @@ class LeaderElector:
         self._report()
         self._metrics.master_status.set((self._name,), 1)
         self._record_event("became leader")
-        logger.info("leading: the lease %s is ours", self)
+        logger.info("leading: acquired the lease %s", self)
 
     async def hold(self) -> None:
-        """Renew the lease until another process has it or the renew deadline passes; then LeadershipLost."""
+        """Renew the lease until another process has it or the renew deadline passes; then raise
+        LeadershipLost."""
         while await self._renew_within_deadline():
             self._report()
             await asyncio.sleep(self._retry_seconds)
@@ -146,9 +147,9 @@ class LeaderElector:
         raise LeadershipLost(f"the lease {self} could not be renewed for {self._renew_seconds:g} s")
 
     async def release(self) -> bool:
-        """Give the lease up, so that the next leader need not wait; False if that did not work.
+        """Release the lease, so that the next leader need not wait; False on failure.
 
-        Whatever the lease protects must have ended before: from here on `may_write` is False.
+        Everything that the lease protects must have ended before: from here on `may_write` is False.
         """
         self._stop_leading()
         if not self._claimed:
@@ -168,13 +169,13 @@ class LeaderElector:
                 )
                 self._lease = await self._api.update(msgspec.structs.replace(lease, spec=spec))
         except _FAILURES as error:
-            logger.warning("the lease %s could not be released, it has to expire: %s", self, _text(error))
+            logger.warning("the lease %s could not be released and has to expire: %s", self, _text(error))
             return False
         self._observe(spec)
-        logger.info("the lease %s is released", self)
+        logger.info("released the lease %s", self)
         return True
 
-    # One attempt, step by step as client-go's
+    # One attempt, with the steps of client-go
 
     async def _renew_within_deadline(self) -> bool:
         loop = asyncio.get_running_loop()
@@ -183,7 +184,7 @@ class LeaderElector:
             async with asyncio.timeout_at(deadline):
                 renewed = await self._attempt()
                 tick = loop.time()
-                # Once another leader was seen there is nothing left to renew.
+                # If another leader was seen, there is nothing left to renew.
                 while not renewed and self._leading:
                     tick = max(tick + self._retry_seconds, loop.time())
                     await asyncio.sleep(tick - loop.time())
@@ -193,7 +194,7 @@ class LeaderElector:
             return False
 
     async def _attempt(self) -> bool:
-        """Take or renew the lease; True if this process holds it now."""
+        """Acquire or renew the lease; True if this process holds it now."""
         now_ns = self._clock.now_ns()
         try:
             if self._is_holder() and self._is_valid(now_ns):
@@ -210,11 +211,11 @@ class LeaderElector:
                 return True
             return await self._take_over(lease, now_ns)
         except _FAILURES as error:
-            logger.warning("the lease %s could not be taken or renewed: %s", self, _text(error))
+            logger.warning("the lease %s could not be acquired or renewed: %s", self, _text(error))
             return False
 
     async def _take_over(self, lease: Lease, now_ns: int) -> bool:
-        """The slow path: look at the record first, and write only if it is ours or free."""
+        """The slow path: read the record first, and write only if it is ours or expired."""
         self._lease = lease
         record = lease.spec
         if record != self._read:
@@ -261,11 +262,11 @@ class LeaderElector:
 
     def _won(self, spec: LeaseSpec, sent_ns: int) -> None:
         self._observe(spec)
-        # An attempt begins with its time, so this is never later than the moment the request was sent.
+        # The time is taken when an attempt begins, so it is never later than when the request was sent.
         self._renewed_ns = sent_ns
         self._leading = True
 
-    # What this process knows
+    # Internal state
 
     def _observe(self, record: LeaseSpec) -> None:
         self._observed = record
@@ -301,7 +302,7 @@ class LeaderElector:
 
 
 def _check(settings: LeaderElectionConfiguration, identity: str) -> None:
-    """Refuse settings that would let two replicas lead at once, or none at all."""
+    """Reject settings with which two replicas could lead at once, or none at all."""
     lease, renew, retry = (
         duration.total_seconds()
         for duration in (settings.lease_duration, settings.renew_deadline, settings.retry_period)
@@ -332,7 +333,7 @@ class ElectionEvents:
         self._recorded = asyncio.Event()
 
     def record(self, lease: Lease, note: str) -> None:
-        """Have an event about the lease written."""
+        """Queue an event about the lease."""
         now_ns = self._clock.now_ns()
         now = moment(now_ns)
         metadata = lease.metadata
@@ -359,12 +360,12 @@ class ElectionEvents:
             await self._write_all()
 
     async def flush(self) -> None:
-        """Write what `run` left, unless that takes long."""
+        """Write the events that `run` has left, with a time limit."""
         try:
             async with asyncio.timeout(FLUSH_SECONDS):
                 await self._write_all()
         except TimeoutError:
-            logger.warning("events about the leader election are given up: no answer in time")
+            logger.warning("events about the leader election are dropped: no response in time")
 
     async def _write_all(self) -> None:
         while self._waiting:
@@ -372,7 +373,7 @@ class ElectionEvents:
             try:
                 await self._api.create(event)
             except AlreadyExistsError:
-                pass  # `run` was cancelled before it knew
+                pass  # `run` was cancelled before it was informed
             except Exception as error:
                 logger.warning("the event %r could not be written: %s", event.message, error)
             self._waiting.popleft()

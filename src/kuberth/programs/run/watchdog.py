@@ -1,12 +1,10 @@
 """Detects a blocked event loop, reports what blocks it, and lets signals end the process anyway.
 
-In: beats from the event loop, signals, and a thread that looks from outside. Out: a log line with the plugin,
-its extension point and the stack; and the end of the process when the loop cannot handle a signal.
-
-A plugin that blocks in a synchronous point stops the loop. Health endpoints answer from a thread of their
-own, and fail once the loop has not turned for `WatchdogLimits.blocked` seconds, which is how a kubelet
-notices. The watching thread cannot end the plugin; it can only report it and make sure that the process can
-be ended.
+In: heartbeats from the event loop, signals, and a watching thread. Out: a log line with the plugin, its
+extension point and the stack; and the end of the process when the loop cannot handle a signal. A plugin that
+blocks in a synchronous extension point stops the loop. A separate thread answers health checks, which fail
+once the loop has been blocked for `WatchdogLimits.blocked` seconds; this is how a kubelet notices. The
+watching thread cannot end the plugin; it can only report it and make sure that the process can be ended.
 """
 
 from __future__ import annotations
@@ -33,25 +31,26 @@ class WatchdogLimits(NamedTuple):
     """Intervals and time limits in seconds."""
 
     beat: float = 1.0
-    """Interval of the loop's beats and of the thread's checks."""
+    """Interval of the loop's heartbeats and of the thread's checks."""
     blocked: float = 10.0
-    """Time without a beat after which probes fail and the thread reports what blocks the loop."""
+    """Time without a heartbeat after which probes fail and the thread reports what blocks the loop."""
     again: float = 60.0
-    """Time before it reports again."""
+    """Time until the next report."""
     signal: float = 5.0
-    """Time that the loop has to heed a signal before the thread ends the process."""
+    """Time for the loop to handle a signal before the thread ends the process."""
 
 
 def _interrupt_main_thread() -> None:
-    """End the system call that the main thread waits in, if any; Python repeats it.
+    """Interrupt the main thread's system call, if any; Python repeats it.
 
-    A signal that came just before the call would wait for its end, as Python handles signals between calls.
+    Otherwise, a signal that came just before the call would wait for its end, because Python handles signals
+    between calls.
     """
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGURG)
 
 
 class Watchdog:
-    """Looks after one event loop, which must run in the main thread."""
+    """Watches one event loop, which must run in the main thread."""
 
     def __init__(
         self,
@@ -70,7 +69,7 @@ class Watchdog:
     # In the event loop
 
     def beat(self) -> None:
-        """The loop turns."""
+        """Record a heartbeat."""
         self._beat_at = self._now()
 
     def signalled(self) -> None:
@@ -82,23 +81,23 @@ class Watchdog:
     # In any thread
 
     def problem(self) -> str | None:
-        """The problem that health checks report; None while the loop turns."""
+        """The problem that health checks report; None while the loop runs."""
         silent = self._now() - self._beat_at
         if silent < self._limits.blocked:
             return None
-        return f"the event loop has not turned for {silent:.0f} s"
+        return f"the event loop has been blocked for {silent:.0f} s"
 
     # In the thread
 
     def check(self) -> None:
-        """Look once."""
+        """Check once."""
         now, beat_at = self._now(), self._beat_at
         silent = now - beat_at
         if silent >= self._limits.signal:
             _interrupt_main_thread()
         if silent < self._limits.blocked:
             if self._logged_at is not None:
-                logger.warning("the event loop turns again")
+                logger.warning("the event loop runs again")
                 self._logged_at = None
         elif self._logged_at is None or now - self._logged_at >= self._limits.again:
             self._logged_at = now
@@ -111,7 +110,7 @@ class Watchdog:
         frame = _main_frame()
         stack = "".join(traceback.format_stack(frame)) if frame is not None else ""
         logger.error(
-            "the event loop has not turned for %.0f s: %s. Nothing is scheduled and probes fail; "
+            "the event loop has been blocked for %.0f s: %s. Nothing is scheduled and probes fail; "
             "only a restart helps if this does not end\n%s",
             silent,
             _blame(),
@@ -126,11 +125,11 @@ class Watchdog:
 
     @contextmanager
     def watching(self, on_signal: Callable[[], None]) -> Iterator[None]:
-        """Look after the running loop; SIGTERM and SIGINT call `on_signal` in it."""
+        """Watch the running loop; SIGTERM and SIGINT call `on_signal` in it."""
         loop = asyncio.get_running_loop()
 
         def heed(_number: int, _frame: FrameType | None) -> None:
-            # Python runs this between two instructions of the main thread, also in the midst of a plugin.
+            # Python runs this between two instructions of the main thread, even inside a plugin.
             self.signalled()
             loop.call_soon_threadsafe(on_signal)
 
@@ -171,7 +170,7 @@ def _blame() -> str:
 
 
 def held_by(frame: FrameType | None) -> tuple[str, str] | None:
-    """The plugin that the innermost asking frame waits for, and at which point; None if there is none."""
+    """The plugin and extension point of the innermost plugin call on the stack; None if there is none."""
     called = ""
     while frame is not None:
         module = frame.f_globals.get("__name__", "")

@@ -1,7 +1,7 @@
-"""Decisions of the real scheduler compared with ours, and the report about them.
+"""Decisions of the real scheduler compared with Kuberth's, and the report about them.
 
 In: decisions, one after the other. Out: each as a tree for JSON, and a report: how often the two agree, what
-explains it where they do not, how long pods waited and how long deciding took here.
+explains differences, how long pods waited and how long Kuberth's decisions took.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ import msgspec
 from kuberth.text.figures import percentile
 
 KEPT_DIFFERENCES: Final = 1000
-"""Number of the last unexplained differences that are kept for the final report."""
+"""How many of the last unexplained differences are kept for the final report."""
 
 
 class Agreement(enum.StrEnum):
     """The result of a comparison of the two decisions about a pod."""
 
     SAME = "same node"
-    """The real scheduler took the one node that is best here."""
+    """The real scheduler chose the only node with the best score."""
     EQUAL = "equal score"
-    """The real scheduler took one of several best nodes; the choice among them is random."""
+    """The real scheduler chose one of several best nodes; the choice among them is random."""
     OTHER = "other node"
-    """Another node is better here, or its node is none that passes here."""
+    """Another node has a better score, or the chosen one is not feasible."""
     NOT_PLACED = "placed there, rejected here"
-    """No node passes here."""
+    """No node is feasible in Kuberth."""
     SAME_VERDICT = "rejected by both"
     NOT_REJECTED = "rejected there, placed here"
     FAILED = "failed here"
@@ -44,55 +44,55 @@ class DifferenceCause(enum.StrEnum):
     """The cause that explains a difference."""
 
     BINDINGS = "bindings"
-    """The two agree as soon as some pods whose bindings (or ends) were seen moments before or after this
-    decision are counted the other way: the real scheduler knew of them earlier, or not yet."""
+    """The two agree if some pods, whose bindings or ends were seen shortly before or after this decision, are
+    counted or not counted instead: the real scheduler knew of them earlier, or not yet."""
     NODES = "nodes"
-    """The nodes that the two see differently all changed a moment ago."""
+    """The nodes that cause the difference have all changed shortly before."""
     SAMPLING = "sampling"
-    """The real scheduler samples nodes; it may have left out the better ones."""
+    """The real scheduler samples nodes, and may have skipped the better ones."""
 
 
 class DifferenceExplanation(msgspec.Struct, frozen=True):
     cause: DifferenceCause
     text: str
     pods: tuple[str, ...] = ()
-    """namespace/name of the pods that make the difference."""
+    """namespace/name of the pods that cause the difference."""
     nodes: tuple[str, ...] = ()
 
 
 class ShadowDecision(msgspec.Struct, frozen=True, rename="camel"):
-    """A decision of the real scheduler, and the one made here at its side."""
+    """A decision of the real scheduler, and Kuberth's decision for the same pod."""
 
     pod: str
     """namespace/name."""
     agreement: Agreement
     node: str = ""
-    """The node on which the real scheduler placed the pod; "" if it rejected it."""
+    """The node that the real scheduler chose; "" if it rejected the pod."""
     own_node: str = ""
-    """The node on which it would have been placed here; "" if there is none."""
+    """The node that Kuberth would choose; "" if there is none."""
     passing: int = msgspec.field(default=0, name="passingNodes")
-    """How many nodes pass here."""
+    """The number of feasible nodes in Kuberth."""
     equals: int = msgspec.field(default=0, name="equalNodes")
-    """How many of them share the highest total."""
+    """The number of nodes with the highest total."""
     scores: Mapping[str, int] = {}
-    """Scores of `node` here, by plugin; empty if it does not pass."""
+    """Kuberth's scores of `node`, by plugin; empty if it is not feasible."""
     own_scores: Mapping[str, int] = {}
-    """Scores of `own_node` here, by plugin."""
+    """Kuberth's scores of `own_node`, by plugin."""
     message: str = ""
-    """The reason of the rejection, from the pod's condition."""
+    """The reason of the real scheduler's rejection, from the pod's condition."""
     own_message: str = ""
-    """Why it was rejected here, or what failed."""
+    """Why Kuberth rejected the pod, or what failed."""
     explanation: DifferenceExplanation | None = None
     reordered: tuple[str, ...] = ()
-    """Pods whose bindings crossed this one's; the two agree once they are back in the queue's order."""
+    """Pods whose bindings arrived out of order; in queue order, the two agree."""
     waited_seconds: float | None = None
-    """Seconds from the first sight of the pod, free of gates, to the decision; None: it waited before."""
+    """Seconds from when the pod was first seen without gates to the decision; None: it was there before."""
     attempts: int = 0
-    """Attempts of the real scheduler, as far as its events and this decision show them."""
+    """Attempts of the real scheduler, as far as events and this decision show."""
     own_attempts: int = 0
-    """How often it was decided here."""
+    """The number of Kuberth's decisions for the pod."""
     own_seconds: float = 0.0
-    """How long deciding took here."""
+    """The duration of Kuberth's decision."""
 
     @property
     def agrees(self) -> bool:
@@ -103,7 +103,7 @@ class ShadowDecision(msgspec.Struct, frozen=True, rename="camel"):
         return not self.agrees and self.explanation is None
 
     def tree(self) -> dict[str, Any]:
-        """The decision as a JSON tree; empty parts are left out."""
+        """The decision as a JSON tree; empty parts are omitted."""
         tree: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         tree["total"] = sum(self.scores.values()) if self.scores else None
         tree["ownTotal"] = sum(self.own_scores.values()) if self.own_scores else None
@@ -111,17 +111,17 @@ class ShadowDecision(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ShadowReport:
-    """Everything so far, in bounded memory but for a number a pod."""
+    """All decisions so far, in bounded memory except for one number per pod."""
 
     def __init__(self) -> None:
         self.agreements: Counter[Agreement] = Counter()
         self.causes: Counter[DifferenceCause] = Counter()
         self.reordered = 0
-        """How many agree only with crossing bindings back in the queue's order."""
+        """How many agree only in queue order."""
         self.attempts = self.own_attempts = 0
-        """Attempts, of the real scheduler and here, for pods that were placed."""
+        """Attempts of the real scheduler and of Kuberth, for placed pods."""
         self.differences: deque[ShadowDecision] = deque(maxlen=KEPT_DIFFERENCES)
-        """The last ones that nothing explains."""
+        """The last unexplained differences."""
         self._waited = array("d")
         self._took = array("d")
 

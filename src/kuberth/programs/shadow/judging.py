@@ -1,8 +1,8 @@
-"""Decides a pod beside the real scheduler, and looks for the cause of a difference.
+"""Makes Kuberth's decision for a pod, and searches for the cause of a difference.
 
-In: the pod as it waited, where it went, and the changes seen moments before and after. Out: how the two
-decisions compare. The real scheduler decided a moment before its binding was seen, over a cluster that knew
-of its own bindings at once: so a difference is evaluated again with some of these changes reverted.
+In: the pod before its decision, its node, and the changes seen shortly before and after. Out: how the two
+decisions compare. The real scheduler decided shortly before its binding was seen, over a cluster with its own
+bindings: so a difference is evaluated again with some of these changes reverted.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from kuberth.programs.shadow.decisions import Agreement, DifferenceCause, Differ
 from kuberth.scheduling.sampling import nodes_to_find
 
 ROUNDS: Final = 8
-"""The most searches for the pods on the nodes that matter, each of them over another answer."""
+"""The maximum number of searches for the pods on relevant nodes, each for another result."""
 STEPS: Final = (0, 1, 2, 4, 8, 16, 32)
 """How many of the nearest changes, before and after, are tried together."""
 TRIALS: Final = 100
-"""The most questions about one pod."""
+"""The maximum number of evaluations for one pod."""
 
 
 class Alteration(NamedTuple):
-    """A pod counted the other way than the table does."""
+    """A pod to count or not to count, in contrast to the table."""
 
     info: PodInfo
     adds: bool
@@ -44,36 +44,36 @@ class ShadowComparison(NamedTuple):
     equals: int = 0
     explanation: DifferenceExplanation | None = None
     reordered: tuple[str, ...] = ()
-    """Pods whose bindings had to be put back into the queue's order for the two to agree."""
+    """Pods whose bindings had to be put into queue order for the two to agree."""
     seconds: float = 0.0
-    """How long the decision took, without the search for what explains a difference."""
+    """The duration of the decision, without the search for an explanation."""
 
 
 class Surroundings(NamedTuple):
-    """Changes seen around a decision, of which the real scheduler may have known more or less."""
+    """Changes seen around a decision, of which the real scheduler may have known more or fewer."""
 
     before: Sequence[Alteration] = ()
-    """Changes moments before, each turned back, the last one first."""
+    """The reverted changes shortly before, the last one first."""
     after: Sequence[Alteration] = ()
-    """Changes moments after, the first one first."""
+    """The changes shortly after, the first one first."""
     nodes: Collection[str] = ()
-    """Nodes that changed moments before."""
+    """Nodes that changed shortly before."""
     crossed: Sequence[Alteration] = ()
-    """Changes of `before` and `after` that stood the other way round in the queue. A scheduler pops the pods
+    """Changes of `before` and `after` that were in the opposite order in the queue. A scheduler pops the pods
     one by one, but their bindings arrive in any order."""
 
 
 class ShadowJudge:
-    """Evaluates pods with an evaluator that the caller keeps up to date."""
+    """Evaluates pods with an evaluator that the caller updates."""
 
     def __init__(self, evaluator: Evaluator, *, percentage_of_nodes_to_score: int | None = None) -> None:
-        """The percentage counts where the profile has none of its own."""
+        """The percentage applies to profiles that set none."""
         self._evaluator = evaluator
         own = evaluator.runner.profile.percentage_of_nodes_to_score
         self._percentage = percentage_of_nodes_to_score if own is None else own
 
     def placed(self, pod: Pod, node: str, around: Surroundings) -> ShadowComparison:
-        """The real scheduler sent the pod, which has no node here, to this one."""
+        """Compare for a pod that the real scheduler placed on this node; the pod has no node here."""
         answer, seconds = self._decide(pod)
         search = _Search(self._evaluator, pod, around, lambda other: node in best_nodes(other), node)
         reordered: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ class ShadowJudge:
         return ShadowComparison(agreement, answer, own, len(best), explanation, seconds=seconds)
 
     def rejected(self, pod: Pod, around: Surroundings) -> ShadowComparison:
-        """The real scheduler found no node for the pod."""
+        """Compare for a pod that the real scheduler rejected."""
         answer, seconds = self._decide(pod)
         best = best_nodes(answer)
         if not best:
@@ -107,7 +107,7 @@ class ShadowJudge:
         return self._evaluator.evaluate(pod), time.perf_counter() - started
 
     def _changed(self, answer: Answer, node: str, around: Surroundings) -> DifferenceExplanation | None:
-        """Whether nodes that just changed make the whole difference."""
+        """Whether recently changed nodes cause the whole difference."""
         doubtful = {node} if node and node not in answer.totals else better_nodes(answer, node)
         if not doubtful or not doubtful <= set(around.nodes):
             return None
@@ -139,13 +139,13 @@ def best_nodes(answer: Answer) -> list[str]:
 
 
 def better_nodes(answer: Answer, node: str) -> set[str]:
-    """The nodes with a higher total than this one's; all that pass, if it does not."""
+    """The nodes with a higher total than this one's; all feasible ones, if it is not feasible."""
     own = answer.totals.get(node)
     return {name for name, total in answer.totals.items() if own is None or total > own}
 
 
 class _Search:
-    """Looks for the fewest changes that, counted the other way, make the two decisions agree."""
+    """Searches for the fewest changes that, when reverted, make the two decisions agree."""
 
     def __init__(
         self,
@@ -184,9 +184,9 @@ class _Search:
         )
 
     def _on_nodes_that_matter(self, answer: Answer, *, directed: bool) -> list[Alteration]:
-        """Fill the nodes that are better here, and free the one that was taken, as far as changes can.
+        """Fill the nodes that are better here, and free the chosen one, as far as the changes allow.
 
-        Not directed: the other way, too, since a pod more may also balance a node.
+        If not directed, also the opposite, since an additional pod may also balance a node.
         """
         left = [*self._around.before, *self._around.after]
         taken: list[Alteration] = []
@@ -208,7 +208,7 @@ class _Search:
         return []
 
     def _nearest(self) -> list[Alteration]:
-        """The nearest changes, wherever: pods count in the domains of others, too."""
+        """The nearest changes on any node, since pods also count in the domains of others."""
         before, after = self._around.before, self._around.after
         numbers = sorted(
             {(min(early, len(before)), min(late, len(after))) for early in STEPS for late in STEPS},
@@ -223,7 +223,7 @@ class _Search:
         return []
 
     def _fewest(self, found: list[Alteration]) -> list[Alteration]:
-        """Leave out what makes no difference, in halves, quarters and so on."""
+        """Remove changes that make no difference, in halves, quarters and so on."""
         size = len(found) // 2
         while size:
             start = 0

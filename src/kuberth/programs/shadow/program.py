@@ -1,7 +1,7 @@
-"""Runs `kuberth shadow`: client, shadow, metrics, and the end.
+"""Runs `kuberth shadow`: client, shadow, metrics, and shutdown.
 
-In: settings from the command line, and callbacks. Out: a report, after a signal, a time, or a number of
-pods. Nothing is written: plugins get an API for dry runs, and the real one is only read.
+In: settings from the command line, and callbacks. Out: a report, after a signal, a time, or a number of pods.
+Nothing is written: plugins get an API for dry runs, and the real one is only read.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _REQUEST_SECONDS: Final = 30.0
 
 
 QUIET_SECONDS: Final = 30.0
-"""Time without a pod of the shadowed scheduler after which a message says so."""
+"""After this time without a pod of the shadowed scheduler, a message reports it."""
 
 
 class ShadowMetrics(MetricSet):
@@ -76,7 +76,7 @@ class ShadowMetrics(MetricSet):
 
 
 def metrics_server(metrics: ShadowMetrics, *, host: str, port: int) -> Listener:
-    """Serves /metrics over HTTPS while it is entered; `port` 0 takes any that is free."""
+    """Serves /metrics over HTTPS while it is entered; `port` 0 picks a free one."""
     page = families_page(lambda: [*metrics.families(), *build_families(), *process_families()])
     service = PageService({"/metrics": page}, access=_OpenAccess(), request_seconds=_REQUEST_SECONDS)
     return Listener(service, certificates=SelfSigned(host), host=host, port=port, flags=_FLAGS, limits=LIMITS)
@@ -94,7 +94,7 @@ class _OpenAccess:
 
 @dataclass(frozen=True, slots=True)
 class ShadowSettings:
-    """The settings that the command line gives."""
+    """The settings from the command line."""
 
     config: KubeSchedulerConfiguration
     registry: Registry
@@ -108,11 +108,11 @@ class ShadowSettings:
     settle_seconds: float = SETTLE_SECONDS
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = None
-    """The port of the metrics; None: nothing is served."""
+    """The port of the metrics; None: metrics are not served."""
 
 
 class ShadowRun:
-    """A run over one API; `on_decision` gets every decision, `on_message` messages about the run."""
+    """A run over one API; `on_decision` receives every decision, `on_message` messages about the run."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class ShadowRun:
             self.shadow.stop()
 
     async def _mind(self) -> None:
-        """Report the start, and when no pod of the scheduler is seen."""
+        """Report the start, and if no pod of the scheduler is seen."""
         name, shadow = self._settings.scheduler_name, self.shadow
         try:
             async with asyncio.timeout(QUIET_SECONDS):

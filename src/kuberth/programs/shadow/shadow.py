@@ -1,8 +1,8 @@
-"""Follows a cluster, read-only, and decides each pod at the moment its real scheduler does.
+"""Watches a cluster, read-only, and decides each pod when its real scheduler does.
 
 In: an API, of which only list and watch are used, and an evaluator. Out: a decision for every binding and
-every rejection of the shadowed scheduler's pods. The table is kept a moment behind what is seen, so that a
-decision is made over the table as it stood just before it, with a view of what came right after.
+every rejection of the shadowed scheduler's pods. The table lags slightly behind the watch, so that a decision
+uses the table from just before it, and can consider the changes right after it.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from kuberth.programs.shadow.decisions import Agreement, ShadowDecision
 from kuberth.programs.shadow.judging import Alteration, ShadowComparison, ShadowJudge, Surroundings
 
 SETTLE_SECONDS: Final = 2.0
-"""Seconds before and after a decision in which others count as made about the same time."""
+"""Changes within this number of seconds before and after a decision count as simultaneous."""
 MOST_AROUND: Final = 2000
-"""The most changes before, or after, a decision that are considered."""
+"""The maximum number of changes before, or after, a decision that are considered."""
 FAILED_SCHEDULING: Final = "reason=FailedScheduling"
 
 
@@ -45,24 +45,24 @@ class _Arrival(NamedTuple):
     old: Any
     new: Any
     coming: Alteration | None = None
-    """The pod that this change places or removes; earlier decisions look ahead to it."""
+    """The pod that this change places or removes; earlier decisions may look ahead to it."""
 
 
 @dataclass(slots=True, eq=False)
 class _Pending:
-    """The state of a waiting pod, as far as it was seen."""
+    """The state of a pending pod, as far as it was seen."""
 
     number: int
-    """The pod's number in the order in which pods came."""
+    """The pod's number in order of arrival."""
     since: float | None
-    """When it was first seen free of gates; None: it was there before."""
+    """When it was first seen without gates; None: it was there before."""
     rejections: int = 0
-    """Rejections by the real scheduler that the pod's conditions showed."""
+    """Rejections by the real scheduler that the pod's conditions have shown."""
     own_attempts: int = 0
 
 
 class _Change(NamedTuple):
-    """A change of the table, as it would be turned back."""
+    """The inverse of a change of the table."""
 
     at: float
     turned_back: Alteration
@@ -70,11 +70,11 @@ class _Change(NamedTuple):
 
 
 _Place = tuple[int, int]
-"""The place in the queue of a pod that was never rejected: by priority, then by number."""
+"""The queue order of a pod that was never rejected: by priority, then by number."""
 
 
 class Shadow:
-    """Runs until it is cancelled or `stop()` is called; `on_decision` gets every decision."""
+    """Runs until it is cancelled or `stop()` is called; `on_decision` receives every decision."""
 
     def __init__(
         self,
@@ -95,13 +95,13 @@ class Shadow:
         self._on_decision = on_decision
         self._settle = settle_seconds
         self.schedulers: Counter[str] = Counter()
-        """Every scheduler name that was seen, with how many pods were."""
+        """Every scheduler name that was seen, with its number of pods."""
         self._pending: dict[str, _Pending] = {}
         self._numbers = count()
         self._failures: dict[str, dict[str, int]] = {}
         """Number of failures by the pod's UID, then by event."""
         self._stream: deque[_Arrival] = deque()
-        """Seen, but not in the table yet."""
+        """Changes that were seen, but are not in the table yet."""
         self._recent: deque[_Change] = deque(maxlen=MOST_AROUND)
         self._changed_nodes: dict[str, float] = {}
         self._begun = False
@@ -126,7 +126,7 @@ class Shadow:
         )
 
     async def run(self) -> None:
-        """Follow and decide until `stop()`; what was seen by then is decided, too."""
+        """Watch and decide until `stop()`; everything seen by then is decided too."""
         async with asyncio.TaskGroup() as tasks:
             self._following.start(tasks)
             stopping = tasks.create_task(self.stopped.wait(), name="end")
@@ -151,7 +151,7 @@ class Shadow:
         while True:
             while self._stream and (wait := self._stream[0].at + self._settle - now()) <= 0:
                 self._take(self._stream.popleft())
-                # One decision takes milliseconds: the watches must have their turn.
+                # One decision takes milliseconds: let the watches run.
                 await asyncio.sleep(0)
             if self._stream:
                 await asyncio.sleep(wait)
@@ -159,7 +159,7 @@ class Shadow:
                 self._arrived.clear()
                 await self._arrived.wait()
 
-    # What is seen
+    # The watch
 
     def _handler(self, kind: type[Any]) -> Callable[[Any, Any], None]:
         if kind not in (Pod, Node, Namespace):
@@ -197,7 +197,7 @@ class Shadow:
         if not of_pod:
             del self._failures[event.regarding.uid]
 
-    # What the table takes
+    # The table
 
     def _take(self, arrival: _Arrival) -> None:
         if arrival.kind is Pod:
@@ -282,7 +282,7 @@ class Shadow:
         if self._begun:
             self._recent.append(change)
 
-    # Deciding
+    # Decisions
 
     def _decide(self, at: float, pod: Pod, *, node: str = "", message: str = "") -> None:
         uid = pod.metadata.uid
@@ -346,8 +346,8 @@ class Shadow:
     def _may_be_known(self, coming: Alteration, own: _Place | None) -> bool:
         """Whether the real scheduler may have made this binding before the decision of the pod at `own`.
 
-        The pod was there to be decided, and does not stand behind the other one in the queue. What others do
-        to pods reaches the scheduler by its watch, and what it stored before came first there.
+        The pod existed then, and is not behind the other one in the queue. What others do to pods reaches the
+        scheduler by its watch, in the order in which it was stored.
         """
         pod = coming.info.pod
         if not coming.adds or not self._is_shadowed(pod):
@@ -364,9 +364,10 @@ class Shadow:
 
 
 def _stands_before(first: _Place | None, second: _Place | None) -> bool:
-    """Whether the scheduler popped the first before the second: it came earlier, with no lower priority.
+    """Whether the scheduler popped the first pod before the second.
 
-    A later pod of a higher priority may have come too late to be popped first.
+    The first arrived earlier, with at least the same priority. A later pod of a higher priority may have
+    arrived too late to be popped first.
     """
     return first is not None and second is not None and first[0] <= second[0] and first[1] < second[1]
 
@@ -408,9 +409,9 @@ def rejection_of(pod: Pod) -> PodCondition | None:
 
 
 def _as_it_waited(pod: Pod) -> Pod:
-    """The pod without a nomination that only announces where it is being bound to: that is the decision.
+    """The pod without a nomination that only announces its binding: that is the decision itself.
 
-    One that preemption made stands beside a rejection.
+    A nomination by preemption comes with a rejection.
     """
     if not pod.status.nominated_node_name or rejection_of(pod) is not None:
         return pod
@@ -428,4 +429,4 @@ def _on_node(pod: Pod | None) -> Pod | None:
 
 
 def _nothing(_old: object, _new: object) -> None:
-    """Plugins read these kinds' stores; the table does not hold them."""
+    """Plugins read these kinds from stores; the table does not contain them."""

@@ -59,17 +59,17 @@ _PAGE_FLAGS: Final = AddressFlags("--page-port", "--page-port")
 
 
 _READ: Final = ("pki", "pki/*", "cluster.sqlite*", "kubeconfig")
-"""Files that a start reads; other files in the folder do not matter."""
+"""Files that are read at startup; other files in the folder are ignored."""
 _ADVICE: Final = "choose another folder with --data, or keep nothing with --memory"
 
 
 @dataclass(frozen=True, slots=True)
 class PageSettings:
-    """The port at which the page is served in plain HTTP, for people at this machine."""
+    """The port of the page in plain HTTP, for browsers on this machine."""
 
     port: int = PAGE_PORT
     or_any: bool = True
-    """Whether another one will do if this is taken."""
+    """Whether a free port is used if this one is in use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class ClusterSettings:
     devices: Path | None = None
     """Devices that drivers publish; None: existing ones stay unchanged."""
     data: Path | None = None
-    """The folder that keeps the cluster; None: in memory, gone at the end."""
+    """The folder that stores the cluster; None: in memory only."""
     host: str = "127.0.0.1"
     port: int = 6443
     kubeconfig_out: Path | None = None
@@ -94,7 +94,7 @@ class ClusterSettings:
     queue: QueueFactory | None = None
     with_scheduler: bool = True
     without: frozenset[str] = frozenset()
-    """Controllers that are turned off, by name."""
+    """The names of disabled controllers."""
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     rules: Callable[[str | None], Rules] | None = None
     """Reads the scheduler's rules, from the text of the cluster's own configuration if there is one."""
@@ -111,7 +111,7 @@ class EmbeddedCluster:
     kubeconfig_path: Path
     scheduler: Scheduler | None
     page_link: str | None = None
-    """The address of the page with its token, which gives administrator rights."""
+    """The address of the page with its token, which gives admin rights."""
     observer: Observer = field(init=False)
 
     def __post_init__(self) -> None:
@@ -126,7 +126,7 @@ class EmbeddedCluster:
 async def running_cluster(
     settings: ClusterSettings, *, progress: Callable[[str], None] = logger.info
 ) -> AsyncIterator[EmbeddedCluster]:
-    """Everything started, in order, and ended in reverse."""
+    """All components, started in order and stopped in reverse."""
     clock = SystemClock()
     controllers = _chosen(settings.without)
     load_shapes(settings.shapes, count=0)  # errors are reported before anything is created
@@ -211,7 +211,7 @@ async def running_cluster(
 async def _serve_page(
     stack: AsyncExitStack, settings: PageSettings, server: HttpServer, *, report: Callable[[str], None]
 ) -> LoopbackListener:
-    """Serve all that the API server serves on a loopback port without a certificate."""
+    """Serve everything that the API server serves on a loopback port without a certificate."""
 
     def door(port: int) -> LoopbackListener:
         return LoopbackListener(server.service, port=port, flags=_PAGE_FLAGS, limits=LIMITS)
@@ -240,7 +240,7 @@ def _credentials(settings: ClusterSettings) -> ClusterCredentials:
         if settings.data is None:
             return ClusterCredentials.in_memory(names=names)
         return ClusterCredentials.in_directory(settings.data / "pki", names=names)
-    except ValueError as error:  # no certificate can name it
+    except ValueError as error:  # no certificate can contain it
         raise ConfigError(f"--host {settings.host}: expected a host name or an address: {error}") from error
 
 
@@ -280,7 +280,7 @@ def _make_scheduler(settings: ClusterSettings, core: Core, clock: Clock) -> Sche
 
 
 def _scheduler_pages(scheduler: Scheduler) -> dict[str, Page]:
-    """The scheduler's metrics and explanations, under the paths they have on a scheduler's own port."""
+    """The scheduler's metrics and explanations, under the same paths as on a scheduler's own port."""
     routes = scheduler_routes(
         metrics=lambda: [*scheduler.metrics.families(), *feature_families(scheduler.feature_gates)],
         config=lambda: scheduler.config,
@@ -321,7 +321,7 @@ async def _background(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIte
 
 @asynccontextmanager
 async def _scheduling(scheduler: Scheduler) -> AsyncIterator[None]:
-    """Stop everything if the scheduler ends by itself: pods would wait without an error."""
+    """Stop everything if the scheduler ends by itself: otherwise pods would wait without an error."""
     failure: Exception | None = None
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(_run(scheduler), name="scheduler")
@@ -330,7 +330,7 @@ async def _scheduling(scheduler: Scheduler) -> AsyncIterator[None]:
             await scheduler.wait_synced()
             yield
         except Exception as error:
-            # Kept from the task group, which would cancel the scheduler in the midst of its bindings.
+            # Not in the task group, which would cancel the scheduler in the middle of its bindings.
             failure = error
         finally:
             watching.cancel()
@@ -343,24 +343,24 @@ async def _run(scheduler: Scheduler) -> None:
     try:
         await scheduler.run(grace_seconds=5.0)
     except KuberthError:
-        raise  # it says itself what happened
+        raise  # it reports the problem itself
     except Exception as error:
         logger.error("the scheduler failed", exc_info=error)
-        raise KuberthError("the scheduler failed, so the cluster ends; the log above says how") from error
+        raise KuberthError("the scheduler failed, so the cluster stops; see the log above") from error
 
 
 async def _watch_loop(scheduler: Scheduler) -> None:
     await scheduler.loop.ended.wait()
-    raise KuberthError("the scheduling loop ended unexpectedly, so the cluster ends; the log above says more")
+    raise KuberthError("the scheduling loop ended unexpectedly, so the cluster stops; see the log above")
 
 
 async def apply(core: Core, manifest: Manifest) -> None:
-    """Create an object, or merge it into the one of its name, as `kubectl apply` does."""
+    """Create an object, or merge it into the existing one, as `kubectl apply` does."""
     tree = manifest.tree
     row = core.resources.by_kind(str(tree.get("apiVersion", "")), str(tree.get("kind", "")))
     if row is None:
         raise ConfigError(
-            f"{manifest}: the server knows no kind {tree.get('kind')} in {tree.get('apiVersion')}; "
+            f"{manifest}: the server has no kind {tree.get('kind')} in {tree.get('apiVersion')}; "
             "is it spelled right, or is its definition missing?"
         )
     metadata = tree.get("metadata")
@@ -368,7 +368,7 @@ async def apply(core: Core, manifest: Manifest) -> None:
         raise ConfigError(f"{manifest}: it needs metadata.name")
     namespace = metadata.get("namespace") or "default"
     if not isinstance(namespace, str):
-        raise ConfigError(f"{manifest}: metadata.namespace is text")
+        raise ConfigError(f"{manifest}: metadata.namespace must be a string")
     try:
         await core.patch(
             row,
@@ -384,7 +384,7 @@ async def apply(core: Core, manifest: Manifest) -> None:
 
 
 def expect_own(folder: Path) -> None:
-    """ConfigError unless all of it is this user's alone to write."""
+    """ConfigError unless only this user can write all of it."""
     for path in _parts(folder):
         found = path.stat()
         if found.st_uid != os.geteuid():

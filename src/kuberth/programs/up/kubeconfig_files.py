@@ -1,6 +1,6 @@
 """Writes kubeconfig files: merged into an existing file, or temporary for one process.
 
-In: the kubeconfig's tree and a path, or none. Out: a file that only its owner can read. A cluster in memory
+In: the kubeconfig's tree and a path, or none. Out: a file that only its owner can read. An in-memory cluster
 has a file for the lifetime of its process; the file of a killed process is removed by the next.
 """
 
@@ -26,8 +26,8 @@ _ENDING: Final = ".kubeconfig"
 
 
 def merge_into(path: Path, tree: Obj) -> None:
-    """Set the entries of `tree` and its context as the present one; entries of other names stay."""
-    # A link stays one: people keep their configuration elsewhere.
+    """Set the entries of `tree` and make its context the current one; other entries stay."""
+    # A link stays a link: users may keep their configuration elsewhere.
     target = path.resolve()
     merged = _merged(_read(target), tree)
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -101,7 +101,7 @@ def of_this_process(tree: Obj, *, folder: Path | None = None) -> Iterator[Path]:
 
 
 def _private_folder() -> Path:
-    """The user's own folder for what does not outlive a session, else one of theirs among temporary files."""
+    """The user's own folder for data of a session, else a private one among temporary files."""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     folder = Path(runtime, "kuberth") if runtime else Path(tempfile.gettempdir(), f"kuberth-{os.getuid()}")
     try:
@@ -109,16 +109,18 @@ def _private_folder() -> Path:
         found = folder.lstat()
     except OSError as error:
         raise ConfigError(
-            f"{folder} cannot be made: {error.strerror}; name a file with --kubeconfig-out"
+            f"{folder} cannot be created: {error.strerror}; give a file with --kubeconfig-out"
         ) from error
     if found.st_uid != os.getuid() or found.st_mode & 0o077 or folder.is_symlink():
-        raise ConfigError(f"{folder} is open to others; remove it, or name a file with --kubeconfig-out")
+        raise ConfigError(
+            f"{folder} is accessible to other users; remove it, or give a file with --kubeconfig-out"
+        )
     return folder
 
 
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """No other process sweeps or makes a file here meanwhile."""
+    """While the block lasts, no other process removes or creates a file here."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

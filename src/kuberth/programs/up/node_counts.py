@@ -54,7 +54,7 @@ async def settle(
 
 
 async def _check(core: Core, nodes: Mapping[str, Obj], shapes: Path) -> None:
-    """Whether the server would take the first node of each shape: here it is known which file is wrong."""
+    """Reject shapes whose first node the server would reject: here the file is known."""
     for name, node in nodes.items():
         if name.endswith("-1"):
             try:
@@ -65,7 +65,7 @@ async def _check(core: Core, nodes: Mapping[str, Obj], shapes: Path) -> None:
 
 
 def _is_made_here(node: Obj) -> bool:
-    """Nodes that people made with the annotation are theirs."""
+    """Nodes that users created with the annotation belong to them."""
     annotations = node["metadata"].get("annotations") or {}
     provider = str(node.get("spec", {}).get("providerID", ""))
     return annotations.get(HOLLOW) == "true" and provider.startswith("kuberth://hollow/")

@@ -22,14 +22,14 @@ KEY: Final = "config.yaml"
 
 
 class ConfigMapReference(PlainObject):
-    """A reference to the ConfigMap that events are about."""
+    """A reference to the ConfigMap for events."""
 
     api_version = "v1"
     kind = "ConfigMap"
 
 
 class OwnConfiguration:
-    """The ConfigMap, there or not."""
+    """The ConfigMap, whether or not it exists."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -37,7 +37,7 @@ class OwnConfiguration:
         self._uid = ""
 
     def read_with(self, rules: Callable[[str | None], Rules]) -> Callable[[], Awaitable[Rules]]:
-        """A function that reads the text and makes rules of it with `rules`."""
+        """A function that reads the text and passes it to `rules`."""
 
         async def read() -> Rules:
             return rules(await self._text())
@@ -45,8 +45,8 @@ class OwnConfiguration:
         return read
 
     def reference(self) -> ConfigMapReference:
-        """The ConfigMap as events name it, with the uid that it had when it was last read: `kubectl describe`
-        looks events up by it."""
+        """The reference to the ConfigMap in events, with its last known UID: `kubectl describe` looks events
+        up by it."""
         uid = {"uid": self._uid} if self._uid else {}
         return ConfigMapReference({"metadata": {"namespace": NAMESPACE, "name": NAME, **uid}})
 

@@ -1,7 +1,7 @@
-"""Summarises a cluster: phases of pods, why they wait, and the binding rate.
+"""Summarizes a cluster: phases of pods, why they are pending, and the binding rate.
 
-In: the store's objects, the scheduler's waiting pods, the time. Out: a `Summary`. Making one reads all
-pods; `pause_seconds` says how long to wait before the next.
+In: the store's objects, the scheduler's pending pods, the time. Out: a `Summary`. Creating one reads all
+pods; `pause_seconds` is the time to wait before the next.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kuberth.local.apiserver.verbs.core import Core
 RATE_SECONDS: Final = 5.0
 LOOK_SECONDS: Final = 1.0
 _SHARE: Final = 0.05
-"""The largest share of the event loop's time that looking may take."""
+"""The maximum share of the event loop's time for summaries."""
 
 GATED: Final = "SchedulingGated"
 WAITING: Final = "Waiting"
@@ -30,13 +30,13 @@ _PLACED: Final = "placed, waiting in PreBind"
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The state of the cluster; `bound_per_second` does not count for equality."""
+    """The state of the cluster; `bound_per_second` is ignored in comparisons."""
 
     nodes: int
     pods: Mapping[str, int]
-    """Pods by phase; pending pods without a node by whether they are gated, waiting, or waiting in Permit."""
+    """Pods by phase; pending pods without a node by whether they are gated, waiting, or waiting on Permit."""
     reasons: Mapping[str, int] = field(default_factory=dict)
-    """Why pods wait, and how many do for each reason."""
+    """Why pods are pending, with the number of pods for each reason."""
     bound_per_second: float = field(default=0.0, compare=False)
 
 
@@ -52,9 +52,9 @@ class Observer:
         self._waiting_pods = WaitingPods() if waiting_pods is None else waiting_pods
         self._now = now
         self._bound: frozenset[str] | None = None
-        """UIDs of the pods that had a node at the last look."""
+        """UIDs of the pods that had a node in the last summary."""
         self._newly_bound: deque[tuple[float, int]] = deque()
-        """Times of summaries, with the number of pods placed since the one before."""
+        """Times of summaries, with the number of pods placed since the previous one."""
         self._took_seconds = 0.0
 
     @property
@@ -89,14 +89,14 @@ class Observer:
         return summary
 
     def _rate(self, now: float, bound: frozenset[str]) -> float:
-        # What was bound before the first look may be from long ago.
+        # Pods that were bound before the first summary may have been bound long ago.
         fresh = 0 if self._bound is None else len(bound - self._bound)
         self._bound = bound
         history = self._newly_bound
         history.append((now, fresh))
         while len(history) > 1 and history[1][0] <= now - RATE_SECONDS:
             history.popleft()
-        # The first entry's pods were bound before the time that is measured began.
+        # The first entry's pods were bound before the measured time.
         seconds = now - history[0][0]
         total = sum(number for _, number in history) - history[0][1]
         return total / seconds if seconds > 0 else 0.0
@@ -115,8 +115,8 @@ def _reason(pod: Obj, phase: str) -> str:
     for condition in status.get("conditions") or ():
         if isinstance(condition, dict) and condition.get("type") == "PodScheduled":
             message = str(condition.get("message") or "")
-            # The second sentence is about preemption, which differs from pod to pod and hides what
-            # they have in common.
+            # The second sentence is about preemption, which differs from pod to pod and would hide the common
+            # reason.
             if text := message.partition(". ")[0] if message.startswith("0/") else message:
                 return text
     return _PLACED if status.get("nominatedNodeName") else _UNTRIED

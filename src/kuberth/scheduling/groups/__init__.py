@@ -1,6 +1,6 @@
-"""Pods of a group are tried together (feature gate GenericWorkload).
+"""Tries the pods of a group together (feature gate GenericWorkload).
 
-On a pod's way this stands where the scheduling cycle does: a pod of a group comes from the queue, all its
-fellows are gathered (`gathering`), the group is tried as a whole on the cluster table (`trial`), perhaps in
-several parts of the cluster (`placements`), and the outcome is carried out pod by pod (`cycle`).
+On a pod's way this replaces the scheduling cycle: when a pod of a group is popped, the other pods are
+gathered (`gathering`), the group is tried as a whole on the cluster table (`trial`), possibly in several
+parts of the cluster (`placements`), and the result is applied pod by pod (`cycle`).
 """

@@ -1,7 +1,7 @@
-"""The scheduling cycle of a pod group: gather its pods, try them together, carry out what came of it.
+"""The scheduling cycle of a pod group: gather its pods, try them together, apply the result.
 
-In: a popped pod of a group. Out: every pod of the group that was gathered is on its way to its node, or back
-in the queue with its reason; the PodGroup's condition says what became of the group.
+In: a popped pod of a group. Out: every gathered pod is being bound, or is back in the queue with its reason;
+the PodGroup's condition shows the result.
 """
 
 from __future__ import annotations
@@ -50,17 +50,19 @@ NO_GROUP_PREEMPTION: Final = (
 CONSTRAINED: Final = "workload aware preemption is not supported for pod groups with scheduling constraints"
 
 CARRIED_OUT_IN_A_TURN: Final = 10
-"""Pods of a group that are sent to their bindings, or back to the queue, in one turn of the event loop. After
-each turn another pod has its attempt, also if the API server takes bindings slowly."""
+"""How many pods of a group are bound or returned to the queue per turn of the event loop.
+
+After each turn, one other pod is tried, even if the API server is slow to accept bindings.
+"""
 TRIED_IN_A_TURN: Final = 50
-"""Pods of a group that are tried, taken back or assumed in one turn: about six milliseconds."""
+"""How many pods of a group are tried, removed or assumed per turn: about six milliseconds."""
 
 Finish = Callable[[Placement | Rejection], None]
-"""Binds a pod that has its node, or sends one back that has none."""
+"""Binds a pod that has a node, or returns a pod without one to the queue."""
 
 
 class GroupCycle:
-    """Serial cycles over one queue and one cluster table, beside those of single pods."""
+    """Cycles of pod groups over one queue and one cluster table, serialized with those of single pods."""
 
     def __init__(
         self,
@@ -79,9 +81,11 @@ class GroupCycle:
         preempts: bool = False,
         rng: random.Random | None = None,
     ) -> None:
-        """`wait` has plugins see a pod that Permit wants to wait. `hold` is held while the table shows pods
-        where they are not. `by_topology` and `preempts` are the gates TopologyAwareWorkloadScheduling and
-        WorkloadAwarePreemption."""
+        """`wait` shows plugins a pod that Permit holds; `hold` delays changes while a what-if is open.
+
+        `by_topology` and `preempts` are the gates TopologyAwareWorkloadScheduling and
+        WorkloadAwarePreemption.
+        """
         self._queue = queue
         self._cluster = cluster
         self._nominator = nominator
@@ -99,18 +103,21 @@ class GroupCycle:
         self._placements = PlacementSearch(cluster, rng=rng) if by_topology else None
 
     def next_held(self) -> QueuedPod | None:
-        """The next pod that was popped while a group was gathered, and is not of that group."""
+        """The next pod that was popped while a group was gathered, and does not belong to the group."""
         return self._gathering.next_held()
 
     def takes(self, queued: QueuedPod, runner: Runner) -> bool:
-        """Whether the pod is tried with its group. One that extenders decide about is not, as no cycle of
-        many pods can wait for their answers: it takes its place alone, and Permit has it wait."""
+        """Whether the pod is tried with its group.
+
+        A pod that an extender is interested in is not, because a cycle of several pods cannot wait for
+        extenders: it is scheduled alone and waits on Permit.
+        """
         return bool(queued.info.group) and not _waits_for_extenders(queued.info, runner)
 
     def run(self, popped: QueuedPod, finish: Finish, needs_none: Callable[[QueuedPod], bool]) -> None:
-        """Try the group of a popped pod. `needs_none` says which pods need no scheduling any more.
+        """Start trying the group of a popped pod, as far as one turn of the event loop allows.
 
-        Does as much of it as fits into one turn of the event loop; `go_on` does the rest.
+        `needs_none` returns which pods need no scheduling any more. `go_on` does the rest.
         """
         while self.go_on():  # one group at a time
             pass
@@ -119,11 +126,11 @@ class GroupCycle:
 
     @property
     def is_deciding(self) -> bool:
-        """Whether the last group is being tried still: until `go_on` has ended that, no other pod may be."""
+        """Whether a group is still being tried; no other pod may be tried until `go_on` has finished it."""
         return self._hold.is_held
 
     def go_on(self) -> bool:
-        """Do more for the last group: try it, carry out what came of it. False: nothing of it is left."""
+        """Continue with the current group. False if it is finished."""
         if self._unfinished is None:
             return False
         left = 1.0
@@ -159,7 +166,7 @@ class GroupCycle:
                 if needs_none(queued):
                     self._queue.done(left.pop(queued.uid).uid)
             yield from self._attend_to(key, list(left.values()), started, settle)
-        except Exception:  # a defect of ours must not cost anyone their pod, nor stop the loop
+        except Exception:  # an internal error must not lose the pod or stop the loop
             logger.exception("the scheduling cycle failed with pod group %s; its pods are queued again", key)
             for queued in left.values():
                 self._give_back(queued)
@@ -200,8 +207,7 @@ class GroupCycle:
                 outcomes.append(self._accept(queued, member, runner, result))
         finally:
             self._hold.end()
-        # Those that have a node are bound when all have been permitted: then most need not wait for each
-        # other any more.
+        # Bind pods with a node only when all have been permitted: then most need not wait for each other.
         outcomes.sort(key=lambda outcome: isinstance(outcome, Placement))
         for outcome in outcomes:
             yield
@@ -224,7 +230,7 @@ class GroupCycle:
     def _decide(
         self, key: str, pods: Sequence[QueuedPod], runner: Runner, started: float
     ) -> Generator[None, None, GroupResult]:
-        """Try the group, and where it does not fit see whether room can be made for all of it."""
+        """Try the group; if it does not fit, try to preempt for all of it."""
         try:
             with self._cluster.logged_what_if() as what_if:
                 result = yield from self._try(key, pods, runner, what_if)
@@ -232,7 +238,7 @@ class GroupCycle:
             if self._preempts and result.status.is_rejected:
                 with self._cluster.logged_what_if() as what_if:
                     result = self._preempt(key, pods, runner, what_if, result)
-        except Exception as exc:  # a defect of ours must not cost anyone their pod, nor stop the loop
+        except Exception as exc:  # an internal error must not lose the pod or stop the loop
             logger.exception("the scheduling cycle failed with pod group %s; its pods are queued again", key)
             result = GroupResult(Status.error(exc))
         return result
@@ -259,7 +265,7 @@ class GroupCycle:
         what_if: LoggedWhatIf,
         result: GroupResult,
     ) -> GroupResult:
-        """The result, in the light of a preemption for the group as a whole."""
+        """The result, including a preemption for the group as a whole."""
         group = self._groups.get_by_key(key)
         if group is None:
             return GroupResult(
@@ -287,12 +293,12 @@ class GroupCycle:
         )
         return GroupResult(combined, result.members, result.waits_for_preemption)
 
-    # Carrying it out
+    # Applying the result
 
     def _accept(
         self, queued: QueuedPod, member: MemberResult | None, runner: Runner, result: GroupResult
     ) -> Placement | Rejection:
-        """The pod's outcome. One that has a node is assumed there from now on."""
+        """The pod's outcome. A pod with a node is assumed there from now on."""
         seconds = 0.0 if member is None else member.seconds
         outcome = self._outcome(queued, member, runner, result, time.perf_counter() - seconds)
         if isinstance(outcome, Placement):
@@ -319,14 +325,14 @@ class GroupCycle:
         if group.is_success and member.status.is_success:
             return self._take(member, runner, started)
         if not result.waits_for_preemption:
-            # Whatever it would have had to wait for: it cannot go because its group cannot.
+            # Whatever the pod would have waited for, it is rejected because its group is.
             return Rejection(queued, group_rejected(*member.permit.reasons), runner, started)
         if member.status.is_success:
             return Rejection(queued, group, runner, started, member.choice.node_name)
         return Rejection(queued, member.status, runner, started, member.nomination)
 
     def _take(self, member: MemberResult, runner: Runner, started: float) -> Placement | Rejection:
-        """The same node again, now for good."""
+        """Assume the pod on the same node again, this time permanently."""
         queued, state = member.queued, member.state
         assert member.choice is not None
         state.group = None

@@ -1,8 +1,8 @@
-"""Gathers the pods of a group from the queue, though it is only one's turn.
+"""Gathers the pods of a group from the queue when one of them is popped.
 
-In: a popped pod of a group. Out: it and those of its fellows that wait in the queue and pass its gates, in
-the order they are tried. A queue that gives pods out in its own order only is asked for pods until they came;
-what comes before them is held, and is tried next.
+In: a popped pod of a group. Out: this pod and the other queued pods of the group that are not gated, in the
+order in which they are tried. If the queue only returns pods in its own order, pods are popped until the
+group's pods have come; other pods popped on the way are held and tried next.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from kuberth.framework.queued_pod import QueuedPod
 from kuberth.queue.interface import SchedulingQueue
 
 MAX_HELD: Final = 10_000
-"""How many pods are popped ahead at most while looking for a group's pods."""
+"""How many pods are popped at most while looking for a group's pods."""
 
 
 class Gathering:
-    """Takes pods out of one queue."""
+    """Takes the pods of a group from one queue."""
 
     def __init__(self, queue: SchedulingQueue) -> None:
         self._queue = queue
         self._held: deque[QueuedPod] = deque()
 
     def next_held(self) -> QueuedPod | None:
-        """The next pod that was popped ahead; it comes before all that are in the queue."""
+        """The next held pod, which goes before those in the queue."""
         return self._held.popleft() if self._held else None
 
     def gather(self, popped: QueuedPod, fellows: Sequence[PodInfo]) -> list[QueuedPod]:
@@ -41,7 +41,7 @@ class Gathering:
         return found
 
     def _pop_until(self, wanted: dict[str, PodInfo]) -> Iterable[QueuedPod]:
-        """Pop pods until all that are wanted have come, or none comes any more."""
+        """Pop pods until all wanted ones have come, or the queue is empty."""
         found = [queued for queued in self._held if queued.uid in wanted]
         self._held = deque(queued for queued in self._held if queued.uid not in wanted)
         for queued in found:

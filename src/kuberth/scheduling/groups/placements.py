@@ -1,7 +1,7 @@
 """Tries a group in several parts of the cluster, and chooses one (TopologyAwareWorkloadScheduling).
 
-In: a trial, and the plugins that say which parts there are and how good they would be. Out: the trial's
-result in the best part that takes the group; of equals, a random one.
+In: a trial, and the plugins that generate and score the parts. Out: the trial's result in the best part on
+which the group fits; ties are broken at random.
 """
 
 from __future__ import annotations

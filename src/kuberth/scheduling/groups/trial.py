@@ -1,8 +1,8 @@
-"""One pass over a group's pods: would they fit together?
+"""Tries the pods of a group in one pass: would they fit together?
 
-In: the pods in order, on the cluster table in a what-if. Out: per pod a node or a rejection, and whether
-the group as a whole can go. Every pod that finds a node counts there for those after it; at the end all of
-them have left again.
+In: the pods in order, on the cluster table in a what-if. Out: a node or a rejection for each pod, and whether
+the group can be bound. Every pod that finds a node counts there for the following ones; at the end all are
+removed again.
 """
 
 from __future__ import annotations
@@ -35,45 +35,45 @@ WAITING_FOR_PREEMPTION: Final = "pod group is waiting for preemption to complete
 
 @dataclass(frozen=True, slots=True)
 class MemberResult:
-    """What became of one pod."""
+    """The outcome of one pod."""
 
     queued: QueuedPod
     state: CycleState
     status: Status
-    """Success: it has a node. Otherwise why not, even if room for it is being made."""
+    """Success if the pod has a node; otherwise why not, even if a preemption makes room for it."""
     choice: Choice | None = None
-    """Its node, or the one that is being cleared for it; None: there is none."""
+    """The pod's node or its nominated node; None if there is neither."""
     nomination: str | None = None
     """As a `Rejection` has it."""
     permit: Status = SUCCESS
-    """What Permit said; only of pods that have a `choice`."""
+    """The answer of Permit, for pods with a `choice`."""
     seconds: float = 0.0
-    """How long it took."""
+    """The duration of the pod's attempt."""
 
     @property
     def needs_preemption(self) -> bool:
-        """Whether there is only room for it once others have left."""
+        """Whether the pod only fits once victims have terminated."""
         return self.choice is not None and not self.status.is_success
 
 
 @dataclass(frozen=True, slots=True)
 class GroupResult:
-    """What became of the group."""
+    """The outcome of the group."""
 
     status: Status
-    """Success: its pods that have a node can be bound. Rejected: none can now. Error: unknown."""
+    """Success: pods with a node can be bound. Rejected: none can be bound now. Error: unknown."""
     members: Sequence[MemberResult] = ()
-    """In the order they were tried; fewer than there are pods if it ended early."""
+    """Outcomes in the order of attempts; fewer than the group's pods if the trial ended early."""
     waits_for_preemption: bool = False
-    """Whether it fits as soon as others have left; then it is rejected."""
+    """Whether the group fits once victims have terminated; it is rejected then."""
 
     def rejected(self, *reasons: str) -> GroupResult:
-        """The same group, which cannot go for these reasons."""
+        """The same group, rejected for these reasons."""
         return replace(self, status=Status(Code.UNSCHEDULABLE, *reasons), waits_for_preemption=False)
 
 
 def group_rejected(*reasons: str) -> Status:
-    """The group cannot go as a whole, and neither can any pod of it."""
+    """The group cannot be scheduled, so none of its pods can."""
     error = PodGroupError()
     return Status(Code.UNSCHEDULABLE, str(error), *reasons, cause=error)
 
@@ -97,9 +97,10 @@ class GroupTrial:
         self._nominator = nominator
 
     def run(self, attempt: GroupAttempt) -> Generator[None, None, GroupResult]:
-        """Try all pods, then take them back; yields before each of these steps.
+        """Try all pods, then remove them again; yields before each of these steps.
 
-        A gang can go with its last pod that counts, and Permit knows which that is: its last word stands.
+        The last counted pod may complete a gang, and Permit knows which pod that is, so Permit's last answer
+        counts.
         """
         result, members = group_rejected(), list[MemberResult]()
         placed: list[tuple[MemberResult, PodInfo]] = []
@@ -129,7 +130,7 @@ class GroupTrial:
         return GroupResult(result, members, waits)
 
     def _try(self, queued: QueuedPod, attempt: GroupAttempt) -> tuple[MemberResult, PodInfo | None]:
-        """The pod's outcome, and how it counts on its node if it has one."""
+        """Try one pod; if it has a node, it counts there."""
         started = time.perf_counter()
         runner, state = self._runner, self._cycle.begin(queued)
         state.group = attempt
@@ -149,7 +150,7 @@ class GroupTrial:
         return MemberResult(queued, state, status, outcome, nomination, permit, _since(started)), info
 
     def _assume(self, state: CycleState, info: PodInfo) -> tuple[Status | None, Status]:
-        """Why the pod cannot have the node after all, or None; and what Permit said."""
+        """Why the pod cannot use the node after all, or None; and Permit's answer."""
         runner, pod, node_name = self._runner, info.pod, info.node_name
         if not self._what_if.assume_pod(info):
             return Status.error(f"node {node_name} is gone"), SUCCESS
@@ -169,13 +170,13 @@ class GroupTrial:
     def _take_back(self, state: CycleState, info: PodInfo) -> None:
         self._runner.reserving.run_unreserve(state, info.pod, info.node_name)
         self._what_if.forget_pod(info)
-        # A nomination that the API knows of stays valid.
+        # A nomination that is stored in the API stays valid.
         if state.pod_info is not None:
             self._nominator.adopt(state.pod_info)
 
 
 def finished(steps: Generator[None, None, T]) -> T:
-    """What comes of the steps, all of them taken at once."""
+    """The result of the steps, run to the end at once."""
     while True:
         try:
             next(steps)

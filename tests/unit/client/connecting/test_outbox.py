@@ -327,7 +327,7 @@ def test_a_lost_connection_leaves_open_what_happened_and_sends_nothing_twice() -
         )
         assert [type(each) for each in answers] == [type(None), *3 * [AnswerLostError]]
         assert "bind pod d/p1 to node n: the connection" in str(answers[1])
-        assert "it may have happened, read the object to know" in str(answers[1])
+        assert "it may have taken effect; read the object to find out" in str(answers[1])
         names = [asked.json()["metadata"]["name"] for asked in server.asked]
         assert len(set(names)) == len(names)
         assert counted(api) == {("POST", "201"): 1, ("POST", "<error>"): 3}

@@ -197,7 +197,7 @@ def test_half_written_files_are_not_used(tmp_path: Path, caplog: pytest.LogCaptu
     clock.advance(10)
     contexts.refresh(ANONYMOUS)
     assert contexts.context is before
-    assert "the old ones stay" in caplog.text
+    assert "keeping the old ones" in caplog.text
     (tmp_path / "key").write_text(client_pair("after").key, encoding="utf-8")
     clock.advance(10)
     contexts.refresh(ANONYMOUS)
@@ -218,12 +218,12 @@ def locked_key() -> Secret:
 @pytest.mark.parametrize(
     ("tls", "part"),
     [
-        (TlsSettings(ca_data="nonsense"), "certificate-authority-data holds no certificate authority"),
+        (TlsSettings(ca_data="nonsense"), "certificate-authority-data contains no certificate authority"),
         (TlsSettings(ca_file="/nowhere/ca"), "/nowhere/ca cannot be read"),
-        (TlsSettings(certificate_data="nonsense", key_data=Secret("s3cret")), "belong together"),
+        (TlsSettings(certificate_data="nonsense", key_data=Secret("s3cret")), "a matching pair"),
         (
             TlsSettings(certificate_data=client_pair().certificate, key_data=Secret(client_pair("x").key)),
-            "belong together",
+            "a matching pair",
         ),
         (
             TlsSettings(certificate_data=client_pair().certificate, key_data=locked_key()),

@@ -186,7 +186,7 @@ PROBLEMS: dict[str, tuple[dict[str, Any] | str | bytes, tuple[str, ...]]] = {
     "binary": (b"\xff\xfe\x00", ("UTF-8",)),
     "a list": ("[1]", ("mapping",)),
     "empty": ("", ("no clusters",)),
-    "another kind": ("kind: Pod", ("no kubeconfig",)),
+    "another kind": ("kind: Pod", ("not a kubeconfig",)),
     "no context chosen": ({**tree(), "current-context": ""}, ("no current-context", "use-context")),
     "context missing": ({**tree(), "current-context": "prod"}, ("no context 'prod'", "known: dev")),
     "cluster missing": ({**tree(), "clusters": []}, ("context 'dev'", "cluster 'dev'", "not there")),

@@ -159,7 +159,7 @@ async def until(what: str, probe: Callable[[], bool]) -> None:
         if probe():
             return
         await asyncio.sleep(0.005)
-    raise AssertionError(f"waited in vain until {what}")
+    raise AssertionError(f"timed out waiting until {what}")
 
 
 def test_limits_and_that_places_become_free() -> None:

@@ -349,7 +349,7 @@ async def _made(path: Path) -> None:
     ("make", "message"),
     (
         (_newer, f"has schema {SCHEMA + 1}, this version of Kuberth reads {SCHEMA}: use the version"),
-        (_foreign, "not one of Kuberth's"),
+        (_foreign, "a database of another program"),
         (_broken_object, "store.db is damaged: Input data was truncated; put a copy in its place"),
         (lambda path: path.write_bytes(b"no database " * 1000), "not a database"),
         (lambda path: path.mkdir(), "unable to open"),

@@ -53,13 +53,13 @@ def test_a_blocked_loop_is_logged_once_and_again_after_a_minute(caplog: pytest.L
     for _ in range(60):
         harness.after(1)
     (line,) = logged(caplog)
-    assert line.startswith("the event loop has not turned for 10 s: no plugin is running. ")
+    assert line.startswith("the event loop has been blocked for 10 s: no plugin is running. ")
     assert "test_watchdog.py" in caplog.text, "the stack is part of it"
     harness.after(1)
     assert len(logged(caplog)) == 2
     harness.dog.beat()
     harness.after(1)
-    assert logged(caplog)[2:] == ["the event loop turns again"]
+    assert logged(caplog)[2:] == ["the event loop runs again"]
 
 
 def test_a_signal_that_is_heeded_ends_nothing_by_force() -> None:
@@ -202,7 +202,7 @@ def test_a_blocked_process_says_why_and_ends_at_a_signal(
     process = start(plugin)
     assert process.stderr is not None
     line = process.stderr.readline()
-    assert re.match(r"the event loop has not turned for \d+ s: plugin Blocking is running at Filter", line)
+    assert re.match(r"the event loop has been blocked for \d+ s: plugin Blocking is running at Filter", line)
     assert any("in filter" in line for line in process.stderr), "the stack shows where"
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=60) == 1

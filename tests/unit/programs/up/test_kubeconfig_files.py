@@ -136,5 +136,5 @@ def test_the_folder_is_of_the_user_alone(tmp_path: Path, monkeypatch: pytest.Mon
         assert path.parent == tmp_path / "kuberth"
         assert path.parent.stat().st_mode & 0o777 == 0o700
     path.parent.chmod(0o777)
-    with pytest.raises(ConfigError, match="is open to others"), of_this_process(ours()):
+    with pytest.raises(ConfigError, match="is accessible to other users"), of_this_process(ours()):
         pass

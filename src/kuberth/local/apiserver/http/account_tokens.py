@@ -1,7 +1,7 @@
 """Tokens of service accounts, as `kubectl create token` requests them.
 
 In: a TokenRequest for a service account. Out: the same with a token in its status: a JWT that this server
-signs and accepts, until it expires, and as long as the account that it was issued for exists.
+signs and accepts, until it expires or its service account is deleted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_SECONDS: Final = 2**32
 
 
 class AccountTokens:
-    """Signs and verifies tokens with a key that follows from `secret`."""
+    """Signs and verifies tokens with a key derived from `secret`."""
 
     def __init__(self, core: Core, *, secret: str, clock: Clock) -> None:
         self._core = core
@@ -39,7 +39,7 @@ class AccountTokens:
         self._clock = clock
 
     async def issue(self, namespace: str, name: str, body: Any) -> Obj:
-        """Answer a TokenRequest; StatusError 404 without the account, 422 for a life that is too short."""
+        """Answer a TokenRequest; StatusError 404 without the account, 422 for an invalid lifetime."""
         if not isinstance(body, dict) or body.get("kind", TOKEN_REQUEST.kind) != TOKEN_REQUEST.kind:
             raise bad_request("the body of the request is no TokenRequest")
         spec = body.get("spec") or {}

@@ -1,4 +1,4 @@
-"""Responses in the form that a client accepts: an object as JSON or YAML, a failure as a Status object."""
+"""Responses in the format that a client accepts: an object as JSON or YAML, an error as a Status object."""
 
 from __future__ import annotations
 

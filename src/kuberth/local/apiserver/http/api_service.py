@@ -1,6 +1,6 @@
-"""Handles a request: authentication, authorization, routing and the form of the response.
+"""Handles a request: authentication, authorization, routing and the format of the response.
 
-In: requests. Out: responses; every failure is a Status object, and no request can make the server fail.
+In: requests. Out: responses; every error is a Status object, and no request can crash the server.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ VERSION: Final = {
     "platform": "python",
 }
 Page = Callable[[Request], Response]
-"""Answers a path that is not the API's own."""
+"""Handles a path that is not part of the Kubernetes API."""
 
 _LONGEST_SHOWN: Final = 40
 _HEALTH: Final = ("healthz", "livez", "readyz")
@@ -62,13 +62,14 @@ _REVIEWS: Final = {(row.group, row.version, row.plural): row for row in REVIEWS}
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """Limits of a single request, and of all of them together."""
+    """Limits of a single request, and of all requests together."""
 
     request_seconds: float = 60.0
-    """Seconds to read the body and to answer; a watch has its own time."""
+    """Seconds to read the body and to respond; a watch has its own timeout."""
     watchers: int = 1000
     watchers_per_client: int = 500
-    """A client is a user at an address: everything on this machine that uses the admin's kubeconfig."""
+    """The limit per user and address: everything on this machine with the admin's kubeconfig is one client.
+    """
 
 
 class ApiService:
@@ -84,8 +85,8 @@ class ApiService:
         pages: Mapping[str, Page],
         open_pages: frozenset[str] = frozenset(),
     ) -> None:
-        """`pages` are served besides the API, by path, to authorized users; those in `open_pages` to
-        everyone."""
+        """`pages` are served in addition to the API, by path, to authorized users; those in `open_pages` to
+        all."""
         self._core = core
         self._authenticator = authenticator
         self._pages = pages
@@ -117,7 +118,7 @@ class ApiService:
         except Exception:
             logger.exception("%s %s failed", request.method, request.path)
             response = failure_answer(StatusError(500, "InternalError", "Internal error occurred"))
-        if response.status in (408, 413):  # more of the body may be on its way
+        if response.status in (408, 413):  # more of the body may follow
             response.headers["connection"] = "close"
         return response
 
@@ -262,7 +263,7 @@ class ApiService:
 
 
 def _timeout(text: str) -> float | None:
-    """The client's timeout in seconds; None if it gives none or 0."""
+    """The client's timeout in seconds; None if there is none, or it is 0."""
     if not text:
         return None
     try:

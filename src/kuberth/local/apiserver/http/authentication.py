@@ -1,6 +1,6 @@
-"""Authentication and authorization: a client certificate or a token makes an admin; others see only health.
+"""Authentication and authorization: a client certificate or a token gives admin rights.
 
-In: a request. Out: a user, or a 401 or 403.
+In: a request. Out: a user, or a 401 or 403; without credentials, only health is accessible.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The server's credentials: a CA of its own, two certificates and a token.
+"""The server's credentials: its own CA, two certificates and a token.
 
-In: a directory to keep them in, or none, and the names the server is reached under. Out: the credentials,
-made where they are missing, unreadable or about to expire, and the kubeconfig that uses them. Only their
-owner can read them, and replacing a file is logged.
+In: a directory to store them, or none, and the names of the server. Out: the credentials, created if they are
+missing, invalid or about to expire, and the kubeconfig that uses them. Only their owner can read them, and
+replacing a file is logged.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SHORTEST_TOKEN: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class ClusterCredentials:
-    """Every user that can show the client's certificate or the token is admin."""
+    """The user for the client certificate and the token."""
 
     ca_certificate: bytes
     server_certificate: bytes
@@ -46,7 +46,7 @@ class ClusterCredentials:
     def in_directory(
         cls, directory: Path, *, names: Sequence[str] = (), now: datetime.datetime | None = None
     ) -> Self:
-        """Read them, or make what is missing; `names` are reached besides those of the loopback."""
+        """Read them, or create missing ones; `names` are names of the server besides the loopback."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder = _Folder(directory, now or datetime.datetime.now(datetime.UTC))
         ca = folder.authority()
@@ -94,7 +94,7 @@ def _issue_admin(ca: KeyPair, now: datetime.datetime) -> KeyPair:
 
 
 def kubeconfig(url: str, credentials: ClusterCredentials) -> str:
-    """A kubeconfig for the admin, complete in itself."""
+    """A self-contained kubeconfig for the admin."""
     return write_yaml(kubeconfig_tree(url, credentials))
 
 
@@ -131,7 +131,7 @@ def kubeconfig_tree(url: str, credentials: ClusterCredentials) -> Obj:
 
 
 class _Folder:
-    """The files, each read if it is valid and created again if not."""
+    """The files, each read if it is valid and created otherwise."""
 
     def __init__(self, directory: Path, now: datetime.datetime) -> None:
         self._directory = directory
@@ -151,7 +151,7 @@ class _Folder:
                 _day(starts),
                 _day(self._now),
             )
-        # What it signs must not outlive it.
+        # Certificates must not outlive the CA.
         elif self._now + YEAR + _RENEW_BEFORE >= ends:
             logger.warning(
                 "the CA in %s ends on %s and is replaced by a new one: copies of the kubeconfig made before "
@@ -201,7 +201,7 @@ class _Folder:
             return None
         try:
             pair = KeyPair.from_pem(certificate.read_bytes(), key.read_bytes())
-            # A copy or a backup may have widened them.
+            # Copying or restoring may have widened the permissions.
             certificate.chmod(0o600)
             key.chmod(0o600)
         except PermissionError:

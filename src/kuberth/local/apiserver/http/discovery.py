@@ -24,7 +24,7 @@ _STABILITY: Final = {"alpha": 0, "beta": 1, "": 2}
 _VERBS_OF_ANSWERED: Final = {(row.group, row.kind): ("create",) for row in REVIEWS} | {
     (row.group, row.kind): USAGE_VERBS for row in USAGES
 }
-"""Verbs of the resources that are answered and never stored, by group and kind."""
+"""Verbs of resources that are not stored, by group and kind."""
 
 Groups = dict[str, dict[str, list[ServedResource]]]
 

@@ -1,7 +1,7 @@
-"""Media types: what a client would take and what it sends.
+"""Media types: what a client accepts and what it sends.
 
-In: Accept and Content-Type headers, bodies. Out: the form to answer in, JSON trees, or a 400, 406 or 415.
-Protobuf is read but never written: clients that prefer it name JSON as well and get that.
+In: Accept and Content-Type headers, bodies. Out: the format of the response, JSON trees, or a 400, 406 or
+415. Protobuf is read but never written: clients that prefer it also accept JSON.
 """
 
 from __future__ import annotations
@@ -35,9 +35,11 @@ APPLY: Final = PATCH_TYPES[-1]
 _META: Final = "meta.k8s.io"
 _MAX_DEPTH: Final = 200
 _MAX_VALUES: Final = 100_000
-"""Most values of a body, each of which is read several times. Real objects have a few thousand."""
+"""The maximum number of values in a body, each of which is read several times. Real objects have a few
+thousand."""
 _MAX_YAML_VALUES: Final = 50_000
-"""Most values of a YAML body: reading takes microseconds per value and blocks the event loop."""
+"""The maximum number of values in a YAML body: parsing takes microseconds per value and blocks the event
+loop."""
 _OBJECT_FORMS: Final = {"Table", "PartialObjectMetadata", "PartialObjectMetadataList"}
 
 
@@ -48,7 +50,7 @@ class MediaType(NamedTuple):
 
 
 class Form(NamedTuple):
-    """The form of a response: JSON or YAML, and the kind to convert the object to ("": none)."""
+    """The format of a response: JSON or YAML, and the kind to convert the object to ("": none)."""
 
     media_type: str = JSON
     kind: str = ""
@@ -80,7 +82,7 @@ def _accepted(header: str) -> list[MediaType]:
 
 
 def negotiate(header: str | None, *, kinds: Callable[[MediaType], Form | None] | None = None) -> Form:
-    """The first form of the header that is supported. A missing header accepts everything."""
+    """The first supported type of the header. A missing header accepts everything."""
     if not header or not header.strip():
         return Form()
     for clause in _accepted(header):
@@ -144,7 +146,7 @@ def decode_body(body: bytes, content_type: str | None, *, supported: tuple[str, 
 
 
 def read_body(body: bytes, content_type: str | None, *, supported: tuple[str, ...] = BODY_TYPES) -> Body:
-    """A JSON tree of bounded depth; 415 for an unsupported media type, 400 for an unreadable body."""
+    """A JSON tree of bounded depth; 415 for an unsupported media type, 400 for an invalid body."""
     media_type = parse_media_type(content_type or JSON).type
     if media_type not in supported:
         raise unsupported_media_type(supported)
@@ -156,7 +158,7 @@ def read_body(body: bytes, content_type: str | None, *, supported: tuple[str, ..
     else:
         read = _decode_yaml(body)
     tree = read.tree
-    # Counting brackets is fast, and nearly every body has few.
+    # Counting brackets is fast, and few bodies have many.
     if body.count(b"{") + body.count(b"[") > _MAX_DEPTH and _is_deeper(tree, _MAX_DEPTH):
         raise bad_request("the body of the request is nested too deeply")
     if body.count(b",") >= _MAX_VALUES and is_larger(tree, _MAX_VALUES):

@@ -1,8 +1,8 @@
-"""The schemas of what is served, for kubectl's explain and validation.
+"""The OpenAPI documents of the served resources, for kubectl's explain and validation.
 
-In: the tables of resources, of their fields and of descriptions. Out: OpenAPI v3 documents, one a group
-version, and one OpenAPI v2 document with the definitions of all. Operations do not offer strategic merge:
-kubectl then computes its patches from the Go types it has built in, which know every merge key.
+In: the tables of resources, of their fields and of descriptions. Out: OpenAPI v3 documents, one per group
+version, and one OpenAPI v2 document with all definitions. Operations do not offer strategic merge: kubectl
+then computes its patches from its built-in Go types, which contain every merge key.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from kuberth.local.apiserver.schema.fields import Field, fields_of
 from kuberth.local.apiserver.schema.tables import read_table
 
 V2_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-"""The media type by which clients request it; in a response Go's media type parser refuses it."""
+"""The media type by which clients request it; in a response, Go's media type parser rejects it."""
 V2_PROTOBUF_ANSWER: Final = V2_PROTOBUF.replace("@", ".")
-# All that kubectl reads: swagger, info{title, version}, paths{}. A document without definitions makes it
-# leave validation to the server.
+# The parts that kubectl reads: swagger, info{title, version}, paths{}. Without definitions, it leaves
+# validation to the server.
 V2_DOCUMENT_PROTOBUF: Final = b"\n\x032.0\x12\x12\n\x07Kuberth\x12\x07v1.36.4B\x00"
 
 _INFO: Final = {"title": "Kuberth", "version": "v1.36.4"}
@@ -59,7 +59,7 @@ _TYPE_FIELD: Final = "type_"
 
 
 class OpenApi:
-    """OpenAPI documents, made on request and cached until the table of resources changes."""
+    """OpenAPI documents, created on request and cached until the table of resources changes."""
 
     def __init__(
         self, discovery: Discovery, *, custom_schema: Callable[[ServedResource], Obj | None] | None = None
@@ -160,14 +160,14 @@ class OpenApi:
 
 
 def _definition(schema: Obj) -> Obj:
-    """A type in OpenAPI v2; the schema of a kind that may hold anything is empty, as upstream."""
+    """A type in OpenAPI v2; as upstream, the schema of a kind that may contain anything is empty."""
     if _KIND in schema and schema.get(_PRESERVE) is True:
         return {"type": "object", _KIND: schema[_KIND]}
     return as_v2(schema)
 
 
 def as_v2(schema: Obj) -> Obj:
-    """A schema in the words of OpenAPI v2, which has no junctors and no null."""
+    """A schema in OpenAPI v2, which has neither junctors nor null."""
     match schema:
         case {"allOf": [{"$ref": str(reference)}]} | {"$ref": str(reference)}:
             return {"$ref": reference.replace("#/components/schemas/", "#/definitions/")}
@@ -301,7 +301,7 @@ def type_description(type_name: str) -> str:
 
 
 def field_description(type_name: str, field: str) -> str:
-    """The text of the type for this field, or else the one that the field has in every type."""
+    """The description of this field of the type, or else that of the field in all types."""
     own = _of(type_name).get(_TYPE_FIELD if field == "type" else field)
     return str(own or _descriptions()[_ANY].get(field, ""))
 

@@ -1,6 +1,6 @@
-"""The verbs over HTTP: a request on a resource's path becomes a call of the core, its result a response.
+"""The verbs over HTTP: a request for a resource's path becomes a call of the core, and its result a response.
 
-In: a request and its target. Out: a response in the form the client asked for; a watch streams.
+In: a request and its target. Out: a response in the requested format; a watch streams.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ CONNECTIONS: Final = {
     "proxy": "listens on no port",
     "ephemeralcontainers": "has no place for a debug container",
 }
-"""Subresource → why it is refused."""
+"""Subresource → why it is not supported."""
 
 
 class WatchLimits:
@@ -82,7 +82,7 @@ class WatchLimits:
         return self._open.total()
 
     def check(self, request: Request) -> None:
-        """StatusError 429 if there may be no further watch."""
+        """StatusError 429 if the limit of watches is reached."""
         if self.watchers >= self._total or self._open[_client(request)] >= self._per_client:
             raise too_many_requests("too many watches; try again later", seconds=1)
 
@@ -133,7 +133,7 @@ class ResourceRequests:
 
     async def answer(self, request: Request, target: Target, verb: str) -> Response:
         if request.method == "GET" and request.query.flag("watch") and not target.subresource:
-            # Before the core is called, so that a refused watch leaves nothing behind.
+            # Before the core is called, so that a rejected watch leaves nothing behind.
             self._watch_limits.check(request)
             return self._watch(request, target)
         if target.subresource in CONNECTIONS and (target.subresource, verb) != ("ephemeralcontainers", "get"):
@@ -256,7 +256,7 @@ class ResourceRequests:
 
 
 def _selection(request: Request, target: Target) -> dict[str, Any]:
-    """The keyword arguments that the core's verbs on a collection share: namespace and selectors."""
+    """The keyword arguments of the core's verbs on a collection: namespace and selectors."""
     query = request.query
     selectors = {"label_selector": query.text("labelSelector"), "field_selector": query.text("fieldSelector")}
     return {"namespace": target.namespace, **selectors}
@@ -306,7 +306,7 @@ def _is_dry_run(values: object) -> bool:
 
 
 def _write_options(request: Request, target: Target, options: ServedResource) -> dict[str, Any]:
-    """The keyword arguments that the core's writing verbs share, from the path and the query."""
+    """The keyword arguments of the core's writing verbs, from the path and the query."""
     return {
         "namespace": target.namespace,
         "subresource": target.subresource,

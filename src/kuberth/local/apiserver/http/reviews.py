@@ -1,7 +1,6 @@
-"""TokenReviews, SubjectAccessReviews and the like: answered, never stored.
+"""TokenReviews, SubjectAccessReviews and similar kinds, which are answered but not stored.
 
-In: a TokenReview, SubjectAccessReview and their like. Out: the same with its status. Every authenticated
-user may do everything.
+In: a review. Out: the same with its status. Every authenticated user is allowed everything.
 """
 
 from __future__ import annotations

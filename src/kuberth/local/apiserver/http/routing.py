@@ -1,4 +1,4 @@
-"""Paths to resources: which rows, namespace, name and subresource a request means.
+"""Maps paths to resources: which row, namespace, name and subresource a request refers to.
 
 In: a path and a method. Out: a `Target` and the verb on it, or a 404 or 405.
 """
@@ -96,7 +96,7 @@ _COLLECTION: Final = {"GET": "list", "HEAD": "list", "POST": "create", "DELETE":
 
 
 def verb_of(target: Target, method: str, *, verbs: Sequence[str] | None = None) -> str:
-    """The verb that a method means on a target; StatusError 405 if it is none of `verbs`.
+    """The verb of a method on a target; StatusError 405 if it is not one of `verbs`.
 
     Without `verbs`, those of its resource.
     """

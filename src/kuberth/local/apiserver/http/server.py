@@ -1,6 +1,6 @@
-"""The core over HTTPS.
+"""Serves the core over HTTPS.
 
-In: a core, credentials, an address. Out: a listening server for as long as the `async with` lasts.
+In: a core, credentials, an address. Out: a listening server during the `async with` block.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FLAGS: Final = AddressFlags("--host", "--port")
 
 
 class HttpServer(Listener):
-    """Serves while it is entered; `port` and `url` are then the real ones."""
+    """Serves while it is entered; `port` and `url` are then the actual ones."""
 
     def __init__(
         self,
@@ -43,9 +43,9 @@ class HttpServer(Listener):
         pages: Mapping[str, Page] | None = None,
         open_pages: frozenset[str] = frozenset(),
     ) -> None:
-        """`port` 0 takes any that is free; `host` "0.0.0.0" or "::" opens the server to the network.
+        """`port` 0 picks a free one; `host` "0.0.0.0" or "::" opens the server to the network.
 
-        `pages` are served besides the API, by path; those of `open_pages` without authentication.
+        `pages` are served in addition to the API, by path; those of `open_pages` without authentication.
         """
         clock = clock or SystemClock()
         tokens = AccountTokens(core, secret=credentials.token, clock=clock)
@@ -68,7 +68,7 @@ class HttpServer(Listener):
 
     @property
     def service(self) -> HttpService:
-        """The service, to serve it on another listener too."""
+        """The service, to serve it on another listener as well."""
         return self._api
 
     @property
@@ -83,13 +83,15 @@ class HttpServer(Listener):
 
     @property
     def watchers(self) -> int:
-        """How many watches are open."""
+        """The number of open watches."""
         return self._api.watchers
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
         if not _is_loopback(self.host):
-            logger.warning("the API server listens on %s, beyond this machine", self.host or "0.0.0.0")
+            logger.warning(
+                "the API server listens on %s and can be reached from other machines", self.host or "0.0.0.0"
+            )
         return self
 
 

@@ -1,6 +1,6 @@
-"""Server-side apply: a merge that knows which manager owns which fields.
+"""Server-side apply: a merge that uses the ownership of fields.
 
-In: the present object and what a manager applies. Out: the merged object with its managedFields, or a 409
+In: the current object and a manager's configuration. Out: the merged object with its managedFields, or a 409
 that names the fields which others own and the manager would change.
 """
 
@@ -37,10 +37,10 @@ _KEPT_BY_STATUS: Final = (("deployments.apps", "labels"), ("pods", "ownerReferen
 
 
 def typed(row: ServedResource, sent: Any) -> Obj:
-    """A copy of the applied configuration, whose fields the types of the kind can hold.
+    """A copy of the applied configuration; 400 for fields that the kind's types do not allow.
 
-    400 for what the types cannot hold, whatever the field validation: the manager would own the field. The
-    words are upstream's; its code is 500, which is for failures of the server.
+    This applies whatever the field validation, since the manager would own the field. The message is
+    upstream's; its code is 500, which is for failures of the server.
     """
     if not isinstance(sent, dict):
         raise bad_request("what is applied is no object")
@@ -60,7 +60,7 @@ def typed(row: ServedResource, sent: Any) -> Obj:
 
 
 def check(wanted: Obj, *, name: str, namespace: str) -> None:
-    """400 unless what is applied is the object that the request names."""
+    """400 unless the applied object is the one that the request names."""
     metadata = wanted.get("metadata", {})
     for field, expected in (("name", name), ("namespace", namespace)):
         given = metadata.get(field) or expected
@@ -85,7 +85,8 @@ def first(row: ServedResource, wanted: Obj, *, manager: str, now: str) -> list[O
 def merged(
     row: ServedResource, live: Obj, wanted: Obj, *, manager: str, subresource: str, force: bool, now: str
 ) -> Obj:
-    """The present object with what the manager applies, and without what it applied before but no longer."""
+    """The current object with the manager's configuration, and without fields that it applied before but no
+    longer."""
     if is_larger(live, MAX_VALUES + MAX_MANAGED):
         raise too_large(f"the object has more than {MAX_VALUES} values: too many to apply; replace it")
     root = root_field(row)
@@ -125,7 +126,7 @@ def merged(
 
 
 def _applied_part(row: ServedResource, wanted: Obj, subresource: str) -> Obj:
-    """The part of an apply patch that counts here: no status at the main endpoint, little else at /status."""
+    """The relevant part of an apply patch: no status at the main endpoint, little else at /status."""
     applied = owned_part(wanted)
     if subresource == "status":
         metadata = {

@@ -1,8 +1,7 @@
 """managedFields: which manager owns which fields of an object, updated with every write.
 
 In: an object before and after a write, and the writer. Out: its new managedFields. A manager that changes a
-field owns it alone from then on; a manager that applies a field with its present value shares it
-(`applying`).
+field becomes its only owner; a manager that applies a field with its current value shares it (`applying`).
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from kuberth.local.apiserver.patching.typed_trees import difference, root_field
 from kuberth.local.apiserver.resources import ServedResource
 
 MAX_VALUES: Final = 30_000
-"""Most values of an object whose fields are tracked. Each takes some ten microseconds, during which the event
-loop is blocked. Three thousand containers are half of it."""
+"""The maximum number of values of an object whose fields are tracked. Each takes about ten microseconds,
+during which the event loop is blocked. Three thousand containers are half of it."""
 MAX_MANAGED: Final = 2 * MAX_VALUES
-"""Most fields of all managers of an object together."""
+"""The maximum number of fields of all managers of an object together."""
 _MAX_UPDATERS: Final = 10
-"""The most managers of updates, as upstream: the oldest of more than these are merged into one."""
+"""The maximum number of managers of updates, as upstream: beyond it, the oldest are merged into one."""
 _OLDEST: Final = "ancient-changes"
 _BEFORE_APPLY: Final = "before-first-apply"
 _UNOWNED: Final = frozenset(
@@ -50,7 +49,7 @@ class Manager(NamedTuple):
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
-        """A manager that updates in two versions counts as two; one that applies counts as one."""
+        """A manager that updates in two versions counts twice; one that applies counts once."""
         version = self.api_version if self.operation == "Update" else ""
         return self.name, self.operation, version, self.subresource
 
@@ -63,7 +62,7 @@ class Manager(NamedTuple):
 
 
 def owned_part(obj: Obj) -> Obj:
-    """An object without what no client can own."""
+    """An object without the fields that clients cannot own."""
     metadata = {name: value for name, value in obj.get("metadata", {}).items() if name not in _UNOWNED}
     rest = {name: value for name, value in obj.items() if name not in ("apiVersion", "kind", "metadata")}
     return {"metadata": metadata, **rest}
@@ -74,7 +73,7 @@ def managers_of(obj: Obj) -> list[Manager]:
 
 
 def written(managers: Iterable[Manager]) -> list[Obj]:
-    """The managers as managedFields, in upstream's order; managers without fields are left out."""
+    """The managers as managedFields, in upstream's order; managers without fields are omitted."""
     order = sorted(
         (each for each in managers if each.fields),
         key=lambda each: (each.operation, each.time, each.name, each.api_version, each.subresource),
@@ -104,7 +103,7 @@ def first_of_prepared(row: ServedResource, metadata: Obj, spec: FieldSet, *, nam
 
 
 def before_apply(row: ServedResource, obj: Obj, *, subresource: str, now: str) -> list[Manager]:
-    """The manager that stands for all writers of an object without managedFields before the first apply."""
+    """The manager that represents all writers of an object without managedFields before the first apply."""
     return [
         each._replace(name=_BEFORE_APPLY, subresource=subresource)
         for each in first_writer(row, obj, name=_BEFORE_APPLY, now=now)
@@ -114,7 +113,7 @@ def before_apply(row: ServedResource, obj: Obj, *, subresource: str, now: str) -
 def after_update(
     row: ServedResource, old: Obj, new: Obj, *, name: str, subresource: str, now: str
 ) -> list[Obj]:
-    """The managedFields after an update; a client may have sent others."""
+    """The managedFields after an update; a client may have sent different ones."""
     managed = new["metadata"].get("managedFields")
     if subresource:
         managed = None

@@ -1,7 +1,7 @@
 """JSON patches and JSON merge patches, and the choice among all patch types.
 
-In: an object and a patch. Out: a fresh, patched tree; 400 for a patch that is none, 422 for one that does
-not fit the object.
+In: an object and a patch. Out: a new, patched tree; 400 for an invalid patch, 422 for one that does not fit
+the object.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 APPLY_PATCHES: Final = (APPLY_PATCH, "application/apply-patch+cbor", "application/apply-patch+json")
 MAX_OPERATIONS: Final = 10_000
-"""The most operations of a JSON patch, as upstream: a longer one is refused."""
+"""The maximum number of operations of a JSON patch, as upstream."""
 MAX_COPIED_BYTES: Final = 3 * 1024 * 1024
-"""The most bytes that copies may add, as upstream: each copy of an object into itself would double it."""
+"""The maximum number of bytes that copies may add, as upstream: each copy of an object into itself doubles
+it."""
 
 MAX_WORK: Final = 500_000
-"""Most work of a JSON patch; one step of a path is one unit, a fraction of a microsecond."""
+"""The maximum work of a JSON patch; one step of a path is one unit, a fraction of a microsecond."""
 _MOVED_AT_ONCE: Final = 1000
 """Entries of a list that may be shifted for one unit of work."""
 _BYTES_AT_ONCE: Final = 30
@@ -87,7 +88,7 @@ def _expect_object(patch: Any) -> Obj:
 
 
 class _Patcher:
-    """A document, changed in place, and the work that is left."""
+    """A document, modified in place, and the remaining work."""
 
     def __init__(self, document: Any) -> None:
         self.document = document
@@ -153,7 +154,7 @@ class _Patcher:
         parent[path[-1] if isinstance(parent, dict) else _index(parent, path[-1], end=len(parent))] = value
 
     def _remove(self, path: list[str]) -> Any:
-        """The value that was there."""
+        """The previous value."""
         if not path:
             value, self.document = self.document, None
             return value

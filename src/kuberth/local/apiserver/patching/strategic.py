@@ -121,9 +121,9 @@ def _is_one_of(entry: Any, key: str, identities: set[Any]) -> bool:
 
 
 def _ordered(merged: list[Any], order: list[Any], *, key: str, before: list[Any]) -> list[Any]:
-    """Entries that `order` names stand in that order; the others keep their place among them.
+    """Sort entries that `order` names in that order; the others keep their place among them.
 
-    As upstream: an entry only the server has stands before the first named entry that was behind it.
+    As upstream: an entry that only the server has comes before the first named entry that was behind it.
     """
     ranks = _positions(order, key)
     places = _positions(before, key)
@@ -162,7 +162,7 @@ def _retain(target: Obj, patch: Obj) -> Obj:
 
 
 def _clean(tree: Any) -> Any:
-    """A patch's content without its directives, for where there is nothing to merge with."""
+    """A patch's content without its directives, if there is nothing to merge with."""
     if isinstance(tree, dict):
         return {
             key: _clean(value)

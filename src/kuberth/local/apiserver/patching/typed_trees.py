@@ -1,7 +1,7 @@
-"""Trees of a known type: the fields that one sets, the differences of two, and their merge.
+"""Trees of a known type: their set fields, differences, and merges.
 
 In: JSON trees and their types. Out: field sets, differences, trees merged by type, and trees without the
-fields of a set. Lists without keys, and structs that are one value, are only ever replaced as a whole.
+fields of a set. Lists without keys, and atomic structs, are only replaced as a whole.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from kuberth.local.apiserver.schema.structural import CustomField
 
 _ANY: Final = Field("any")
 _CUSTOM: Final = CustomField.of(None, is_resource=True)
-"""A kind that users define without a schema: only its metadata are of a known type."""
+"""A custom kind without a schema: only its metadata has a known type."""
 _KEY_DEFAULTS: Final = {"protocol": "TCP"}
-"""List keys that clients leave out, and what the server fills in."""
+"""List keys that clients may omit, and the server's defaults."""
 
 
 class _Absent(Enum):
@@ -233,7 +233,7 @@ def merge_by_type(live: Any, wanted: Any, field: Field) -> Any:
 
 
 def without(tree: Any, gone: FieldSet, kept: Iterable[FieldSet], field: Field) -> Any:
-    """`tree` without the fields in `gone`, save those that another set keeps."""
+    """`tree` without the fields in `gone`, except those that another set keeps."""
     kept = list(kept)
     if isinstance(tree, dict):
         left = dict(tree)

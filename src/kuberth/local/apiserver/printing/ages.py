@@ -1,4 +1,7 @@
-"""How long ago, as kubectl says it. In: nanoseconds. Out: "5s", "2m30s", "3d4h"."""
+"""Ages in kubectl's format.
+
+In: nanoseconds. Out: "5s", "2m30s", "3d4h".
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,13 @@ from kuberth.text.timestamps import parse_timestamp
 
 
 def since(text: Any, now_ns: int) -> str:
-    """How long ago, as kubectl says it."""
+    """An age in kubectl's format."""
     then = parse_timestamp(text)
     return "<unknown>" if then is None else human_duration(now_ns - then)
 
 
 def human_duration(nanoseconds: int) -> str:
-    """Two units at most, fewer as it gets longer: upstream's rounding."""
+    """At most two units, fewer for longer ages, with upstream's rounding."""
     seconds = int(nanoseconds / NANOSECONDS)
     if seconds < -1:
         return "<invalid>"

@@ -31,7 +31,7 @@ def to_table(
     include_object: str = "Metadata",
     api_version: str = META_V1,
 ) -> Obj:
-    """`now` is in nanoseconds; `include_object` is None, Metadata or Object, as the query says it."""
+    """`now` is in nanoseconds; `include_object` is None, Metadata or Object, as in the query."""
     columns = resource.columns or NAME_AND_AGE
     return {
         "kind": "Table",

@@ -1,6 +1,6 @@
-"""A pod in a few words, as `kubectl get pods` shows it.
+"""The READY, STATUS and RESTARTS of a pod, as `kubectl get pods` shows them.
 
-In: a pod. Out: READY, STATUS and RESTARTS, decided as upstream decides them.
+In: a pod. Out: the three values, computed as upstream computes them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The fields of every built-in kind, condensed from Kubernetes' own OpenAPI document.
+"""The fields of every built-in kind, generated from Kubernetes' OpenAPI document.
 
-In: a JSON tree of a client. Out: a new tree with the shape of its kind (nulls, unknown fields
-and empty collections left out, quantities and times in canonical form), or a `ShapeError`. The same table
-says by which key a list is merged.
+In: a JSON tree from a client. Out: a new tree with the shape of its kind (without nulls, unknown fields and
+empty collections, with quantities and times in canonical form), or a `ShapeError`. The same table contains
+the merge keys of lists.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kuberth.local.apiserver.schema.tables import read_table
 Reader = Callable[[Any], Any]
 
 MAX_DEPTH: Final = 200
-"""Deeper trees are refused: no real object is, and recursion must stay bounded."""
+"""Deeper trees are rejected: no real object is deeper, and recursion must be bounded."""
 _MIN_INT: Final = {"int32": -(2**31), "int64": -(2**63)}
 _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 _LONGEST_TIME_KEPT: Final = 40
@@ -96,12 +96,12 @@ def _field(text: str) -> Field:
 
 
 def read(type_name: str, tree: Any) -> Any:
-    """A fresh tree of this type; ShapeError if it cannot be read as one."""
+    """A new tree of this type; ShapeError if it does not have its shape."""
     return _reader(type_name)(tree)
 
 
 def read_object(type_name: str, tree: Any) -> Obj:
-    """A fresh object: of a known type, or of a custom kind ("") of which only the metadata are known."""
+    """A new object: of a known type, or of a custom kind ("") with only the metadata known."""
     if type(tree) is not dict:
         raise ShapeError(f"cannot unmarshal {_go_kind(tree)} into Go value of an object")
     if type_name:
@@ -120,7 +120,7 @@ def read_object(type_name: str, tree: Any) -> Obj:
 
 
 def copy_tree(tree: Any) -> Any:
-    """A fresh JSON tree; ShapeError for what JSON cannot hold."""
+    """A new JSON tree; ShapeError for values that JSON cannot represent."""
     return _copy(tree, 0)
 
 

@@ -36,7 +36,7 @@ def go_type(name: str) -> GoType:
 
 
 def as_go_writes(tree: Any, type_name: str) -> Any:
-    """The tree as Go writes it, with zero values and sorted fields: some clients compare it byte by byte."""
+    """The tree as Go writes it, with zero values and sorted fields: some clients compare bytes."""
     if isinstance(tree, list):
         return [as_go_writes(entry, type_name[2:]) for entry in tree]
     if not isinstance(tree, dict):

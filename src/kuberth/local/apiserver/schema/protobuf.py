@@ -1,7 +1,7 @@
-"""Bodies in protobuf, as client-go sends them where a Go type is at hand: kubectl create, kube-scheduler.
+"""Bodies in protobuf, as client-go sends them for built-in types: kubectl create, kube-scheduler.
 
-In: the bytes of a built-in kind. Out: the JSON tree that the same client would have sent in JSON. Answers are
-never in protobuf: every such client takes JSON as well.
+In: the bytes of a built-in kind. Out: the JSON tree that the same client would have sent in JSON. Responses
+are never in protobuf: all these clients accept JSON as well.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Value = int | memoryview
 
 
 class ProtobufError(KuberthError):
-    """Bytes that are no message of the type they should be."""
+    """The bytes are not a valid message of the expected type."""
 
 
 class _Field(NamedTuple):
@@ -42,7 +42,7 @@ class _Field(NamedTuple):
 
 
 def decode_object(data: bytes) -> Obj:
-    """A JSON tree with apiVersion and kind; StatusError 400 for what cannot be read."""
+    """A JSON tree with apiVersion and kind; StatusError 400 for an invalid body."""
     try:
         return _decode_object(data)
     except (ProtobufError, UnicodeDecodeError, msgspec.DecodeError) as error:

@@ -1,7 +1,7 @@
-"""The schema of a custom kind, enforced: unknown fields pruned, defaults set, values checked.
+"""Enforces the schema of a custom kind: prunes unknown fields, sets defaults, validates values.
 
-In: an OpenAPI v3 schema out of a CustomResourceDefinition, objects of its kind. Out: the objects completed in
-place, and what is wrong with them in upstream's words. Rules in CEL (x-kubernetes-validations) are kept but
+In: an OpenAPI v3 schema from a CustomResourceDefinition, objects of its kind. Out: the objects completed in
+place, and validation errors with upstream's messages. Rules in CEL (x-kubernetes-validations) are stored but
 not evaluated.
 """
 
@@ -55,7 +55,7 @@ class StructuralSchema:
         self.root: Field = CustomField.of(schema, is_resource=True)
 
     def prune(self, obj: Obj) -> list[str]:
-        """Drop fields that the schema does not name; their paths."""
+        """Drop fields that are not in the schema; returns their paths."""
         return list(_prune(obj, self._schema, "", resource=True))
 
     def default(self, obj: Obj) -> None:

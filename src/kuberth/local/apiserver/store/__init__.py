@@ -1,1 +1,1 @@
-"""Objects and every change they go through, in memory and in one SQLite file."""
+"""Objects and all their changes, in memory and in one SQLite file."""

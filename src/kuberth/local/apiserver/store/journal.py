@@ -1,12 +1,11 @@
 """The store on disk: every change is a row of one SQLite file.
 
-In: groups of changes, each written in one transaction, and revisions that are no longer needed. Out: the
-rows, after a restart. A write that was answered is on disk (write-ahead log, full sync), whenever the process
-is killed. All work of SQLite happens in one thread of its own.
-
-Damage to the file is found when it is opened: every row carries a checksum, SQLite checks its own structure,
-and the least revision that the file must reach is written to a second file. SQLite alone takes a damaged
-write-ahead log for one that ends there, and changes would be missing without an error.
+In: groups of changes, each written in one transaction, and revisions that are not needed any more. Out: the
+rows, after a restart. An acknowledged write is on disk (write-ahead log, full sync), whenever the process is
+killed. All work of SQLite happens in a separate thread. Damage to the file is detected when it is opened:
+every row has a checksum, SQLite checks its own structure, and the minimum revision that the file must reach
+is written to a second file. SQLite alone treats a damaged write-ahead log as one that ends there, and changes
+would be missing without an error.
 """
 
 from __future__ import annotations
@@ -110,8 +109,8 @@ class Journal:
 
     def _open(self) -> tuple[int, list[Row]]:
         self._create_file()
-        # Autocommit: transactions begin and end where the code says so. No waiting for locks: another
-        # process that holds the file keeps it.
+        # Autocommit: transactions begin and end explicitly. No waiting for locks: another process that holds
+        # the file keeps it.
         connection = sqlite3.connect(self._path, isolation_level=None, timeout=0)
         self._connection = connection
         try:
@@ -126,7 +125,7 @@ class Journal:
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:  # whatever it is busy with
                 raise StorageError(
-                    f"{self._path} is in use by another server: stop that one, or take another directory"
+                    f"{self._path} is in use by another server: stop it, or choose another directory"
                 ) from error
             raise
         for statement in _CREATE if schema is None else _UPGRADE.get(schema, ()):
@@ -162,7 +161,7 @@ class Journal:
         return rows
 
     def _sync_log(self) -> None:
-        """Bring to disk what is read next: a killed process may have written it and not synced it."""
+        """Sync what is read next: a killed process may have written it without syncing."""
         with suppress(FileNotFoundError):
             descriptor = os.open(f"{self._path}-wal", os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -171,22 +170,23 @@ class Journal:
                 os.close(descriptor)
 
     def _create_file(self) -> None:
-        """Objects may be confidential: the file, and the log that SQLite makes alike, are the user's only.
+        """Restrict the file to its user.
 
-        A file that is there is not opened here: closing it again would end this process's locks on it.
+        Objects may be confidential, and SQLite creates the log with the same mode. An existing file is not
+        opened here: closing it again would release this process's locks on it.
         """
         with suppress(FileExistsError):
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
     def _check_schema(self, connection: sqlite3.Connection) -> int | None:
-        """The schema version, None if the file is new; StorageError if the file is another program's."""
+        """The schema version, None if the file is new; StorageError if it belongs to another program."""
         tables = {
             name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         }
         if not tables:
             return None
         if not {"meta", "changes"} <= tables:
-            raise StorageError(f"{self._path} is a database, but not one of Kuberth's: take another file")
+            raise StorageError(f"{self._path} is a database of another program: choose another file")
         schema: int | None = dict(connection.execute("SELECT name, value FROM meta")).get("schema")
         if schema != SCHEMA and schema not in _UPGRADE:
             raise StorageError(
@@ -227,7 +227,7 @@ class Journal:
 
 
 class _Mark:
-    """The revision that was last committed, in a file of its own.
+    """The last committed revision, in a separate file.
 
     It is written after the commit and not synced: it may lag behind, and is never ahead.
     """

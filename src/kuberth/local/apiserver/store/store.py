@@ -1,8 +1,8 @@
-"""Objects by resource and key, and every change they go through.
+"""Objects by resource and key, and all their changes.
 
 In: objects staged by the verbs, each with the next revision. Out: the committed objects for reads, and the
 committed changes for watches. Staging is synchronous, so reading, checking and staging are one step on the
-event loop; all that is staged while one commit runs makes up the next, and only writers see a change before
+event loop. All changes staged while one commit runs form the next one, and only writers see a change before
 its commit.
 """
 
@@ -36,12 +36,13 @@ __all__ = ["Change", "CompactedError", "RevisionStore", "SlowWatcherError", "Sto
 FIRST_REVISION: Final = 1
 """The revision of an empty store: zero means "any" in the API."""
 GROUP_CHANGES: Final = 1_000
-"""Most changes in one commit: watches read between commits, so a long list of writes delays none."""
+"""The maximum number of changes in one commit: watches read between commits, so a long list of writes delays
+none."""
 PRUNE_ROWS: Final = 500
-"""How many superseded rows a commit deletes; larger commits delete more."""
+"""The number of superseded rows that a commit deletes; larger commits delete more."""
 
 RETRY_SECONDS: Final = 1.0
-"""How often a store that cannot write tries to."""
+"""How often a store that cannot write retries."""
 
 logger = logging.getLogger(__name__)
 _encode: Final = msgspec.json.Encoder().encode
@@ -52,7 +53,7 @@ _Keys = list[str]
 
 
 class RevisionStore:
-    """Stores all objects by revision, for one owner in one event loop. Stored objects are never changed."""
+    """Stores all objects by revision, for one owner in one event loop. Stored objects are never modified."""
 
     def __init__(self, journal: Journal | None, *, keep_changes: int, keep_bytes: int) -> None:
         self._journal = journal
@@ -70,7 +71,7 @@ class RevisionStore:
         self._staged: dict[str, dict[str, Change]] = {}
         """The newest uncommitted change of every object that has one."""
         self._groups: deque[_Group] = deque()
-        """The staged changes, in commits: the first may be under way, the last may still grow."""
+        """The staged changes, in commits: the first may be running, the last may still grow."""
         self._versions: Counter[str] = Counter()
         self._lost: list[_Lost] = []
         self._failure: StorageError | None = None
@@ -82,9 +83,9 @@ class RevisionStore:
     async def open(
         cls, path: Path | None, *, keep_changes: int = 20_000, keep_bytes: int = 128 * 1024 * 1024
     ) -> RevisionStore:
-        """Read the file, which is made if there is none; without a path, the store lives in memory only.
+        """Read the file, which is created if it does not exist; without a path, the store is in memory only.
 
-        The other parameters limit the changes, and their bytes, that are kept for watches to resume from.
+        The other parameters limit the number and the size of changes kept for resuming watches.
         """
         journal = None if path is None else Journal(path)
         store = cls(journal, keep_changes=keep_changes, keep_bytes=keep_bytes)
@@ -102,7 +103,7 @@ class RevisionStore:
         return store
 
     async def close(self) -> None:
-        """Commit what is staged, end the subscriptions, close the file."""
+        """Commit staged changes, end the subscriptions, close the file."""
         self._closing = True
         self._work.set()
         writer, self._writer = self._writer, None
@@ -124,12 +125,12 @@ class RevisionStore:
 
     @property
     def failure(self) -> StorageError | None:
-        """Why writes fail now; None while they do not."""
+        """Why writes currently fail; None if they do not."""
         return self._failure
 
     @property
     def compacted_revision(self) -> int:
-        """Changes up to here are forgotten."""
+        """Changes up to this revision are compacted."""
         return self._compacted
 
     def get(self, resource: str, key: str) -> Obj | None:
@@ -141,7 +142,7 @@ class RevisionStore:
         return [] if table is None else table.list(namespace)
 
     def changes_since(self, resource: str, revision: int) -> Sequence[Change]:
-        """CompactedError where not all of them are known."""
+        """CompactedError if some of them are compacted."""
         self._expect_known(revision)
         log = self._logs.get(resource)
         return [] if log is None else log.since(revision)
@@ -169,11 +170,11 @@ class RevisionStore:
         return [obj for _, obj in sorted(newest.items()) if obj is not None]
 
     def version(self, resource: str) -> int:
-        """A number that changes whenever `latest` may answer differently for an object of this resource."""
+        """A number that changes whenever `latest` may return another object of this resource."""
         return self._versions[resource]
 
     def stage(self, resource: str, key: str, new: Obj | None) -> Obj:
-        """Give a new version (None: a deletion) the next revision; KeyError for deleting what is not there.
+        """Assign the next revision to a new version (None: a deletion); KeyError for a missing object.
 
         Returns the stored object, which only writers see until `durable` returns.
         """
@@ -187,7 +188,7 @@ class RevisionStore:
             stored = _stamped(old, revision)
         else:
             raise KeyError(f"{resource} {key} is not there to be deleted")
-        # Encoded here, so that an object that is no JSON fails alone and not with other writes.
+        # Encoded here, so that an invalid object fails alone and not with other writes.
         f"{resource} {key}".encode()
         body = _encode(stored)
         change = Change(revision, resource, key, old, None if new is None else stored)
@@ -221,7 +222,7 @@ class RevisionStore:
             await self.durable(self._groups[-1].changes[-1].revision)
 
     def compact(self, revision: int) -> None:
-        """Forget the changes up to this revision; what they led to stays."""
+        """Compact the changes up to this revision; the objects stay."""
         if revision > self._revision:
             raise ValueError(f"cannot compact at {revision}, the store is at {self._revision}")
         if revision <= self._compacted:
@@ -252,13 +253,13 @@ class RevisionStore:
                 if self._closing:
                     return
         except BaseException as error:
-            # A bug, or the loop is stopping: no writer may wait for ever.
+            # A bug, or the loop is stopping: no writer may wait forever.
             self._closing = True
             self._roll_back(StorageError(f"the store's writer ended: {error!r}"))
             raise
 
     async def _write_group(self) -> bool:
-        """Commit the first group and delete some superseded rows; whether that worked."""
+        """Commit the first group and delete some superseded rows; returns whether that succeeded."""
         group = self._groups[0] if self._groups else _Group()
         group.sealed = True
         compacted = self._compacted
@@ -309,7 +310,7 @@ class RevisionStore:
         self._forget_oldest()
 
     def _roll_back(self, error: StorageError) -> None:
-        """Drop everything that is staged: later changes were based on the one that failed."""
+        """Drop all staged changes: later changes were based on the one that failed."""
         groups = tuple(self._groups)
         self._groups.clear()
         self._versions.update(self._staged.keys())

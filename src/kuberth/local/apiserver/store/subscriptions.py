@@ -1,8 +1,8 @@
-"""Committed changes, as watches read them.
+"""Committed changes for watches.
 
-In: changes in the order of their revisions. Out: a log of the recent ones for each resource, and readers
-that go through it from any revision it still has. Readers share the log, so one more costs no memory, and
-one that falls too far behind gets an error instead of delaying the others.
+In: changes in the order of their revisions. Out: a log of recent changes for each resource, and readers that
+go through it from any revision that it still contains. Readers share the log, so another reader costs no
+memory, and one that falls too far behind gets an error instead of delaying the others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class CompactedError(KuberthError):
 
 
 class SlowWatcherError(KuberthError):
-    """A watcher did not read fast enough: it may resume from the last revision it saw."""
+    """A watcher did not read fast enough; it may resume from the last revision that it saw."""
 
 
 class Change(NamedTuple):
@@ -46,9 +46,9 @@ class ChangeLog:
     def __init__(self, resource: str) -> None:
         self.resource = resource
         self.start = 0
-        """How many changes were dropped from the front; positions count those, too."""
+        """How many changes were dropped from the front; positions include these."""
         self._changes: list[Change] = []
-        self._readers: dict[Subscription, None] = {}  # woken in their order, in every run the same
+        self._readers: dict[Subscription, None] = {}  # woken in order, which is the same in every run
 
     @property
     def end(self) -> int:
@@ -122,7 +122,7 @@ class Subscription:
         return change
 
     async def wait(self) -> bool:
-        """Return when there may be something to read; False when there will be nothing any more."""
+        """Return when there may be something to read; False when the log has ended."""
         if not self._closed and self._position >= self._log.end:
             self._waiter = asyncio.get_running_loop().create_future()
             try:
@@ -137,7 +137,7 @@ class Subscription:
         self._wake()
 
     def _keep_up(self, end: int) -> None:
-        # What was there before the subscription is not held against the reader.
+        # Changes from before the subscription do not count as unread.
         unread = end - max(self._position, self._subscribed_at)
         if self._position >= self._log.start and unread <= self._limit:
             return

@@ -1,4 +1,7 @@
-"""Decoding of request bodies. In: a JSON tree. Out: a new object of its kind, or a 400."""
+"""Decodes request bodies.
+
+In: a JSON tree. Out: a new object of its kind, or a 400.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ def decode_status(row: ServedResource, body: Any, old: Obj) -> Obj:
 
 
 def decode(row: ServedResource, body: Any) -> Obj:
-    """A body as a fresh object of this row; 400 if it is none."""
+    """A body as a new object of this row; 400 if it is invalid."""
     try:
         obj = fields.read_object(row.schema, body)
     except fields.ShapeError as error:
@@ -66,7 +69,7 @@ class FieldValidation:
     """Handles unknown and duplicate fields of a body as the request asks."""
 
     mode: str = "Ignore"
-    """Strict refuses them, Warn reports them as warnings, Ignore ignores them."""
+    """Strict rejects them, Warn reports them as warnings, Ignore ignores them."""
     duplicates: Sequence[DuplicateKey] = ()
     warnings: list[str] = dataclass_field(default_factory=list)
     """The warnings for the response."""
@@ -116,7 +119,7 @@ class FieldValidation:
         return lines, {each.path for each in self.duplicates if each.value is None}
 
     def _report(self, lines: Sequence[str], found: Iterable[str]) -> str:
-        """Why a body is refused in Strict mode; otherwise "" and the problems become warnings."""
+        """Why a body is rejected in Strict mode; otherwise "" and the problems become warnings."""
         found = list(islice(found, _MOST_REPORTED))
         if self.mode != "Strict":
             self.warnings += [*lines, *found][:_MOST_REPORTED]
@@ -139,7 +142,7 @@ def _problems(row: ServedResource, tree: Any, duplicates: Container[str]) -> Ite
 
 
 def _strict_problems(type_name: str, tree: Any, duplicates: Container[str], path: str = "") -> Iterator[str]:
-    """Unknown and duplicate fields in the order of the body; a part of the wrong shape is not looked into."""
+    """Unknown and duplicate fields in the order of the body; parts with the wrong shape are skipped."""
     if isinstance(tree, list):
         inner = type_name[2:] if type_name.startswith("[]") else ""
         for index, item in enumerate(tree):

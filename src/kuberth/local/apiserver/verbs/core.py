@@ -1,8 +1,8 @@
 """The verbs of the API, independent of any transport.
 
 In: a resource, a name, a body, options. Out: objects, lists and watch events, or a `StatusError`. Reading,
-checking and staging a write happen without an await, so writers never see each other half done; an answer,
-and a refusal too, is given only after the writes that it rests on are durable.
+checking and staging a write happen without an await, so writers never see partial writes of each other.
+Responses, including errors, are given only after the writes that they depend on are durable.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ T = TypeVar("T")
 def _writes(
     verb: Callable[Concatenate[Core, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Core, P], Coroutine[Any, Any, T]]:
-    """A verb that reads what is staged: a refusal waits for the writes that it may rest on.
+    """A verb that reads staged state: an error waits for the writes on which it may depend.
 
-    Otherwise a client that is refused because an object exists would not find it, or never.
+    Otherwise a client could get a conflict with an object that it cannot find, or that never exists.
     """
 
     @wraps(verb)
@@ -71,9 +71,10 @@ def _writes(
 
 
 class Core:
-    """The server without its sockets. A resource is named by its id, or given as a row of `resources`.
+    """The server without its sockets.
 
-    It makes the namespaces, priority classes and accounts that every cluster has, where they are missing.
+    A resource is given by its id, or as a row of `resources`. The namespaces, priority classes and accounts
+    of every cluster are created if they are missing.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class Core:
         self._store = store
         self._clock = clock
         self.gates: Mapping[str, bool] = dict(feature_gates or {})
-        """The feature gates that were set explicitly."""
+        """The explicitly set feature gates."""
         rng = random.SystemRandom() if rng is None else rng
         self._writer = Writer(store, clock=clock, gates=self.gates, rng=rng)
         self._prepared = PreparedSpecs(store)
@@ -102,7 +103,7 @@ class Core:
 
     @property
     def write_failure(self) -> str | None:
-        """Why nothing can be written now, for a readiness probe; None while it can."""
+        """Why nothing can be written now, for a readiness probe; None if writes work."""
         failure = self._store.failure
         return None if failure is None else str(failure)
 
@@ -155,9 +156,9 @@ class Core:
         send_initial_events: bool = False,
         timeout_seconds: float | None = None,
     ) -> AsyncIterator[Event]:
-        """Changes after a version; from "" or "0", the present objects first.
+        """Changes after a version; from "" or "0", the existing objects first.
 
-        What is wrong with the request (410 among it) is raised by the call itself, not by the iterator.
+        Errors in the request (including 410) are raised by the call itself, not by the iterator.
         """
         row = self._row(resource)
         selection = select(row, label_selector=label_selector, field_selector=field_selector)
@@ -207,7 +208,7 @@ class Core:
         field_manager: str = "",
         field_validation: FieldValidation | None = None,
     ) -> Obj:
-        """Fields that the kind does not have are dropped, unless `field_validation` says otherwise."""
+        """Unknown fields are dropped, unless `field_validation` says otherwise."""
         row = self._row(resource, subresource)
         if subresource == "binding":
             return await self._bind(row, namespace, name, body, dry_run=dry_run)
@@ -296,7 +297,7 @@ class Core:
         options: Mapping[str, Any] | None = None,
         dry_run: bool = False,
     ) -> Obj:
-        """The object if it stays for a while (or its kind answers so), a Status if it is gone."""
+        """The object if it remains for a while (or its kind returns it), a Status if it is gone."""
         row = self._row(resource)
         asked = read_options(options)
         old = self._latest(row, namespace, name)
@@ -377,7 +378,7 @@ class Core:
         pod = self._latest(row, namespace, name)
         budgets = self._row("poddisruptionbudgets.policy")
         present = self._store.latest_list(budgets.stored_as, namespace=namespace)
-        # The deletion is planned first: its preconditions must not cost the budget anything.
+        # The deletion is planned first: if its preconditions fail, the budget must not change.
         plan_deletion(row, pod, options, now_ns=self._clock.now_ns())
         allowed = eviction.judge(pod, present, now=self._writer.now)
         if not dry_run:
@@ -485,7 +486,7 @@ class Core:
         return stored, plan.remove
 
     async def _settle(self, row: ServedResource, stored: Obj, *, dry_run: bool) -> Obj:
-        """Wait until a write is durable, and answer what was written."""
+        """Wait until a write is durable, and return the written object."""
         if not dry_run:
             gone = self._store.latest(row.stored_as, key_of(stored)) is None
             self._after_write(row, stored, gone=gone)
@@ -501,7 +502,7 @@ class Core:
             raise storage_failed(error) from error
 
     async def _settled(self) -> None:
-        """Wait until all that is staged is durable."""
+        """Wait until all staged changes are durable."""
         try:
             await self._store.settled()
         except StorageError as error:

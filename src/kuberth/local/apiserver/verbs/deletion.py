@@ -1,6 +1,6 @@
 """Decides what a deletion does: remove now, or mark and wait for a kubelet, finalizers or garbage collection.
 
-In: the stored object and DeleteOptions. Out: what to stage. As upstream decides it.
+In: the stored object and DeleteOptions. Out: the changes to stage, as upstream.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def plan_deletion(row: ServedResource, old: Obj, options: Obj, *, now_ns: int) -
     remove = grace == 0 and not finalizers
     if remove and row.id != "pods":
         return Deletion(None, remove=True)
-    # A pod is marked even if it goes at once: watchers see when it was to end.
+    # A pod is marked even if it is removed at once: watchers see its deletion timestamp.
     changed |= {
         "deletionTimestamp": timestamp(now_ns + grace * NANOSECONDS),
         "deletionGracePeriodSeconds": grace,

@@ -1,7 +1,7 @@
-"""Evictions: deletions that disruption budgets may refuse.
+"""Evictions: deletions that disruption budgets may reject.
 
-In: a pod, an Eviction, the budgets of its namespace. Out: what to stage on the budget and on the pod, or
-429 in upstream's words.
+In: a pod, an Eviction, the budgets of its namespace. Out: the changes to stage on the budget and on the pod,
+or 429 with upstream's message.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAX_DISRUPTED: Final = 2000
 
 
 class Allowed(NamedTuple):
-    """An eviction may go on; `budget` is the budget with the disruption counted, if one is used up."""
+    """An allowed eviction; `budget` is the budget with the disruption counted, if there is one."""
 
     budget: Obj | None
 
@@ -55,7 +55,7 @@ def judge(pod: Obj, budgets: list[Obj], *, now: str) -> Allowed:
 
 
 def marked_pod(pod: Obj, *, now: str) -> Obj:
-    """The pod with the condition that says why it is evicted."""
+    """The pod with the condition about its eviction."""
     target = condition("DisruptionTarget", True, "EvictionByEvictionAPI", "Eviction API: evicting")
     return {**pod, "status": with_condition(pod.get("status", {}), target, now=now)}
 

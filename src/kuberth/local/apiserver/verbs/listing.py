@@ -1,7 +1,7 @@
-"""Lists: whole, in chunks, and as they were at an earlier revision.
+"""Lists: complete, in chunks, or at an earlier revision.
 
-In: a selection, limit, continue token and the resourceVersion rules. Out: a List object. A later chunk
-shows the same moment as the first: changes since then are undone on a copy of the present list.
+In: a selection, limit, continue token and resourceVersion rules. Out: a List object. A later chunk shows the
+same revision as the first: changes since then are undone on a copy of the current list.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _first_items(
 
 
 def _as_of(store: RevisionStore, row: ServedResource, namespace: str, revision: int) -> list[Obj] | None:
-    """The objects at an earlier revision; None if that is not known any more."""
+    """The objects at an earlier revision; None if it is compacted."""
     if revision == store.revision:
         return store.list(row.stored_as, namespace=namespace)
     try:

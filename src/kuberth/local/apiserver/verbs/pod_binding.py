@@ -1,4 +1,7 @@
-"""Assigning a pod to a node. In: a pod and a Binding. Out: the assigned pod, or a refusal as upstream's."""
+"""Assigns a pod to a node.
+
+In: a pod and a Binding. Out: the assigned pod, or an error as in upstream.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +34,9 @@ def read_binding(body: Any) -> Obj:
 
 
 def bound_pod(pod: Obj, binding: Obj, *, now: str, gates_hold: bool = True) -> Obj:
-    """The pod with its node, and the condition that says so.
+    """The pod with its node and the condition PodScheduled.
 
-    `gates_hold` is off with the feature: pods that carry scheduling gates from before then go their way.
+    `gates_hold` is off with the feature gate: pods with scheduling gates from before can then be bound.
     """
     name, wanted, metadata = name_of(pod), binding.get("metadata", {}), pod["metadata"]
     for field, title in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
@@ -52,7 +55,7 @@ def bound_pod(pod: Obj, binding: Obj, *, now: str, gates_hold: bool = True) -> O
         if wanted.get(field):
             new_metadata[field] = {**metadata.get(field, {}), **wanted[field]}
     status = with_condition(pod.get("status", {}), {"type": "PodScheduled", "status": "True"}, now=now)
-    # A nomination has served its purpose.
+    # A nomination is obsolete now.
     status.pop("nominatedNodeName", None)
     return {
         **pod,

@@ -1,6 +1,6 @@
-"""The scale subresource: replica counts of any kind behind one shape.
+"""The scale subresource: replica counts of any kind in one shape.
 
-In: an object, or a Scale of a client. Out: its Scale, or the object with the wanted replicas.
+In: an object, or a Scale from a client. Out: its Scale, or the object with the requested replicas.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def scale_of(row: ServedResource, obj: Obj) -> Obj:
 
 
 def scaled(row: ServedResource, obj: Obj, scale: Obj) -> Obj:
-    """A copy of the object with the replicas a Scale asks for."""
+    """A copy of the object with the replicas of a Scale."""
     new: Obj = copy_tree(obj)
     _set_replicas(row, new, scale, name=name_of(obj))
     metadata = scale.get("metadata", {})
@@ -43,7 +43,7 @@ def scaled(row: ServedResource, obj: Obj, scale: Obj) -> Obj:
 
 
 def applied(row: ServedResource, scale: Obj) -> Obj:
-    """The configuration of the object that an apply patch of its Scale stands for."""
+    """The configuration of the object that corresponds to an apply patch of its Scale."""
     wanted: Obj = {"apiVersion": row.api_version, "kind": row.kind, "metadata": scale.get("metadata", {})}
     if "replicas" in scale.get("spec", {}):
         _set_replicas(row, wanted, scale, name=name_of(scale))

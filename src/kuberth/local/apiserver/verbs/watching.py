@@ -1,7 +1,7 @@
-"""Watches: the changes of one resource, as one selection sees them.
+"""Watches: the changes of one resource that match a selection.
 
-In: where to start, what to select, how long. Out: watch events in order. Leaving the selection looks
-like a deletion, entering it like a creation.
+In: where to start, what to select, how long. Out: watch events in order. An object that stops matching is
+reported as deleted, one that starts matching as added.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Watcher:
         self._allow_bookmarks = allow_bookmarks
         self._mark_initial_end = mark_initial_end
         self._timeout = timeout_seconds
-        # Subscribed before anything is awaited, so that nothing between list and watch is missed.
+        # Subscribed before the first await, so that nothing between list and watch is missed.
         self._changes: Subscription = store.subscribe(row.stored_as, since=since)
 
     async def events(self) -> AsyncIterator[Event]:

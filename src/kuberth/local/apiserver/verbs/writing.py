@@ -1,7 +1,7 @@
 """The steps of every write: decode, default, admit, validate, stage.
 
-In: a row, a body, and for updates what the new object is made of. Out: the staged object, or a
-`StatusError`. Nothing in here awaits, so a write sees all writes before it and none after.
+In: a row, a body, and for updates how to build the new object. Out: the staged object, or a `StatusError`.
+There is no await in here, so a write sees all earlier writes and no later ones.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Writer:
         return stored
 
     def replace(self, row: ServedResource, old: Obj, new: Obj, options: WriteOptions) -> Obj:
-        """Stage `new` (as stored, and owned by the caller) in place of `old`, and answer what is stored.
+        """Stage `new` (as stored, and owned by the caller) instead of `old`, and return the stored object.
 
         An object that was only waiting for its finalizers is removed with the last of them.
         """
@@ -234,7 +234,7 @@ class Writer:
             self.create(_ACCOUNTS_ROW, account, namespace=namespace)
 
     def repair(self) -> None:
-        """Complete what an earlier version, or a crash between two writes, left undone."""
+        """Complete what an earlier version, or a crash between two writes, left incomplete."""
         for namespace in list(self.store.latest_list("namespaces")):
             self.make_account(name_of(namespace))
         for quota in list(self.store.latest_list(quotas.QUOTAS)):
@@ -258,7 +258,7 @@ class Writer:
 
 
 def expect_same(row: ServedResource, old: Obj, metadata: Obj) -> None:
-    """UID and resourceVersion of an update are preconditions where they are given; 409 or 422."""
+    """UID and resourceVersion of an update are preconditions if given; 409 or 422."""
     name = name_of(old)
     if (uid := metadata.get("uid")) and uid != old["metadata"]["uid"]:
         why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
@@ -313,7 +313,7 @@ def _spec_of(obj: Obj) -> Obj:
 
 
 def finalized(row: ServedResource, new: Obj, old: Obj) -> bool:
-    """Whether the last finalizer of an object that is to be deleted has just gone."""
+    """Whether the last finalizer of a terminating object was just removed."""
     metadata = new["metadata"]
     return bool(
         metadata.get("deletionTimestamp")

@@ -1,8 +1,8 @@
-"""CronJob: a job whenever its schedule says so.
+"""CronJob: creates jobs on schedule.
 
-In: cron jobs and their jobs. Out: jobs, made at the moments of the schedule under upstream's names; old ones
-deleted; the list of active jobs, and when one was last made and last succeeded. Runs that were missed while
-the controller was stopped are made up for by one job, for the latest of them within the deadline.
+In: cron jobs and their jobs. Out: jobs, created at the scheduled times with upstream's names; old ones
+deleted; the list of active jobs, and the last schedule and success times. If runs were missed while the
+controller was stopped, one job is created for the latest of them within the deadline.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class CronJobController:
         try:
             active.append(await self._jobs.create(body))
         except StatusError as error:
-            # An earlier process made it and stopped before it wrote the status.
+            # An earlier process created it and stopped before it wrote the status.
             if error.reason != "AlreadyExists":
                 self._recorder.record(
                     cron_job, "FailedCreate", f"Error creating job: {error}", type_="Warning"
@@ -131,7 +131,7 @@ class CronJobController:
 
 
 def latest(schedule: Schedule, zone: tzinfo, earliest: float, now: float) -> float | None:
-    """The last moment after `earliest` and not after `now`, found without walking through all of them."""
+    """The last time after `earliest` and not after `now`, found without iterating over all of them."""
     first = schedule.after(earliest, zone)
     if first is None or first > now:
         return None

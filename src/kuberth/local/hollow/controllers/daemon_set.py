@@ -34,7 +34,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _NODE_NAME: Final = "metadata.name"
 _BURST: Final = 250
 _RETRY_SECONDS: Final = 1.0
-"""Least time between two replacements of a failed pod."""
+"""The minimum time between two replacements of a failed pod."""
 _TOLERATED: Final = (
     ("not-ready", "NoExecute"),
     ("unreachable", "NoExecute"),
@@ -117,7 +117,8 @@ class DaemonSetController:
         verdicts: dict[str, tuple[bool, bool]],
         revision: str,
     ) -> float | None:
-        """Create missing pods and delete surplus ones; seconds until the next attempt after a failure."""
+        """Create missing pods and delete surplus ones; returns seconds until the next attempt after a
+        failure."""
         waits, missing, leaving = [], [], []
         for node, (should_run, _) in verdicts.items():
             present = [pod for pod in on_node.get(node, ()) if not self._pods.is_leaving(pod)]
@@ -163,7 +164,7 @@ class DaemonSetController:
         verdicts: dict[str, tuple[bool, bool]],
         revision: str,
     ) -> None:
-        """Make one step towards the newest template on every node."""
+        """Take one step towards the newest template on every node."""
         strategy = owner["spec"].get("updateStrategy") or {}
         if strategy.get("type") == "OnDelete":
             return

@@ -1,7 +1,7 @@
-"""Deployment: a replica set for each version of its template, rolled from one to the next.
+"""Deployment: a replica set for each version of its template, with rollouts between them.
 
-In: deployments, their replica sets, and pods (Recreate waits for the last one). Out: replica sets made,
-resized and cleaned up, revisions, and the status that `kubectl rollout status` reads.
+In: deployments, their replica sets, and pods (Recreate waits for the last one). Out: replica sets created,
+resized and cleaned up, revisions, and the status for `kubectl rollout status`.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ def template_hash(template: Obj, collisions: int) -> str:
 
 
 def _split(deployment: Obj, sets: Sequence[Obj]) -> tuple[Obj | None, list[Obj]]:
-    """The set of the present template (the oldest, if there are several), and all others."""
+    """The set of the current template (the oldest, if there are several), and all others."""
     same = [each for each in sets if _same_template(deployment, each)]
     same.sort(key=lambda each: (each["metadata"].get("creationTimestamp", ""), name_of(each)))
     new = same[0] if same else None

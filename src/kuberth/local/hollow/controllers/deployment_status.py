@@ -1,7 +1,7 @@
-"""A deployment's status: counts of its replica sets, and whether it makes progress.
+"""A deployment's status: counts of its replica sets, and its progress.
 
-In: a deployment, its replica sets, what was just done. Out: the status, with upstream's conditions
-Available, Progressing and ReplicaFailure.
+In: a deployment, its replica sets, the last step. Out: the status, with upstream's conditions Available,
+Progressing and ReplicaFailure.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def deployment_status(
 
 
 def seconds_to_deadline(deployment: Obj, *, clock: Clock) -> float | None:
-    """When to look again whether a rollout is stuck; None if it is not under way."""
+    """When to check again whether a rollout is stuck; None if there is no rollout."""
     condition, deadline = find_condition(deployment, "Progressing"), _deadline(deployment)
     if condition is None or deadline is None:
         return None

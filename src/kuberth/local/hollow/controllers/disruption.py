@@ -22,7 +22,7 @@ from kuberth.local.selecting import labels_of, selector_of
 from kuberth.text.timestamps import seconds_since, stamp
 
 _EVICTION_SECONDS: Final = 120.0
-"""How long an evicted pod counts as gone without its deletion being seen."""
+"""How long an evicted pod counts as gone until its deletion is seen."""
 _SCALES: Final = {
     "Deployment": "deployments.apps",
     "ReplicaSet": "replicasets.apps",
@@ -111,7 +111,7 @@ class DisruptionController:
         }
 
     def _wanted(self, spec: Obj, pods: Sequence[Obj]) -> tuple[int, int]:
-        """How many pods there should be, and how many of them must stay healthy."""
+        """The expected number of pods, and how many of them must stay healthy."""
         if "maxUnavailable" in spec:
             expected = self._expected(pods)
             return expected, max(0, expected - scaled(spec["maxUnavailable"], expected, up=True))

@@ -1,7 +1,7 @@
-"""Endpoints and EndpointSlices: which pods stand behind a Service.
+"""Endpoints and EndpointSlices: the pods of a Service.
 
-In: services with a selector, and pods. Out: for each service slices of at most a hundred pods, and the
-legacy Endpoints object. Nothing routes to them; controllers and tests read them.
+In: services with a selector, and pods. Out: for each service, slices of at most a hundred pods, and the
+legacy Endpoints object. There is no routing; controllers and tests read them.
 """
 
 from __future__ import annotations

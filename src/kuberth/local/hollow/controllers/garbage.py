@@ -21,7 +21,7 @@ from kuberth.local.hollow.working import Worker
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
 _IGNORED: Final = {"events", "events.events.k8s.io"}
-"""Resources that are not watched, as upstream: many objects, short-lived, and without owners."""
+"""Resources that are not watched, as upstream: many short-lived objects without owners."""
 _LOOK_SECONDS: Final = 0.5
 """How often to look for kinds that custom resource definitions added or took away."""
 
@@ -30,7 +30,7 @@ class _Owner(Enum):
     SOLID = auto()
     ABSENT = auto()
     WAITING = auto()
-    """The owner is being deleted in the foreground, after its dependents."""
+    """The finalizer of an owner that is being deleted in the foreground, after its dependents."""
 
 
 class _Place(NamedTuple):

@@ -1,9 +1,9 @@
-"""Job: pods until enough of them succeeded, or too many failed.
+"""Job: runs pods until enough of them succeeded, or too many failed.
 
-In: jobs and their pods. Out: pods made and deleted, and the status with the conditions that
-`kubectl wait --for=condition=complete` waits for. Every pod carries a finalizer until it is counted: first
-its UID is noted in the status, then the finalizer is taken away, then the count moves, so that a pod is
-counted once, however it is deleted and whenever this process stops.
+In: jobs and their pods. Out: pods created and deleted, and the status with the conditions for `kubectl wait
+--for=condition=complete`. Every pod has a finalizer until it is counted: first its UID is recorded in the
+status, then the finalizer is removed, then the count is increased, so that a pod is counted exactly once,
+however it is deleted and whenever this process stops.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from kuberth.local.selecting import labels_of, selector_of
 from kuberth.text.timestamps import parse_timestamp, seconds_since, stamp
 
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
-"""The finalizer of pods that are not counted yet."""
+"""The finalizer of uncounted pods."""
 _KIND: Final = "Job"
 _CONTROLLER: Final = "kubernetes.io/job-controller"
 _BURST: Final = 500
@@ -56,7 +56,7 @@ _LAST_BACKOFF_SECONDS: Final = 600.0
 
 @dataclass(slots=True)
 class _Tally:
-    """A job's pods, and what they add up to with those that were counted before."""
+    """A job's pods, and the totals including pods counted before."""
 
     active: list[Obj]
     terminating: list[Obj]
@@ -192,7 +192,7 @@ class JobController:
         return not job_rules.is_ignored(job, pod)
 
     def _end(self, job: Obj, tally: _Tally) -> JobEnd | None:
-        """The end that the job comes to now, whatever its active pods do; None while it continues."""
+        """The job's result so far, whatever its active pods do; None while it continues."""
         if (earlier := job_rules.earlier_end(job)) is not None:
             return earlier
         failed = [pod for pod in (*tally.ended, *tally.new_failed) if phase(pod) != "Succeeded"]

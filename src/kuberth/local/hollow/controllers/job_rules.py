@@ -1,7 +1,7 @@
 """When a job is complete or has failed: the rules of its spec, without I/O.
 
-In: a job and its pods. Out: which indexes are done or failed, what the job's policies say about a failed
-pod, and the `JobEnd` that ends the job. As upstream words it.
+In: a job and its pods. Out: which indexes are completed or failed, the result of the job's policies for a
+failed pod, and the `JobEnd` that ends the job, with upstream's messages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST_INDEXES: Final = 1_000_000
 
 
 class JobEnd(NamedTuple):
-    """The condition that a job ends with, first as a target, then, when its pods are gone, for good."""
+    """The condition with which a job ends, first as a target, then permanently when its pods are gone."""
 
     succeeded: bool
     reason: str
@@ -107,7 +107,7 @@ def policy_rule(job: Obj, pod: Obj) -> tuple[int, str, str] | None:
 
 
 def is_ignored(job: Obj, pod: Obj) -> bool:
-    """Whether a failure counts towards no limit."""
+    """Whether a failure is not counted towards any limit."""
     rule = policy_rule(job, pod)
     return rule is not None and rule[1] == "Ignore"
 

@@ -1,6 +1,7 @@
-"""Deletes what is left over: pods of deleted nodes, which no kubelet can end any more, and expired events.
+"""Deletes leftovers: pods of deleted nodes, which have no kubelet any more, and expired events.
 
-In: nodes, pods and events. Out: deletions; of pods without grace, after their node was missing for a while.
+In: nodes, pods and events. Out: deletions; pods without a grace period, after their node was missing for a
+while.
 """
 
 from __future__ import annotations

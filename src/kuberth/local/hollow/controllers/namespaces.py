@@ -1,7 +1,7 @@
-"""Deletion of namespaces: their contents are deleted, then their finalizer is removed.
+"""Deletes namespaces: first their contents, then their finalizer.
 
-In: namespaces that are Terminating, and what the server serves. Out: deletions, pods before everything else;
-conditions that say what remains and why; an empty list of finalizers when nothing does.
+In: Terminating namespaces, and the served resources. Out: deletions, pods first; conditions with what remains
+and why; an empty list of finalizers when nothing remains.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class NamespaceController:
         self._core = informers.core
         self._clock = clock
         self._waits: dict[str, float] = {}
-        """How long to wait before the next look at a namespace: longer each time."""
+        """How long to wait before the next check of a namespace: longer each time."""
         controller = Controller(informers)
         queue = controller.queue(self.name, self._sync)
         self._namespaces = controller.watch("namespaces", queue.add_changed)

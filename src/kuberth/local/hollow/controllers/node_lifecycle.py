@@ -49,8 +49,8 @@ class NodeLifecycleController:
         self._clock = clock
         self._recorder = Recorder(informers, clock=clock, component="node-controller")
         self._heard_ns: dict[str, int] = {}
-        """When a node's kubelet was last heard of: when its lease, or the time of its status, was seen to
-        change; by this clock, not by what they say."""
+        """When a node's kubelet last reported: when its lease, or the heartbeat time of its status, was seen
+        to change, according to this clock."""
         controller = Controller(informers)
         self._queue = controller.queue(self.name, self._sync)
         self._pods = controller.watch("pods", indexes={"node": by_node})

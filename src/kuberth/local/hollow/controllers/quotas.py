@@ -1,7 +1,7 @@
-"""Recounting of quotas every five minutes, as kube-controller-manager does, in case a status was overwritten.
+"""Recounts quotas every five minutes, as kube-controller-manager does, in case a status was overwritten.
 
-In: quotas; the server itself updates their counts with every other write. Out: empty patches, at which the
-server recounts.
+In: quotas; the server updates their counts with every other write. Out: empty patches, at which the server
+recounts.
 """
 
 from __future__ import annotations

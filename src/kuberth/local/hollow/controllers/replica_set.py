@@ -1,7 +1,7 @@
-"""ReplicaSet and ReplicationController: the wanted number of pods.
+"""ReplicaSet and ReplicationController: maintain a number of pods.
 
-In: replica sets (or replication controllers) and pods. Out: pods made and deleted, in upstream's order of
-preference, and the status that deployments and kubectl read.
+In: replica sets (or replication controllers) and pods. Out: pods created and deleted, in upstream's order of
+preference, and the status for deployments and kubectl.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kuberth.local.selecting import labels_of, selector_of
 from kuberth.text.timestamps import stamp
 
 _BURST: Final = 500
-"""Most pods created or deleted in one step."""
+"""The maximum number of pods created or deleted in one step."""
 
 
 class _Standing(NamedTuple):

@@ -1,10 +1,9 @@
 """ResourceClaims: created from templates for pods and pod groups, deallocated and deleted after them.
 
 In: pods, claims, claim templates and, with the gate DRAWorkloadResourceClaims, pod groups. Out: claims owned
-by their pods or groups, with their names in the status of these; reservations without the pods that ended and
-the groups that are gone; unused claims deallocated, so that others get their devices, and released. As
-upstream, claims that users created stay, and reservations for other kinds of objects are left to their
-writers.
+by their pods or groups, with their names in the owners' status; reservations of finished pods and deleted
+groups removed; unused claims deallocated, so that others can use their devices. As upstream, claims that
+users created stay, and so do reservations for other kinds of objects.
 """
 
 from __future__ import annotations

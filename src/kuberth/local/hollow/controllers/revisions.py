@@ -1,7 +1,7 @@
-"""The history of a template: a ControllerRevision for each version, for `kubectl rollout undo` to go back to.
+"""The history of a template: a ControllerRevision for each version, for `kubectl rollout undo`.
 
-In: an owner with a template. Out: the revision of the present template and that of an earlier one by name,
-made, renumbered and cleaned up as upstream does.
+In: an owner with a template. Out: the revision of the current template and a named earlier one; revisions are
+created, renumbered and cleaned up as upstream does.
 """
 
 from __future__ import annotations

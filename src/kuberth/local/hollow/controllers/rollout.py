@@ -21,7 +21,7 @@ Sizes = Mapping[str, int]
 
 
 def replicas_of(obj: Obj) -> int:
-    """The number of replicas that the spec of a deployment or replica set asks for."""
+    """The number of replicas in the spec of a deployment or replica set."""
     return int(obj["spec"].get("replicas", 1))
 
 
@@ -66,7 +66,7 @@ def rolling_sizes(deployment: Obj, new: Obj, old: Sequence[Obj]) -> Sizes:
 
 
 def recreate_sizes(deployment: Obj, new: Obj | None, old: Sequence[Obj], *, old_pods: bool) -> Sizes:
-    """The next step of Recreate: nothing new before everything old is gone."""
+    """The next step of Recreate: nothing new until everything old is gone."""
     shrunk = {name_of(each): 0 for each in old if replicas_of(each)}
     if shrunk or old_pods or new is None or replicas_of(new) == replicas_of(deployment):
         return shrunk
@@ -121,7 +121,7 @@ def _shrunk(deployment: Obj, new: Obj, old: Sequence[Obj]) -> Sizes:
     _, unavailable = fenceposts(deployment)
     minimum = replicas_of(deployment) - unavailable
     total = sum(map(replicas_of, old)) + replicas_of(new)
-    # Unavailable pods of the new set must not cost available old ones.
+    # Unavailable pods of the new set must not reduce the available old ones.
     budget = total - minimum - (replicas_of(new) - available_of(new))
     if budget <= 0 or not old:
         return {}

@@ -1,7 +1,7 @@
-"""Which devices a request selects: by its class and its own selectors, and by where the device can be used.
+"""Which devices a request selects: by its class, its own selectors, and the device's node selection.
 
-In: a request and a candidate. Out: yes or no, worked out once per distinct content of devices; an
-`AllocationError` if a selector cannot be read or has no answer.
+In: a request and a candidate. Out: a boolean, computed once per distinct content of devices;
+`AllocationError` if a selector is invalid or fails.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MOST_ANSWERS: Final = 1 << 16
 
 
 def selects(request: WantedRequest, candidate: DeviceCandidate) -> bool:
-    """Whether the request would take the device, were it free."""
+    """Whether the request selects the device, allocated or not."""
     if not candidate.device.is_given:
         return False
     content = candidate.device.content

@@ -1,7 +1,7 @@
-"""Consumable capacity: how much of a device a request takes, and whether that is still there.
+"""Consumable capacity: how much of a device a request consumes, and whether that is available.
 
-In: what a request asks of a device's capacities, what is consumed of them already. Out: what it would
-consume; or that the device is too small, or gives no such amount.
+In: the requested capacities, and what is consumed already. Out: what the request would consume, or that the
+device is too small or does not allow such an amount.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Amounts = Mapping[str, Quantity]
 
 
 def fits(requested: Amounts, capacities: Mapping[str, OfferedCapacity], *consumed: Amounts) -> bool:
-    """Whether the request can be met with what others have `consumed`."""
+    """Whether the request fits, given what others have `consumed`."""
     if any(name not in capacities for name in requested):
         return False
     try:
@@ -29,7 +29,7 @@ def fits(requested: Amounts, capacities: Mapping[str, OfferedCapacity], *consume
                     amount = amount + others[name]
             if amount > capacity.value:
                 return False
-    except QuantityError:  # amounts that are too far apart to be added up
+    except QuantityError:  # amounts whose sum would overflow
         return False
     return True
 
@@ -40,7 +40,7 @@ def all_consumed(requested: Amounts, capacities: Mapping[str, OfferedCapacity]) 
 
 
 def consumption(requested: Quantity | None, capacity: OfferedCapacity) -> Quantity:
-    """What is consumed of one capacity: at least what was asked for, as the device can give it."""
+    """What is consumed of one capacity: the smallest allowed amount that is not less than requested."""
     policy = capacity.policy
     if requested is None:
         return capacity.value if policy is None or policy.default is None else policy.default
@@ -62,7 +62,7 @@ def _rounded_up(requested: Quantity, lowest: Quantity, step: Quantity | None) ->
 
 
 def _violates(amount: Quantity, policy: RequestPolicy | None) -> bool:
-    """Whether the device does not give such an amount."""
+    """Whether the device does not allow this amount."""
     if policy is None:
         return False
     if policy.default is not None and _is_same_text(amount, policy.default):
@@ -78,7 +78,7 @@ def _violates(amount: Quantity, policy: RequestPolicy | None) -> bool:
 
 
 def _is_same_text(amount: Quantity, default: Quantity) -> bool:
-    """Written in the same way, and not just as much: so upstream decides whether it is the default."""
+    """Whether both are written in the same way, not only equal: so upstream recognizes the default."""
     return amount is default or (
         not amount.big
         and not default.big

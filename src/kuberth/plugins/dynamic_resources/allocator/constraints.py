@@ -1,6 +1,6 @@
-"""Constraints between the devices of a claim: the same attribute for all, or a different one for each.
+"""Constraints between the devices of a claim: the same attribute value for all, or distinct ones.
 
-In: devices, one after the other as they are picked and put back. Out: whether the next one may join them.
+In: devices, as they are chosen and put back. Out: whether the next one satisfies the constraint.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def constraint_of(constraint: DeviceConstraint) -> PickConstraint:
 
 
 def attribute_of(device: KnownDevice, name: str) -> DeviceAttribute | None:
-    """The attribute under its full name; drivers may leave out their own domain."""
+    """The attribute by its full name; drivers may omit their own domain."""
     found = device.attributes.get(name)
     if found is not None:
         return found
@@ -66,7 +66,7 @@ class PickConstraint(ABC):
 
 
 class MatchAttribute(PickConstraint):
-    """All devices have the same value."""
+    """All devices must have the same value."""
 
     __slots__ = ("_value",)
 
@@ -78,8 +78,11 @@ class MatchAttribute(PickConstraint):
 
 
 class DistinctAttribute(PickConstraint):
-    """Devices have different values. As upstream does it, only the last device of every request is compared,
-    and none of a request from which a device was put back."""
+    """Devices must have different values.
+
+    As upstream, only the last device of every request is compared, and none of a request whose device was put
+    back.
+    """
 
     __slots__ = ("_by_request",)
 

@@ -1,6 +1,6 @@
-"""Shared counters of partitionable devices: what a pool has left, and what picks take of it.
+"""Shared counters of partitionable devices: the remaining amounts of a pool during a search.
 
-In: a pool and what is taken of it. Out: whether one more device can be had.
+In: a pool and its allocations. Out: whether the counters suffice for another device.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class PoolCounters:
     __slots__ = ("_consumed", "_left")
 
     def __init__(self, pool: DevicePool, usage: DeviceUsage) -> None:
-        """Raises QuantityError if the amounts are too far apart to be counted."""
+        """Raises QuantityError if amounts overflow."""
         self._left: dict[tuple[str, str], Quantity] = {
             (name, counter): amount
             for name, amounts in pool.counters.items()
@@ -33,7 +33,7 @@ class PoolCounters:
                             self._left[name, counter] = self._left[name, counter] - amount
 
     def take(self, device: KnownDevice) -> bool:
-        """Count the device in; False: some counter, be it another one, does not suffice, and it was not."""
+        """Add the device; False if a counter does not suffice, and it was not added."""
         before = dict(self._consumed)
         try:
             for name, taken in device.consumes:

@@ -1,7 +1,7 @@
-"""What claims want, read once for all pods whose claims say the same.
+"""The parsed requests of claims, shared by all pods with equal claims.
 
-In: the specs of claims and the classes they name. Out: requests with their selectors, amounts and modes. What
-is wrong with a request is kept beside it: it matters when the search comes to it, not before.
+In: the specs of claims and their classes. Out: requests with their selectors, amounts and modes. A problem
+with a request is stored with it: it only matters when the search reaches the request.
 """
 
 from __future__ import annotations
@@ -27,14 +27,17 @@ from kuberth.plugins.devices.classes import KnownClasses
 from kuberth.plugins.devices.features import ALL_FEATURES, DeviceFeatures
 
 MOST_RESULTS: Final = 32
-"""Devices that one claim can have."""
+"""The maximum number of devices of a claim."""
 EXACT_COUNT: Final = "ExactCount"
 ALL: Final = "All"
 
 
 class AllocationError(KuberthError):
-    """A claim that cannot be judged, on any node; `claim` is its place among those asked about, if it is one
-    of them that is wrong, and the message goes on behind its name."""
+    """A claim that cannot be allocated on any node.
+
+    `claim` is its index among the given claims, if the problem is with one of them; the message continues
+    after its name.
+    """
 
     def __init__(self, text: str, *, claim: int | None = None) -> None:
         super().__init__(text)
@@ -42,7 +45,7 @@ class AllocationError(KuberthError):
         self.claim = claim
 
     def message(self, claims: Sequence[ResourceClaim]) -> str:
-        """The whole message, about these claims."""
+        """The whole message, for these claims."""
         if self.claim is None:
             return self.text
         metadata = claims[self.claim].metadata
@@ -50,7 +53,7 @@ class AllocationError(KuberthError):
 
 
 class Selecting:
-    """One selector, and the wording of its failures."""
+    """One selector, with the messages for its failures."""
 
     __slots__ = ("claim", "expression", "lists", "prefix")
 
@@ -95,18 +98,18 @@ class WantedRequest:
         features: DeviceFeatures,
         disabled: AllocationError | None = None,
     ) -> None:
-        """`disabled`: what of the request is switched off."""
+        """`disabled`: the disabled feature that the request uses."""
         self.answers: dict[DeviceContent, bool] = {}
-        """What the selectors said of devices."""
+        """Cached selector results by device."""
         self.key = key
-        """Its place among all requests and alternatives of the pod."""
+        """Its index among all requests and alternatives of the pod."""
         self.name = name
         self.parent = parent
         """The request that this is an alternative of."""
         self.place = place
-        """Its place among the alternatives."""
+        """Its index among the alternatives."""
         self.sub_name = name if parent is None else f"{parent}/{name}"
-        """As results and constraints call it."""
+        """Its name in results and constraints."""
         self.count = request.count
         self.is_all = request.allocation_mode == ALL
         self.is_admin = isinstance(request, ExactDeviceRequest) and bool(request.admin_access)
@@ -115,7 +118,7 @@ class WantedRequest:
         self.capacities: Mapping[str, Quantity] = {}
         self.selectors: tuple[Selecting, ...] = ()
         self.problem: AllocationError | None = disabled
-        """Why nothing can be given for it."""
+        """Why the request cannot be allocated."""
         if disabled is not None:
             return
         where = f", request {name}"
@@ -201,7 +204,7 @@ class WantedClaim:
             self.requests.append(alternatives)
         self.constraints: tuple[DeviceConstraint, ...] = spec.devices.constraints
         self.problem: AllocationError | None = None
-        """What is wrong with a constraint."""
+        """The problem with a constraint."""
         for number, constraint in enumerate(self.constraints):
             if constraint.match_attribute is None and (
                 constraint.distinct_attribute is None or features.is_oldest
@@ -251,7 +254,7 @@ def _alternatives(
 
 
 def _disabled(request: DeviceRequest, claim: int, features: DeviceFeatures) -> AllocationError | None:
-    """What of a request is switched off, if anything is."""
+    """The disabled feature that a request uses, if any."""
     if request.first_available and not features.has_alternatives:
         text = f", request {request.name}: has subrequests, but the DRAPrioritizedList feature is disabled"
         return AllocationError(text, claim=claim)
@@ -268,7 +271,7 @@ def _disabled(request: DeviceRequest, claim: int, features: DeviceFeatures) -> A
 
 
 class Demand:
-    """What all claims of a pod that are to be allocated want together."""
+    """All claims of a pod that have to be allocated."""
 
     __slots__ = ("claims", "features", "requests")
 
@@ -281,7 +284,7 @@ class Demand:
         self.features = features
         self.claims: list[WantedClaim] = []
         self.requests: list[WantedRequest] = []
-        """All of them, alternatives included, by their `key`."""
+        """All requests and alternatives, by their `key`."""
         for index, spec in enumerate(specs):
             claim = WantedClaim(spec, index, classes, first_key=len(self.requests), features=features)
             self.claims.append(claim)

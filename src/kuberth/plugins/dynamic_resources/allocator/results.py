@@ -1,7 +1,6 @@
-"""What is written into a claim: the devices it has, how to configure them, and from where they can be used.
+"""The allocation result of a claim: its devices, their configuration, and the nodes that can use them.
 
-In: the picks of a search and the node they are for. Out: an `AllocationResult` per claim, as kube-scheduler
-writes it.
+In: the chosen devices and their node. Out: an `AllocationResult` per claim, as kube-scheduler writes it.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def _result(pick: Pick) -> DeviceRequestAllocationResult:
 def _configuration(
     claim: WantedClaim, chosen: Sequence[WantedRequest]
 ) -> tuple[DeviceAllocationConfiguration, ...]:
-    """First what the classes say, each class once; then what the claim says."""
+    """The configuration of the classes, each class once; then that of the claim."""
     requests_of: dict[str, list[WantedRequest]] = {}
     for request in chosen:
         if request.class_ is not None:
@@ -73,7 +72,7 @@ def _configuration(
             for config in device_class.spec.config
         ]
     for config in claim.spec.devices.config:
-        # Upstream writes it as often as there are requests that it is about.
+        # Upstream repeats it for every request that it applies to.
         times = 1
         if config.requests:
             times = sum(
@@ -87,7 +86,7 @@ def _configuration(
 
 
 def node_selector(picks: Sequence[Pick], node_name: str) -> NodeSelector | None:
-    """From where all devices can be used; None: from everywhere. Raises AllocationError."""
+    """The nodes that can use all devices; None: all nodes. Raises AllocationError."""
     fields: list[NodeSelectorRequirement] = []
     expressions: list[NodeSelectorRequirement] = []
     for pick in picks:

@@ -50,23 +50,23 @@ from kuberth.plugins.dynamic_resources.allocator.taints import tolerates_all
 
 _TIMEOUT: Final = "the search has used up its share of work"
 _FREE_COST: Final = 100
-"""An evaluation of a selector up to this cost counts as a look at the device."""
+"""An evaluation of a selector up to this cost counts like checking the device."""
 _COST_PER_WORK: Final = 8
 _NOTHING: Final[Amounts] = {}
 _INT64: Final = 1 << 63
 
 
 class SearchTimeout(KuberthError):  # noqa: N818  # an outcome more than a fault
-    """The search has used up its share of work."""
+    """The search has used up its budget."""
 
 
 class Pick(NamedTuple):
-    """A device for a request."""
+    """A device chosen for a request."""
 
     request: WantedRequest
     device: KnownDevice
     consumed: Amounts
-    """What a share of it consumes."""
+    """The capacity that a share of it consumes."""
 
 
 class Found(NamedTuple):
@@ -75,7 +75,7 @@ class Found(NamedTuple):
     picks: Sequence[Sequence[Pick]]
     """By claim, in the order picked."""
     chosen: Sequence[Sequence[WantedRequest]]
-    """By claim, for every request the alternative that was taken."""
+    """By claim, for every request, the chosen alternative."""
 
 
 class _Result(enum.Enum):
@@ -86,15 +86,15 @@ class _Result(enum.Enum):
 
 
 class _Cursor(NamedTuple):
-    """What is to be done next."""
+    """The next step of the search."""
 
     claim: int
     request: int = 0
     alternative: int | None = None
     picked: int = 0
-    """Devices that the request has already."""
+    """The devices of the request so far."""
     start: int = 0
-    """Where among the candidates to go on."""
+    """The index of the next candidate."""
 
 
 class _Undo(NamedTuple):
@@ -110,7 +110,7 @@ class _Undo(NamedTuple):
 
 
 class _Boundary:
-    """Between two claims."""
+    """The step between two claims."""
 
     __slots__ = ()
 
@@ -145,45 +145,45 @@ _BOUNDARY: Final = _Boundary()
 
 
 class DeviceSearch:
-    """One search over a site and a usage that do not change meanwhile."""
+    """A search over a site and a usage that do not change meanwhile."""
 
     def __init__(self, demand: Demand, site: Site, usage: DeviceUsage) -> None:
         self._demand = demand
         self._site = site
         self._usage = usage
         self.work = 0
-        """How many steps were made and devices looked at."""
+        """The number of steps and checked devices."""
         self._until = sys.maxsize
         self._has_evaluated = False
-        """Whether a selector was evaluated in this share of work."""
+        """Whether a selector was evaluated within this budget."""
         self._retry: _Picking | None = None
-        """Whose device was put back, while another one is looked for."""
+        """The request whose device was put back, while another one is searched."""
         self._cursor: _Cursor | None = None
-        """Where to go on; None: at the start."""
+        """Where to continue; None: at the start."""
         self._numbers: list[int] = [0] * len(demand.requests)
-        """By key of a request: how many devices it needs."""
+        """By key of a request: the number of devices that it needs."""
         self._all: dict[int, list[DeviceCandidate]] = {}
-        """By key: the devices of a request for all of them."""
+        """By key: the devices of a request for all devices."""
         self._constraints: list[Sequence[PickConstraint]] = []
         self._stack: list[_Frame] = []
         self._picks: list[list[Pick]] = [[] for _ in demand.claims]
         self._picked: dict[DeviceId, set[int]] = {}
-        """The claims that a device is picked for."""
+        """The claims for which a device is chosen."""
         self._shares: dict[DeviceId, Amounts] = {}
-        """What picks consume of shared devices."""
+        """The capacity consumed of shared devices."""
         self._counters: dict[PoolId, PoolCounters] = {}
         self._turned_back = False
-        """Whether something failed already: only then it pays to think about what cannot succeed."""
+        """Whether something has failed already: only then is pruning worth its cost."""
         self._front = 0
-        """Candidates before this place are in use; only administration may have them."""
+        """Candidates before this index are in use; only requests with admin access may get them."""
         self._keys: dict[DeviceId, Hashable] = {}
         self._distinguishes = False
-        """Whether what happened before decides, so that devices that look alike are not alike."""
+        """Whether the result depends on earlier choices, so that equal devices are not interchangeable."""
 
     def run(self, work: int = sys.maxsize) -> Found | None:
-        """The first solution; None: there is none.
+        """The first solution; None if there is none.
 
-        Raises AllocationError, or SearchTimeout after this much more work: call it again to go on.
+        Raises AllocationError, or SearchTimeout after this much more work: call it again to continue.
         """
         self._until = until = self.work + work
         self._has_evaluated = False
@@ -219,7 +219,7 @@ class DeviceSearch:
     # Before the search
 
     def _check(self, claim: WantedClaim) -> None:
-        """Find out how many devices the claim needs; raises if something about it is wrong."""
+        """Compute how many devices the claim needs; raises if there is a problem with it."""
         at_least = 0
         for alternatives in claim.requests:
             fewest = sys.maxsize
@@ -229,7 +229,7 @@ class DeviceSearch:
                 self._numbers[request.key] = number = self._number(claim, request)
                 fewest = min(fewest, number)
             at_least += fewest
-        at_least = (at_least + _INT64) % (2 * _INT64) - _INT64  # as upstream's integers wrap around
+        at_least = (at_least + _INT64) % (2 * _INT64) - _INT64  # overflows as upstream's integers do
         if at_least > MOST_RESULTS:
             raise AllocationError(
                 f": number of requested devices {at_least} exceeds the claim limit of {MOST_RESULTS}",
@@ -294,7 +294,7 @@ class DeviceSearch:
         return self._next_pick(frame)
 
     def _next_pick(self, frame: _Picking) -> _Cursor | _Result:
-        """Pick the next device that can be had; the frame is put on the stack then."""
+        """Choose the next available device, and push the frame."""
         cursor, request = frame.cursor, frame.request
         if self._turned_back and self._is_hopeless(frame):
             return _Result.FAILED
@@ -328,7 +328,7 @@ class DeviceSearch:
     # Back
 
     def _back(self, result: _Result) -> _Cursor | None:
-        """Undo picks until something else can be tried; None: nothing can."""
+        """Undo choices until something else can be tried; None if nothing can."""
         if result is _Result.FAILED and not self._turned_back and self._is_short():
             return None
         self._turned_back = True
@@ -359,12 +359,12 @@ class DeviceSearch:
         return None
 
     def _again(self) -> _Cursor | None:
-        """Go on where a selector was not evaluated any more on the way back."""
+        """Continue where the budget ended during backtracking."""
         found = self._retried()
         return self._back(found) if isinstance(found, _Result) else found
 
     def _retried(self) -> _Cursor | _Result:
-        """Pick another device in place of one that was put back."""
+        """Choose another device instead of one that was put back."""
         frame = self._retry
         assert frame is not None
         assert frame.undo is not None
@@ -377,14 +377,14 @@ class DeviceSearch:
     # One device
 
     def _selects(self, request: WantedRequest, candidate: DeviceCandidate) -> bool:
-        """Whether the request would take the device, were it free. Charges selectors that cost much."""
+        """Whether the request selects the device, allocated or not. Charges expensive selectors."""
         if not candidate.device.is_given:
             return False
         answer = request.answers.get(candidate.device.content)
         if answer is None:
             if self.work >= self._until and self._has_evaluated:
                 raise SearchTimeout(_TIMEOUT)
-            self._has_evaluated = True  # one at least in every share, so that the search comes to an end
+            self._has_evaluated = True  # at least one per budget, so that the search ends
             before = WORK.spent
             try:
                 return selects(request, candidate)
@@ -396,17 +396,17 @@ class DeviceSearch:
         return device.id in self._usage.whole or bool(self._picked.get(device.id))
 
     def _fits(self, request: WantedRequest, device: KnownDevice) -> bool:
-        """Whether the device has the capacity that is asked for."""
+        """Whether the device has the requested capacity."""
         consumed = self._usage.consumed.get(device.id, _NOTHING)
         picked = self._shares.get(device.id, _NOTHING)
         if not (request.capacities or consumed or picked or device.has_policies):
-            return True  # the whole device, as nearly always
+            return True  # the whole device, the usual case
         return fits(request.capacities, device.capacities, consumed, picked)
 
     def _pick(
         self, claim: int, request: WantedRequest, candidate: DeviceCandidate, *, must: bool = False
     ) -> _Undo | None:
-        """Take the device, if nothing speaks against it. With `must`, a constraint against it is an error."""
+        """Allocate the device if possible. With `must`, a violated constraint is an error."""
         device = candidate.device
         if request.is_admin:
             if not device.is_shareable and claim in self._picked.get(device.id, ()):
@@ -489,7 +489,7 @@ class DeviceSearch:
             counters.put_back(device)
 
     def _counters_of(self, pool: DevicePool) -> PoolCounters | None:
-        """None: its amounts cannot be counted."""
+        """None if amounts overflow."""
         counters = self._counters.get(pool.id)
         if counters is None:
             try:
@@ -498,13 +498,13 @@ class DeviceSearch:
                 return None
         return counters
 
-    # What cannot succeed
+    # Pruning
 
     def _is_short(self) -> bool:
-        """Whether there are fewer devices than requests ask for, in any assignment.
+        """Whether there are fewer devices than requests need, in any assignment.
 
-        Not, where upstream may end otherwise than without a solution: it has alternatives to try, errors to
-        meet on its way, or devices that are given more than once.
+        False if upstream might return something other than "no solution": it has alternatives to try, errors
+        on its way, or devices that can be allocated several times.
         """
         requests = self._demand.requests
         if any(
@@ -519,7 +519,7 @@ class DeviceSearch:
         try:
             for candidate in self._site.candidates:
                 self.work += 1
-                # Every request is asked about every device, so that none has an error in store.
+                # Every request is checked against every device, so that no error is missed.
                 wanted = [
                     request
                     for request in requests
@@ -545,7 +545,7 @@ class DeviceSearch:
         constraint: MatchAttribute,
         available: Sequence[tuple[KnownDevice, Sequence[WantedRequest]]],
     ) -> bool:
-        """Whether no value of the attribute is that of as many devices as its requests need."""
+        """Whether no value of the attribute occurs on enough devices for its requests."""
         keys = {
             request.key
             for alternatives in claim.requests
@@ -561,7 +561,7 @@ class DeviceSearch:
         return needed > max(same.values(), default=0)
 
     def _is_hopeless(self, frame: _Picking) -> bool:
-        """Whether too few devices are left. Not, if some selector has no answer: that is to be found out."""
+        """Whether too few devices are left. False if some selector fails, which must be reported."""
         request = frame.request
         needed = self._numbers[request.key] - frame.cursor.picked
         found = 0
@@ -576,7 +576,7 @@ class DeviceSearch:
                     request.is_admin or not self._picked.get(candidate.device.id)
                 ):
                     found += 1
-                    # Errors may wait behind the last one needed, but then upstream does not look there.
+                    # There may be errors behind the last device needed, but upstream does not get there.
                     if found >= needed:
                         return False
         except AllocationError:
@@ -584,7 +584,7 @@ class DeviceSearch:
         return True
 
     def _key(self, candidate: DeviceCandidate) -> Hashable:
-        """A key that is equal for devices that are interchangeable in this search."""
+        """A key that is equal for interchangeable devices in this search."""
         device = candidate.device
         if self._picked.get(device.id) or device.id in self._shares:
             return device.id

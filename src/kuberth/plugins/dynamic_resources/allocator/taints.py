@@ -1,4 +1,4 @@
-"""Device taints: whether a request puts up with those of a device."""
+"""Device taints: whether a request tolerates those of a device."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kuberth.api.resource import DeviceTaint, DeviceToleration
 
 
 def tolerates_all(tolerations: Sequence[DeviceToleration], taints: Sequence[DeviceTaint]) -> bool:
-    """Whether every taint is tolerated. For how long does not matter here."""
+    """Whether every taint is tolerated, for any time."""
     return all(any(tolerates(toleration, taint) for toleration in tolerations) for taint in taints)
 
 
