@@ -98,10 +98,12 @@ def search(preemptor: Preemptor, rows: Rows, *, enough: int, budgets: Budgets, p
     with_victims = cluster.rows_with_priority_below(preemptor.priority)[rows]
     without_victims, rows = rows[~with_victims], rows[with_victims]
     judging = VictimSearch(preemptor, budgets=budgets, plan=plan)
-    spans_rows = preemptor.runner.filtering.judges_nodes_alone(preemptor.state)
+    is_alone = preemptor.runner.filtering.judges_nodes_alone(preemptor.state)
+    if not is_alone:
+        judging.refuse_by_requests(plan.unknown(rows, cluster))
     tried, harmless, harmful = 0, 0, 0
     while tried < len(rows) and not (harmless and harmless + min(harmful, enough) >= enough):
-        size = _next_size(tried, harmless + harmful, enough=enough) if spans_rows else 1
+        size = _next_size(tried, harmless + harmful, enough=enough) if is_alone else 1
         batch = rows[tried : tried + size]
         unknown = plan.unknown(batch, cluster)
         if len(unknown):

@@ -243,7 +243,33 @@ def pod_trial(preemptor: Preemptor, rows: Rows) -> Iterator[Trial]:
 
 @contextmanager
 def sums_trial(preemptor: Preemptor, rows: Rows) -> Iterator[Trial]:
+    with preemptor.cluster.what_if_requests(rows) as what_if:
+        yield SumsTrial(preemptor, rows, what_if, present=_staying(preemptor, rows))
+
+
+def refused_by_requests(preemptor: Preemptor, rows: Rows) -> Diagnosis:
+    """The rows that the first filters reject without any possible victim, by the sums of requests alone.
+
+    Filters whose verdicts may depend on other rows are evaluated row by row, which is needless on these.
+    """
+    cluster, filtering, diagnosis = preemptor.cluster, preemptor.runner.filtering, Diagnosis()
+    filters = filtering.leading_on_requests(preemptor.state)
+    # Nominated pods are evaluated first, and may add reasons.
+    nominated = filtering.nominated_to_others(preemptor.pod, Nodes(cluster, rows))
+    rows = rows[~np.isin(rows, list(nominated))]
+    if len(filters) and len(rows):
+        with cluster.what_if_requests(rows) as what_if:
+            what_if.set(_staying(preemptor, rows), rows)
+            view = Nodes(cluster, rows)
+            passing = filtering.run_as_is(
+                preemptor.state.clone(), preemptor.pod, view, diagnosis, filters=filters
+            )
+        if isinstance(passing, Status):
+            return Diagnosis()  # a plugin failed: evaluating rows one by one shows for which
+    return diagnosis
+
+
+def _staying(preemptor: Preemptor, rows: Rows) -> Amounts:
+    """The requests on the rows without those of possible victims."""
     cluster = preemptor.cluster
-    staying = cluster.amounts_at(rows) - cluster.requests_below(preemptor.priority)[:, rows]
-    with cluster.what_if_requests(rows) as what_if:
-        yield SumsTrial(preemptor, rows, what_if, present=staying)
+    return cluster.amounts_at(rows) - cluster.requests_below(preemptor.priority)[:, rows]
