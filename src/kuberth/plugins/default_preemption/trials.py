@@ -243,8 +243,9 @@ def pod_trial(preemptor: Preemptor, rows: Rows) -> Iterator[Trial]:
 
 @contextmanager
 def sums_trial(preemptor: Preemptor, rows: Rows) -> Iterator[Trial]:
+    staying = _staying(preemptor, rows)  # before the what-if, in which sums are not kept
     with preemptor.cluster.what_if_requests(rows) as what_if:
-        yield SumsTrial(preemptor, rows, what_if, present=_staying(preemptor, rows))
+        yield SumsTrial(preemptor, rows, what_if, present=staying)
 
 
 def refused_by_requests(preemptor: Preemptor, rows: Rows) -> Diagnosis:
@@ -258,8 +259,9 @@ def refused_by_requests(preemptor: Preemptor, rows: Rows) -> Diagnosis:
     nominated = filtering.nominated_to_others(preemptor.pod, Nodes(cluster, rows))
     rows = rows[~np.isin(rows, list(nominated))]
     if len(filters) and len(rows):
+        staying = _staying(preemptor, rows)
         with cluster.what_if_requests(rows) as what_if:
-            what_if.set(_staying(preemptor, rows), rows)
+            what_if.set(staying, rows)
             view = Nodes(cluster, rows)
             passing = filtering.run_as_is(
                 preemptor.state.clone(), preemptor.pod, view, diagnosis, filters=filters
