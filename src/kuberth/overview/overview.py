@@ -24,7 +24,7 @@ from kuberth.overview.node_rows import NodeRows
 from kuberth.overview.pace import PaceLine, PaceRows
 from kuberth.overview.subscriber import Subscriber
 from kuberth.overview.waiting import PodChanges, QueueView
-from kuberth.queue.observing import UNTOLD, MoveCause
+from kuberth.queue.observing import UNREPORTED, MoveCause
 
 logger = logging.getLogger(__name__)
 
@@ -182,7 +182,7 @@ class Overview:
             rows = (self.pace.sample(second),)
             if self._waiting is not None and not self.scheduler.queue.reports_moves:
                 for queued, queue in self._waiting.scan_queue():
-                    self.histories.moved(queued, queue, UNTOLD)
+                    self.histories.moved(queued, queue, UNREPORTED)
         if self._subscribers:
             self._collect(rows)
             self.scheduler.keep_scores(SCORES_PER_TICK)
