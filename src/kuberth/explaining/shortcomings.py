@@ -279,8 +279,7 @@ def _devices(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortco
         held = "; ".join(holder.text for holder in found.holders[:MOST_HOLDERS])
         more = len(found.holders) - MOST_HOLDERS
         text = (
-            f"{counted(found.needed, 'free device')} for request {found.request} "
-            f"of ResourceClaim {found.claim} "
+            f"{counted(found.needed, 'free device')} for {found.subject} "
             f"({found.matching} match, {found.free} free"
             + (f", held by {held}" if held else "")
             + (f" and {more} more)" if more > 0 else ")")
@@ -288,11 +287,19 @@ def _devices(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortco
         yield Shortcoming(
             status.plugin,
             text,
-            remedies=tuple(_clearing(found)),
+            remedies=(*_fewer(needs, found), *_clearing(found)),
             distance=(found.needed - found.free) / found.needed,
             never=found.matching < found.needed,
-            pattern=f"{found.claim} {found.request} {found.needed - found.free}",
+            pattern=f"{found.subject} {found.needed - found.free}",
         )
+
+
+def _fewer(needs: PodNeeds, shortage: DeviceShortage) -> Iterator[Remedy]:
+    """The reduction of an extended resource that is backed by devices, if some are free."""
+    if shortage.backing is None or not shortage.free:
+        return
+    if scaled := scaled_requests(needs.info, shortage.backing.resource_name, shortage.needed - shortage.free):
+        yield scaled
 
 
 def _clearing(shortage: DeviceShortage) -> Iterator[Remedy]:
