@@ -124,20 +124,20 @@ def _object(manifest: Manifest) -> Any:
     if info is None:
         return None
     try:
-        obj = convert(info.type, manifest.tree)
+        obj = _with_defaults(manifest.tree) if info.type is Pod else convert(info.type, manifest.tree)
     except WireError as error:
         raise ConfigError(f"{manifest.origin}: {error}") from error
     if isinstance(obj, Node | Pod) and not obj.metadata.name:
         raise ConfigError(f"{manifest}: it needs metadata.name")
-    return _identified(obj) if isinstance(obj, Pod) else obj
+    return _identified(obj) if info.namespaced else obj
 
 
-def _identified(pod: Pod) -> Pod:
-    """The pod with a UID and a namespace, which manifests often leave out."""
-    metadata = pod.metadata
+def _identified(obj: Any) -> Any:
+    """The object with a UID and a namespace, which manifests often leave out."""
+    metadata = obj.metadata
     namespace = metadata.namespace or "default"
     uid = metadata.uid or f"{namespace}/{metadata.name}"
-    return with_fields(pod, metadata=with_fields(metadata, namespace=namespace, uid=uid))
+    return with_fields(obj, metadata=with_fields(metadata, namespace=namespace, uid=uid))
 
 
 def find_in_dump(
@@ -203,13 +203,18 @@ def template_pod(tree: Tree) -> Pod:
     return _defaulted({"apiVersion": "v1", "kind": "Pod", "metadata": own, "spec": template["spec"]})
 
 
-def _defaulted(tree: Tree) -> Pod:
+def _with_defaults(tree: Tree) -> Pod:
     """The pod with the API server's defaults."""
     whole = copy.deepcopy(dict(tree))
+    convert(Pod, whole)  # so that defaults find the shapes they expect
+    default_pod(whole)
+    return convert(Pod, whole)
+
+
+def _defaulted(tree: Tree) -> Pod:
+    """A pod that does not exist yet, as the API server would create it."""
     try:
-        convert(Pod, whole)  # so that defaults find the shapes they expect
-        default_pod(whole)
-        pod = _identified(convert(Pod, whole))
+        pod: Pod = _identified(_with_defaults(tree))
     except WireError as error:
         raise ConfigError(str(error)) from error
     for container in (*pod.spec.init_containers, *pod.spec.containers):
