@@ -28,6 +28,7 @@ from kuberth.explaining.sources import (
     read_dump,
     read_pod,
     read_template,
+    with_claims,
     with_priority,
 )
 from kuberth.explaining.targets import UNKNOWN_POD, ExplainTarget, find_pod
@@ -60,9 +61,10 @@ class Inquiry:
     def question(
         self, pod: Pod, objects: list[Any], *, refusal: str = "", notes: tuple[str, ...] = ()
     ) -> Question:
+        pod, around = with_claims(with_priority(pod, objects), objects)
         return Question(
-            with_priority(pod, objects),
-            objects,
+            pod,
+            around,
             config=self.config,
             registry=self.registry,
             feature_gates=self.feature_gates,

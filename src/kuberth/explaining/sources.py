@@ -6,7 +6,6 @@ a note if the answer hardly depends on it.
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,8 +15,10 @@ from urllib.parse import urlencode
 from msgspec.structs import replace as with_fields
 
 from kuberth.api.core import Namespace, Node, Pod
-from kuberth.api.kinds import REGISTRY
-from kuberth.api.resource import ResourceClaimTemplate
+from kuberth.api.kinds import REGISTRY, KindInfo
+from kuberth.api.meta import ObjectMeta, OwnerReference
+from kuberth.api.pods import PodResourceClaimStatus
+from kuberth.api.resource import ResourceClaim, ResourceClaimTemplate
 from kuberth.api.scheduling import PriorityClass
 from kuberth.api.wire import convert
 from kuberth.client.protocol import Api
@@ -26,7 +27,8 @@ from kuberth.evaluation import Evaluator
 from kuberth.explaining.refusals import FAILED_CREATE, refusal
 from kuberth.explaining.targets import SUGGESTED, WORKLOADS, ExplainTarget, find_pod, unknown_name
 from kuberth.informers.store import object_key
-from kuberth.local.apiserver.rules.pod_defaults import default_pod
+from kuberth.local.apiserver.rules.kind_rules import built_in_rules
+from kuberth.local.apiserver.schema.fields import copy_tree
 from kuberth.local.manifests import Manifest, read_manifests
 
 Tree = Mapping[str, Any]
@@ -124,7 +126,7 @@ def _object(manifest: Manifest) -> Any:
     if info is None:
         return None
     try:
-        obj = _with_defaults(manifest.tree) if info.type is Pod else convert(info.type, manifest.tree)
+        obj = _with_defaults(manifest.tree, info)
     except WireError as error:
         raise ConfigError(f"{manifest.origin}: {error}") from error
     if isinstance(obj, Node | Pod) and not obj.metadata.name:
@@ -174,7 +176,7 @@ def read_pod(path: Path, *, namespace: str | None, otherwise: str = "default") -
         )
         listed = f": {'; '.join(map(str, found[:SUGGESTED]))}" if found else ""
         raise ConfigError(f"{path} {problem}{listed}; explain takes one at a time")
-    tree = copy.deepcopy(dict(found[0].tree))
+    tree = copy_tree(dict(found[0].tree))
     metadata = tree.get("metadata")
     if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
         raise ConfigError(f"{found[0]}: it needs metadata.name")
@@ -203,18 +205,20 @@ def template_pod(tree: Tree) -> Pod:
     return _defaulted({"apiVersion": "v1", "kind": "Pod", "metadata": own, "spec": template["spec"]})
 
 
-def _with_defaults(tree: Tree) -> Pod:
-    """The pod with the API server's defaults."""
-    whole = copy.deepcopy(dict(tree))
-    convert(Pod, whole)  # so that defaults find the shapes they expect
-    default_pod(whole)
-    return convert(Pod, whole)
+def _with_defaults(tree: Tree, info: KindInfo) -> Any:
+    """The object with the defaults of the API server that matter to scheduling."""
+    if info.type not in (Pod, ResourceClaim, ResourceClaimTemplate):
+        return convert(info.type, tree)
+    whole = copy_tree(dict(tree))
+    convert(info.type, whole)  # so that defaults find the shapes they expect
+    built_in_rules(info.resource_id).default(whole)
+    return convert(info.type, whole)
 
 
 def _defaulted(tree: Tree) -> Pod:
     """A pod that does not exist yet, as the API server would create it."""
     try:
-        pod: Pod = _identified(_with_defaults(tree))
+        pod: Pod = _identified(_with_defaults(tree, REGISTRY.of(Pod)))
     except WireError as error:
         raise ConfigError(str(error)) from error
     for container in (*pod.spec.init_containers, *pod.spec.containers):
@@ -243,3 +247,31 @@ def with_priority(pod: Pod, objects: Iterable[Any]) -> Pod:
     if name and classes:
         raise ConfigError(f"pod {pod.metadata.name}: there is no PriorityClass {name}")
     return pod
+
+
+def with_claims(pod: Pod, objects: Sequence[Any]) -> tuple[Pod, Sequence[Any]]:
+    """The pod and its cluster with the ResourceClaims that are created from templates for a new pod.
+
+    A pod that is among the objects is not changed: whether its claims exist is part of the answer.
+    """
+    references = [each for each in pod.spec.resource_claims if each.resource_claim_template_name]
+    key, namespace = object_key(pod), pod.metadata.namespace
+    if not references or any(isinstance(obj, Pod) and object_key(obj) == key for obj in objects):
+        return pod, objects
+    templates = {object_key(obj): obj for obj in objects if isinstance(obj, ResourceClaimTemplate)}
+    owner = OwnerReference(
+        api_version="v1", kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid, controller=True
+    )
+    claims, statuses = [], []
+    for reference in references:
+        template = templates.get(f"{namespace}/{reference.resource_claim_template_name}")
+        if template is None:
+            continue
+        name = f"{pod.metadata.name}-{reference.name}-"  # no claim in the API can have this name
+        metadata = ObjectMeta(
+            name=name, namespace=namespace, uid=f"{namespace}/{name}", owner_references=(owner,)
+        )
+        claims.append(ResourceClaim(metadata=metadata, spec=template.spec.spec))
+        statuses.append(PodResourceClaimStatus(name=reference.name, resource_claim_name=name))
+    status = with_fields(pod.status, resource_claim_statuses=tuple(statuses))
+    return with_fields(pod, status=status), [*objects, *claims]

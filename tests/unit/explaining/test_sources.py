@@ -13,10 +13,13 @@ import yaml
 
 from kuberth.api.core import Node, Pod
 from kuberth.api.kinds import KINDS
+from kuberth.api.resource import ResourceClaimTemplate
 from kuberth.api.scheduling import PriorityClass
+from kuberth.api.wire import convert
 from kuberth.client.protocol import ObjectList
 from kuberth.errors import ConfigError, ForbiddenError, NotFoundError
 from kuberth.evaluation import Evaluator
+from kuberth.explaining import Question, explain
 from kuberth.explaining.sources import (
     find_in_dump,
     read_cluster,
@@ -24,11 +27,13 @@ from kuberth.explaining.sources import (
     read_pod,
     read_template,
     template_pod,
+    with_claims,
     with_priority,
 )
 from kuberth.explaining.targets import WORKLOADS, ExplainTarget
 from kuberth.testing import MemoryApi, make_node, make_pod
 from kuberth.text.documents import MAX_VALUES
+from tests.unit.plugins.device_objects import exactly, make_class, make_slice
 
 CONTAINER = {"name": "main", "resources": {"limits": {"cpu": "2"}}}
 TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [CONTAINER]}}
@@ -91,15 +96,25 @@ def test_a_file_leaves_out_what_the_api_server_adds(tmp_path: Path) -> None:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [limited]}}
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}}
     volume = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv"}}
-    objects, _ = read_dump(written(tmp_path, NODE, pod, claim, volume))
+    request = {"name": "d", "exactly": {"deviceClassName": "gpu"}}
+    devices = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "gpus"},
+        "spec": {"devices": {"requests": [request]}},
+    }
+    objects, _ = read_dump(written(tmp_path, NODE, pod, claim, volume, devices))
     found = {type(obj).__name__: obj for obj in objects}
     assert found["Pod"].spec.containers[0].resources.requests == {"cpu": "2", "example.com/gpu": "1"}
+    exactly_one = found["ResourceClaim"].spec.devices.requests[0].exactly
+    assert (exactly_one.allocation_mode, exactly_one.count) == ("ExactCount", 1)
     namespaces = {kind: obj.metadata.namespace for kind, obj in found.items()}
     assert namespaces == {
         "Node": "",
         "Pod": "default",
         "PersistentVolumeClaim": "default",
         "PersistentVolume": "",
+        "ResourceClaim": "default",
     }
 
 
@@ -293,3 +308,22 @@ def test_a_template_is_read_from_the_api() -> None:
 def test_a_server_without_events_has_no_refusals() -> None:
     api = Raw({"/apis/batch/v1/namespaces/x/jobs/web": workload("Job")})
     assert asyncio.run(read_template(api, ExplainTarget("Job", "web"), "x")).refusal == ""
+
+
+def test_a_new_pod_has_the_claims_of_its_templates() -> None:
+    used = [
+        {"name": "d", "resourceClaimTemplateName": "one-gpu"},
+        {"name": "e", "resourceClaimTemplateName": "none"},
+    ]
+    template = {
+        "metadata": {"namespace": "default", "name": "one-gpu"},
+        "spec": {"spec": {"devices": {"requests": [exactly()]}}},
+    }
+    objects = [make_node("n1"), make_slice("n1", 1), make_class(), convert(ResourceClaimTemplate, template)]
+    new = make_pod("p", uid="u", resourceClaims=used[:1])
+    explanation = explain(Question(*with_claims(new, objects)))
+    assert (explanation.verdict, explanation.missing) == ("fits", ())
+    (gone,) = explain(Question(*with_claims(make_pod("p", resourceClaims=used), objects))).missing
+    assert gone.name == "default/none"
+    there = make_pod("p", uid="u", resourceClaims=used[:1])
+    assert with_claims(there, [*objects, there]) == (there, [*objects, there])
