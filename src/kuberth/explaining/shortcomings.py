@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace as with_fields
 
-from kuberth.api.core import Container, NodeSelector, NodeSelectorTerm
+from kuberth.api.core import Container, NodeSelector, NodeSelectorTerm, Taint
 from kuberth.api.nodes import NodeSelectorRequirement
 from kuberth.api.pod_resources import is_pod_level_resource
 from kuberth.api.quantity import Quantity, QuantityFormat, format_quantity, milli_value, value
@@ -31,6 +31,7 @@ from kuberth.explaining.edits import (
     DropNodeSelector,
     Edit,
     RemoveTaint,
+    RepairNode,
     ScaleRequest,
     SetLabel,
     Tolerate,
@@ -152,19 +153,30 @@ def _taints(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcom
         )
         if untolerated is None:
             continue
-        fields = taint.key, taint.value, taint.effect
-        is_cordon = taint.key == CORDON_TAINT
-        if is_cordon and node.node.spec.unschedulable:
+        if taint.key == CORDON_TAINT and node.node.spec.unschedulable:
             yield from _cordoned(needs, node, status)
-            continue
-        # Tolerating a cordon is not proposed: it would defeat the purpose of every cordon.
-        tolerate: tuple[Remedy, ...] = () if is_cordon else ((Tolerate(*fields),),)
-        yield Shortcoming(
-            status.plugin,
-            f"a toleration of the taint {taint_text(*fields)}",
-            remedies=(*tolerate, (RemoveTaint(node.name, *fields),)),
-            new_helps=taint.key.startswith(PROBLEM_TAINTS),
-        )
+        elif taint.key != CORDON_TAINT and taint.key.startswith(PROBLEM_TAINTS):
+            # Kubernetes would add the taint again, and on a broken node the pod would not run.
+            yield Shortcoming(
+                status.plugin,
+                f"being healthy (it has the taint {taint.key})",
+                remedies=((RepairNode(node.name, taint.key),),),
+                new_helps=True,
+            )
+        else:
+            yield _tainted(node, taint, status)
+
+
+def _tainted(node: NodeRow, taint: Taint, status: Status) -> Shortcoming:
+    fields, is_cordon = (taint.key, taint.value, taint.effect), taint.key == CORDON_TAINT
+    # Tolerating a cordon is not proposed: it would defeat the purpose of every cordon.
+    tolerate: tuple[Remedy, ...] = () if is_cordon else ((Tolerate(*fields),),)
+    return Shortcoming(
+        status.plugin,
+        f"a toleration of the taint {taint_text(*fields)}",
+        remedies=(*tolerate, (RemoveTaint(node.name, *fields),)),
+        new_helps=is_cordon,
+    )
 
 
 def _cordoned(_needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
