@@ -20,6 +20,7 @@ from kuberth.config import FeatureGates, KubeSchedulerConfiguration
 from kuberth.errors import ApiError, ConfigError, KuberthError
 from kuberth.evaluation import Evaluator
 from kuberth.explaining import Question, explain
+from kuberth.explaining.new_claims import with_claims
 from kuberth.explaining.page import PATH
 from kuberth.explaining.sources import (
     WorkloadPod,
@@ -28,7 +29,6 @@ from kuberth.explaining.sources import (
     read_dump,
     read_pod,
     read_template,
-    with_claims,
     with_priority,
 )
 from kuberth.explaining.targets import UNKNOWN_POD, ExplainTarget, find_pod
@@ -61,7 +61,7 @@ class Inquiry:
     def question(
         self, pod: Pod, objects: list[Any], *, refusal: str = "", notes: tuple[str, ...] = ()
     ) -> Question:
-        pod, around = with_claims(with_priority(pod, objects), objects)
+        pod, around, more = with_claims(with_priority(pod, objects), objects)
         return Question(
             pod,
             around,
@@ -69,7 +69,7 @@ class Inquiry:
             registry=self.registry,
             feature_gates=self.feature_gates,
             refusal=refusal,
-            notes=notes,
+            notes=(*notes, *more),
         )
 
 

@@ -14,12 +14,11 @@ from urllib.parse import urlencode
 
 from msgspec.structs import replace as with_fields
 
-from kuberth.api.core import Namespace, Node, Pod
+from kuberth.api.core import Namespace, Node, PersistentVolumeClaim, Pod
 from kuberth.api.kinds import REGISTRY, KindInfo
-from kuberth.api.meta import ObjectMeta, OwnerReference
-from kuberth.api.pods import PodResourceClaimStatus
 from kuberth.api.resource import ResourceClaim, ResourceClaimTemplate
 from kuberth.api.scheduling import PriorityClass
+from kuberth.api.volumes import EphemeralVolumeSource, PersistentVolumeClaimTemplate, Volume
 from kuberth.api.wire import convert
 from kuberth.client.protocol import Api
 from kuberth.errors import ConfigError, ForbiddenError, NotFoundError, WireError
@@ -202,7 +201,27 @@ def template_pod(tree: Tree) -> Pod:
         "namespace": metadata.get("namespace") or "default",
         "ownerReferences": [{"kind": tree["kind"], "name": metadata["name"], "controller": True}],
     }
-    return _defaulted({"apiVersion": "v1", "kind": "Pod", "metadata": own, "spec": template["spec"]})
+    pod = _defaulted({"apiVersion": "v1", "kind": "Pod", "metadata": own, "spec": template["spec"]})
+    return _with_volumes(pod, tree["spec"].get("volumeClaimTemplates"), str(tree["kind"]))
+
+
+def _with_volumes(pod: Pod, templates: Any, kind: str) -> Pod:
+    """The pod with a volume for each claim that its StatefulSet creates for every pod."""
+    if kind != "StatefulSet" or not templates:
+        return pod
+    try:
+        claims = convert(tuple[PersistentVolumeClaim, ...], templates)
+    except WireError as error:
+        raise ConfigError(f"{kind} {pod.metadata.name}: volumeClaimTemplates: {error}") from error
+    own = {
+        claim.metadata.name: EphemeralVolumeSource(
+            volume_claim_template=PersistentVolumeClaimTemplate(spec=claim.spec)
+        )
+        for claim in claims
+    }
+    others = [volume for volume in pod.spec.volumes if volume.name not in own]
+    volumes = (*others, *(Volume(name=name, ephemeral=source) for name, source in own.items()))
+    return with_fields(pod, spec=with_fields(pod.spec, volumes=volumes))
 
 
 def _with_defaults(tree: Tree, info: KindInfo) -> Any:
@@ -247,31 +266,3 @@ def with_priority(pod: Pod, objects: Iterable[Any]) -> Pod:
     if name and classes:
         raise ConfigError(f"pod {pod.metadata.name}: there is no PriorityClass {name}")
     return pod
-
-
-def with_claims(pod: Pod, objects: Sequence[Any]) -> tuple[Pod, Sequence[Any]]:
-    """The pod and its cluster with the ResourceClaims that are created from templates for a new pod.
-
-    A pod that is among the objects is not changed: whether its claims exist is part of the answer.
-    """
-    references = [each for each in pod.spec.resource_claims if each.resource_claim_template_name]
-    key, namespace = object_key(pod), pod.metadata.namespace
-    if not references or any(isinstance(obj, Pod) and object_key(obj) == key for obj in objects):
-        return pod, objects
-    templates = {object_key(obj): obj for obj in objects if isinstance(obj, ResourceClaimTemplate)}
-    owner = OwnerReference(
-        api_version="v1", kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid, controller=True
-    )
-    claims, statuses = [], []
-    for reference in references:
-        template = templates.get(f"{namespace}/{reference.resource_claim_template_name}")
-        if template is None:
-            continue
-        name = f"{pod.metadata.name}-{reference.name}-"  # no claim in the API can have this name
-        metadata = ObjectMeta(
-            name=name, namespace=namespace, uid=f"{namespace}/{name}", owner_references=(owner,)
-        )
-        claims.append(ResourceClaim(metadata=metadata, spec=template.spec.spec))
-        statuses.append(PodResourceClaimStatus(name=reference.name, resource_claim_name=name))
-    status = with_fields(pod.status, resource_claim_statuses=tuple(statuses))
-    return with_fields(pod, status=status), [*objects, *claims]

@@ -13,13 +13,10 @@ import yaml
 
 from kuberth.api.core import Node, Pod
 from kuberth.api.kinds import KINDS
-from kuberth.api.resource import ResourceClaimTemplate
 from kuberth.api.scheduling import PriorityClass
-from kuberth.api.wire import convert
 from kuberth.client.protocol import ObjectList
 from kuberth.errors import ConfigError, ForbiddenError, NotFoundError
 from kuberth.evaluation import Evaluator
-from kuberth.explaining import Question, explain
 from kuberth.explaining.sources import (
     find_in_dump,
     read_cluster,
@@ -27,13 +24,11 @@ from kuberth.explaining.sources import (
     read_pod,
     read_template,
     template_pod,
-    with_claims,
     with_priority,
 )
 from kuberth.explaining.targets import WORKLOADS, ExplainTarget
 from kuberth.testing import MemoryApi, make_node, make_pod
 from kuberth.text.documents import MAX_VALUES
-from tests.unit.plugins.device_objects import exactly, make_class, make_slice
 
 CONTAINER = {"name": "main", "resources": {"limits": {"cpu": "2"}}}
 TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [CONTAINER]}}
@@ -308,22 +303,3 @@ def test_a_template_is_read_from_the_api() -> None:
 def test_a_server_without_events_has_no_refusals() -> None:
     api = Raw({"/apis/batch/v1/namespaces/x/jobs/web": workload("Job")})
     assert asyncio.run(read_template(api, ExplainTarget("Job", "web"), "x")).refusal == ""
-
-
-def test_a_new_pod_has_the_claims_of_its_templates() -> None:
-    used = [
-        {"name": "d", "resourceClaimTemplateName": "one-gpu"},
-        {"name": "e", "resourceClaimTemplateName": "none"},
-    ]
-    template = {
-        "metadata": {"namespace": "default", "name": "one-gpu"},
-        "spec": {"spec": {"devices": {"requests": [exactly()]}}},
-    }
-    objects = [make_node("n1"), make_slice("n1", 1), make_class(), convert(ResourceClaimTemplate, template)]
-    new = make_pod("p", uid="u", resourceClaims=used[:1])
-    explanation = explain(Question(*with_claims(new, objects)))
-    assert (explanation.verdict, explanation.missing) == ("fits", ())
-    (gone,) = explain(Question(*with_claims(make_pod("p", resourceClaims=used), objects))).missing
-    assert gone.name == "default/none"
-    there = make_pod("p", uid="u", resourceClaims=used[:1])
-    assert with_claims(there, [*objects, there]) == (there, [*objects, there])
