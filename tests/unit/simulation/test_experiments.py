@@ -175,8 +175,27 @@ def test_a_pods_story(crowded: Outcome) -> None:
         (70.0, "finished"),
     ]
     assert "Insufficient cpu" in next(line.detail for line in story if line.what == "rejected")
-    with pytest.raises(ConfigError, match="no pod nothing in default"):
-        crowded.story("nothing")
+    assert crowded.story("first") == crowded.story("first", tenant="red")
+    for tenant in (None, "red"):
+        with pytest.raises(ConfigError, match="no pod nothing"):
+            crowded.story("nothing", tenant=tenant)
+
+
+def test_a_story_of_pods_with_the_same_name() -> None:
+    outcome = few(pod(0, 1, name="p", tenant="red"), pod(0, 1, name="p", tenant="blue")).run()
+    assert outcome.story("p", tenant="blue")[-1].what == "finished"
+    with pytest.raises(ConfigError, match="pass tenant=, one of red, blue"):
+        outcome.story("p")
+
+
+def test_results_are_one_line_where_a_notebook_prints_them() -> None:
+    experiment = few(pod(0, 100, cpu="4"), pod(10, 100, cpu="4"))
+    found = experiment.compare([Policy("plain"), Policy("other")], seeds=2)
+    assert repr(found) == "<Comparison of plain, other; 2 seeds>"
+    assert "<td>wait mean (s)</td><td>other</td><td>45</td>" in found._repr_html_()
+    shown = "<Outcome 'plain', seed 0: 2 of 2 pods placed, 0 waiting, mean wait 45s>"
+    assert repr(found.outcomes["plain"][0]) == shown
+    assert repr(experiment.cluster) == "<ClusterState: 1 node>"
 
 
 def test_nodes_have_rows(crowded: Outcome) -> None:
