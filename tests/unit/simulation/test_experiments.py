@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,19 @@ def test_policies_have_names_of_their_own() -> None:
         SMALL.compare([Policy(), Policy()])
 
 
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        pytest.param(lambda: Experiment(nodes_of(1), [pod(0, 1)]), "FixedWorkload", id="a list of arrivals"),  # type: ignore[arg-type]
+        pytest.param(lambda: Policy(queue="kuberth.queue:FairShareQueue"), "no class", id="a queue's name"),  # type: ignore[arg-type]
+        pytest.param(lambda: few(pod(0, 1)).compare([Policy()], seeds=0), "one seed", id="no seeds"),
+    ],
+)
+def test_mistakes_in_a_notebook(make: Callable[[], object], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        make()
+
+
 def test_an_unknown_plugin_is_an_error_before_the_run() -> None:
     with pytest.raises(ConfigError, match="LastNode"):
         SMALL.run(Policy(config=ON_THE_LAST))
@@ -236,8 +250,9 @@ def test_plots_and_files_are_named_by_texts_too(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     (tmp_path / "pods.jsonl").write_text(write_trace([pod(0, 10), pod(5, 10)]))
     (tmp_path / "nodes.yaml").write_text("nodes: [{name: big, count: 2, capacity: {cpu: '8'}}]")
+    (tmp_path / "plain.yaml").write_text(msgspec.yaml.encode(_with_kind({})).decode())
     cluster, coming = read_cluster(f"{tmp_path}/nodes.yaml"), read_workload(f"{tmp_path}/pods.jsonl")
-    found = Experiment(cluster, FixedWorkload(coming)).compare([Policy()])
+    found = Experiment(cluster, FixedWorkload(coming)).compare([Policy(config=f"{tmp_path}/plain.yaml")])
     for name, start in (("plot.png", b"\x89PNG"), ("plot.svg", b"<svg")):
         write_plots(found, f"{tmp_path}/{name}")
         assert (tmp_path / name).read_bytes().startswith(start)
