@@ -41,7 +41,7 @@ from kuberth.text.documents import read_documents
 from tests.docs.pages import PAGES, ROOT, Block, blocks
 
 BLOCKS = {page: list(blocks(page)) for page in PAGES}
-LANGUAGES = {"python", "console", "yaml", "toml", "dockerfile", "text"}
+LANGUAGES = {"python", "console", "yaml", "toml", "dockerfile", "go", "text"}
 SCHEDULER_CONFIGURATION = "KubeSchedulerConfiguration"
 OTHER_PROGRAMS = {
     "kubectl",
