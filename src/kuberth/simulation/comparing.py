@@ -79,8 +79,10 @@ class Comparison(msgspec.Struct, frozen=True):
         return f"<Comparison of {', '.join(self.variants)}; {count(len(self.seeds), 'seed')}>"
 
     def _repr_html_(self) -> str:
-        """The table, as Jupyter shows it."""
-        return self.table()._repr_html_()
+        """The figures and plots, as Jupyter shows them."""
+        from kuberth.simulation.reporting import as_html_part  # which formats comparisons
+
+        return as_html_part(self)
 
     def figure(self, name: str, variant: str) -> Figure:
         """A figure by its name; ConfigError if it does not exist."""

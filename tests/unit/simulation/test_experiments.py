@@ -206,7 +206,9 @@ def test_results_are_one_line_where_a_notebook_prints_them() -> None:
     experiment = few(pod(0, 100, cpu="4"), pod(10, 100, cpu="4"))
     found = experiment.compare([Policy("plain"), Policy("other")], seeds=2)
     assert repr(found) == "<Comparison of plain, other; 2 seeds>"
-    assert "<td>wait mean (s)</td><td>other</td><td>45</td>" in found._repr_html_()
+    page = found._repr_html_()
+    assert "<td>wait mean</td><td>45s</td><td>45s</td>" in page
+    assert page.count("<svg") == 5
     shown = "<Outcome 'plain', seed 0: 2 of 2 pods placed, 0 waiting, mean wait 45s>"
     assert repr(found.outcomes["plain"][0]) == shown
     assert repr(experiment.cluster) == "<ClusterState: 1 node>"
