@@ -5,6 +5,7 @@ import itertools
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -81,6 +82,15 @@ def test_it_runs_where_a_loop_runs_already() -> None:
     assert asyncio.run(cell()) == 5
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT is ignored in a process that a shell has started in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_where_a_loop_runs_already_ends_both() -> None:
     ended = threading.Event()
 
