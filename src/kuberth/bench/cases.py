@@ -22,18 +22,17 @@ from kuberth.bench.operations import (
     Params,
     Scalar,
     read_operation,
-    read_strictly,
     settled,
 )
 from kuberth.errors import ConfigError
+from kuberth.text.decoding import decode_tree
 from kuberth.text.documents import read_file
+from kuberth.text.field_errors import InvalidConfiguration
 
 THROUGHPUT: Final = "SchedulingThroughput"
 
 
-class ThresholdMetricSelector(
-    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
-):
+class ThresholdMetricSelector(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The figure that a threshold is about."""
 
     name: str = THROUGHPUT
@@ -42,18 +41,18 @@ class ThresholdMetricSelector(
     expect_lower: bool = False
 
 
-class LabelValues(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LabelValues(msgspec.Struct, frozen=True):
     label: str
     values: tuple[str, ...]
 
 
-class MetricsCollectorConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MetricsCollectorConfig(msgspec.Struct, frozen=True):
     """The histograms of the scheduler to report, each once for every combination of label values."""
 
     metrics: dict[str, tuple[LabelValues, ...] | None] = {}
 
 
-class _CaseFields(msgspec.Struct, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class _CaseFields(msgspec.Struct, kw_only=True, rename="camel"):
     name: str
     feature_gates: dict[str, bool] = {}
     metrics_collector_config: MetricsCollectorConfig | None = None
@@ -65,7 +64,7 @@ class _CaseFields(msgspec.Struct, kw_only=True, rename="camel", forbid_unknown_f
     default_threshold_metric_selector: ThresholdMetricSelector | None = None
 
 
-class _WorkloadFields(msgspec.Struct, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class _WorkloadFields(msgspec.Struct, kw_only=True, rename="camel"):
     name: str
     params: dict[str, Scalar] = {}
     labels: tuple[str, ...] = ()
@@ -155,7 +154,7 @@ class Workload:
             try:
                 for each in _taken_apart(settled(operation, params), params):
                     steps.append(NumberedOperation(len(steps), each))
-            except ValueError as error:
+            except (ValueError, InvalidConfiguration) as error:
                 raise ConfigError(f"{self.where}: op {index} ({operation.opcode}): {error}") from error
         return steps, params.unused()
 
@@ -195,14 +194,14 @@ def _read_case(file: Path, tree: Any, number: int, topic: str) -> TestCase:
     named = tree.get("name") if isinstance(tree, dict) else None
     where = f"{file}: case {named or number}"
     try:
-        fields = read_strictly(_CaseFields, tree)
-    except ValueError as error:
+        fields = decode_tree(tree, _CaseFields)
+    except (ValueError, InvalidConfiguration) as error:
         raise ConfigError(f"{where}: {error}") from error
     operations = []
     for index, each in enumerate(fields.workload_template):
         try:
             operations.append(read_operation(each))
-        except ValueError as error:
+        except (ValueError, InvalidConfiguration) as error:
             opcode = each.get("opcode") if isinstance(each, dict) else None
             raise ConfigError(f"{where}: op {index} ({opcode or 'without an opcode'}): {error}") from error
     if not any(operation.measures for operation in operations):
@@ -232,9 +231,9 @@ def _read_workload(case: TestCase, tree: Any, number: int, shared: _CaseFields) 
     named = tree.get("name") if isinstance(tree, dict) else None
     where = f"{case.file}: case {case.name}: workload {named or number}"
     try:
-        fields = read_strictly(_WorkloadFields, tree)
+        fields = decode_tree(tree, _WorkloadFields)
         threshold = _threshold(fields.threshold, case.topic)
-    except ValueError as error:
+    except (ValueError, InvalidConfiguration) as error:
         raise ConfigError(f"{where}: {error}") from error
     selector = fields.threshold_metric_selector or shared.default_threshold_metric_selector
     return Workload(

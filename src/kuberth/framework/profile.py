@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 from kuberth.api.core import Pod
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.selected_labels import SelectedLabels
-from kuberth.config.decoding import Decoder
 from kuberth.config.resolve import plugins_named, resolve_profile
 from kuberth.config.types import KubeSchedulerProfile
 from kuberth.errors import ConfigError, described
@@ -55,6 +54,7 @@ from kuberth.framework.signatures import signer
 from kuberth.framework.statements import Statements
 from kuberth.framework.status import Status
 from kuberth.framework.unheard_events import unheard
+from kuberth.text.decoding import Decoder
 
 _IMPLIED_BY_NODE_ADD: Final = {
     # A new node is usually not ready at first; its pods must be retried when the taint is removed.
