@@ -218,7 +218,7 @@ def test_one_broken_installed_plugin_stops_nothing_else(
     words = " ".join(listed.output.split())
     assert "Broken plugin 'Broken' of package broken cannot be loaded from no_such_module:Broken" in words
     assert max(map(len, listed.output.splitlines())) <= 80
-    assert "mend or uninstall the package" in " ".join(invoke("list", "Broken").output.split())
+    assert "fix or uninstall the package" in " ".join(invoke("list", "Broken").output.split())
     assert invoke("check", EXAMPLE, "--clusters", "1").exit_code == 0
     config = tmp_path / "config.yaml"
     config.write_text("{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration}")

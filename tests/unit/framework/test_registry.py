@@ -114,7 +114,7 @@ def test_a_package_may_give_a_function(packages: Path) -> None:
             "Fine = my_plugins:Missing",
             FINE,
             "plugin 'Fine' of package my_plugins cannot be loaded from my_plugins:Missing: .*Missing.*"
-            "mend or uninstall the package",
+            "fix or uninstall the package",
             id="no-such-class",
         ),
         pytest.param(
