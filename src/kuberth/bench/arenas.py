@@ -33,7 +33,6 @@ from kuberth.local.hollow.running import CONTROLLERS
 IN_PROCESS: Final = "inproc"
 EMBEDDED: Final = "up"
 ASSETS: Final = "assets"
-TARGETS: Final = (IN_PROCESS, EMBEDDED, ASSETS)
 
 NO_ANSWER_SECONDS: Final = 600.0
 """Deleting ten thousand pods is one request."""

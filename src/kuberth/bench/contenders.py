@@ -40,7 +40,6 @@ from kuberth.text.field_errors import InvalidConfiguration
 KUBERTH: Final = "kuberth"
 KUBE_SCHEDULER: Final = "kube-scheduler"
 BLIND: Final = "blind"
-PEERS: Final = (KUBE_SCHEDULER, BLIND)
 
 QPS: Final = 5000
 """Requests a second that every scheduler's client may send: scheduler_perf's limit."""

@@ -65,20 +65,19 @@ class _Written(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
         return tree
 
 
-class CounterSet(_Written, frozen=True, kw_only=True):
+class _Counters(_Written, frozen=True, kw_only=True):
+    counters: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "counters", _amounts(self.counters, "counters"))
+
+
+class CounterSet(_Counters, frozen=True, kw_only=True):
     name: str
-    counters: dict[str, Any]
-
-    def __post_init__(self) -> None:
-        force_setattr(self, "counters", _amounts(self.counters, "counters"))
 
 
-class ConsumedCounters(_Written, frozen=True, kw_only=True, rename="camel"):
+class ConsumedCounters(_Counters, frozen=True, kw_only=True, rename="camel"):
     counter_set: str
-    counters: dict[str, Any]
-
-    def __post_init__(self) -> None:
-        force_setattr(self, "counters", _amounts(self.counters, "counters"))
 
 
 class Device(_Written, frozen=True, kw_only=True, rename="camel"):

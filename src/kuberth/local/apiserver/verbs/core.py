@@ -40,7 +40,7 @@ from kuberth.local.apiserver.verbs.bodies import FieldValidation, decode, decode
 from kuberth.local.apiserver.verbs.deletion import plan_deletion, read_options
 from kuberth.local.apiserver.verbs.listing import ListRequest, list_objects, parse_version
 from kuberth.local.apiserver.verbs.selecting import select
-from kuberth.local.apiserver.verbs.watching import Event, Watcher
+from kuberth.local.apiserver.verbs.watching import Event, watch_events
 from kuberth.local.apiserver.verbs.writing import WriteOptions, Writer, expect_same_uid, storage_failed
 
 _SUCCESS: Final[Obj] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
@@ -181,7 +181,7 @@ class Core:
         if from_now or send_initial_events:
             initial, since = self._store.list(row.stored_as, namespace=namespace), self._store.revision
         try:
-            watcher = Watcher(
+            return watch_events(
                 self._store,
                 row,
                 matches=matches if prefix or not selection.everything else None,
@@ -193,7 +193,6 @@ class Core:
             )
         except CompactedError:
             raise expired(f"{_TOO_OLD}: {since} ({self._store.compacted_revision})") from None
-        return watcher.events()
 
     @_writes
     async def create(
