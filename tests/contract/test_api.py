@@ -683,7 +683,7 @@ def _raw(subject: Subject, name: str, size: Any, **metadata: Any) -> Any:
 
 
 def _own_errors(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if "cannot be read" in record.getMessage()]
+    return [record.getMessage() for record in caplog.records if "cannot be decoded" in record.getMessage()]
 
 
 def test_an_object_that_cannot_be_read_does_not_lose_the_others(

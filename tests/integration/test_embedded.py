@@ -233,7 +233,7 @@ def test_a_scheduler_that_fails_ends_the_cluster(
     monkeypatch.setattr(SchedulingLoop, "run_ticks", fail)
     with pytest.raises(ExceptionGroup) as failed:
         asyncio.run(main())
-    assert failed.group_contains(KuberthError, match="so the cluster ends")
+    assert failed.group_contains(KuberthError, match="so the cluster stops")
     assert not failed.group_contains(RuntimeError)
     assert "boom" in caplog.text
 

@@ -125,17 +125,17 @@ def test_the_last_step_of_the_tutorial(
             assert await node_of(cluster, "second") in ("node-1", "node-3")
 
             rule.write_text("class QuietNodes(:\n")
-            problem = await logged(caplog, "the old one stays")
+            problem = await logged(caplog, "keeping the old one")
             assert "plugin 'QuietNodes' of package quiet-nodes cannot be loaded" in problem
             assert "plugin.py, line 1" in problem
             assert await node_of(cluster, "third") in ("node-1", "node-3")
 
             rule.write_text(original.replace("class QuietNodes(", "class LoudNodes("))
-            assert "QuietNodes" in await logged(caplog, "the old one stays")
+            assert "QuietNodes" in await logged(caplog, "keeping the old one")
             assert await node_of(cluster, "fourth") in ("node-1", "node-3")
 
             rule.write_text(original.replace("points: int = 100", "weight: int = 100"))
-            problem = await logged(caplog, "the old one stays")
+            problem = await logged(caplog, "keeping the old one")
             assert "config.yaml" in problem
             assert "points" in problem
             assert await node_of(cluster, "fifth") in ("node-1", "node-3")

@@ -582,8 +582,8 @@ PLANTED: Final = (
     Planted(
         "intake",
         _INTAKE,
-        "        if self._cluster.is_assumed(new.metadata.uid):\n            # It is on its way",
-        "        if False:\n            # It is on its way",
+        "        if self._cluster.is_assumed(new.metadata.uid):\n            # The pod is being bound",
+        "        if False:\n            # The pod is being bound",
         "a pod that is being bound is queued again by an update",
     ),
     Planted(

@@ -44,6 +44,7 @@ EXPECTED_LOGS: Final = (
     "Evaluation failed on nominated node: %s",
     "plugin %r at %s: returned %s where %s is expected",
 )
+SHUTTING_DOWN: Final = "the scheduler is shutting down"
 EXPECTED_CAUSES: Final = (
     "AnswerLostError",
     "ApiError",
@@ -54,6 +55,7 @@ EXPECTED_CAUSES: Final = (
 )
 EVICTING: Final = ("delete Pod", "patch status of Pod")
 DEALLOCATING: Final = "patch status of ResourceClaim"
+NOT_LEADING: Final = "not the leader"
 FAILED_PREEMPTION: Final = "preemption for %s on node %s failed"
 REPORT_SECONDS = 10.0
 """How long a report may take when no request fails."""
@@ -320,7 +322,7 @@ class _Judge:
     def _note_failed_preemption(self, entry: Tree) -> None:
         """The same where no request was sent: a scheduler that may not write logs for which pod it failed."""
         key = entry.get("about", "").rpartition(" ")[2]
-        if entry["what"] == FAILED_PREEMPTION and "not the leader" in entry["cause"]:
+        if entry["what"] == FAILED_PREEMPTION and NOT_LEADING in entry["cause"]:
             for (by, uid), tried in list(self._tried.items()):
                 if tried["key"] == key:
                     del self._tried[by, uid]
@@ -805,7 +807,7 @@ class _Judge:
 
 def _judge_log(entry: Tree) -> Iterator[Broken]:
     cause = entry["cause"]
-    is_expected = "of the universe" in cause or "the scheduler is ending" in cause
+    is_expected = "of the universe" in cause or SHUTTING_DOWN in cause
     is_expected |= any(f"{name}(" in cause for name in EXPECTED_CAUSES)
     if entry["what"] not in EXPECTED_LOGS and not is_expected:
         yield Broken("the scheduler logs no defect", entry["at"], f"{entry['what']} {entry['cause']}")

@@ -123,6 +123,14 @@ def test_the_judge_imports_nothing_of_the_scheduler(module: ModuleType) -> None:
             assert name.partition(".")[0] in sys.stdlib_module_names or name in JUDGES
 
 
+@pytest.mark.parametrize(
+    "message",
+    (*judging.EXPECTED_LOGS, judging.SHUTTING_DOWN, judging.NOT_LEADING, judging.FAILED_PREEMPTION),
+)
+def test_a_message_that_the_judge_expects_still_exists(message: str) -> None:
+    assert any(message in file.read_text(encoding="utf-8") for file in (SOURCE / "kuberth").rglob("*.py"))
+
+
 @pytest.mark.parametrize("fault", PLANTED, ids=lambda fault: fault.what)
 def test_a_planted_fault_still_finds_its_place(fault: Planted) -> None:
     source = (SOURCE / "kuberth" / fault.file).read_text(encoding="utf-8")

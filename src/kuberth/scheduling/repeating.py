@@ -19,7 +19,7 @@ from kuberth.outcomes.failure_handling import FailureHandler
 from kuberth.queue.interface import SchedulingQueue
 from kuberth.scheduling.cycle import SchedulingCycle
 
-AT_ONCE: Final = 50
+AT_ONCE: Final = 100
 """Pods that are rejected in one turn of the event loop: about a millisecond."""
 
 
@@ -44,7 +44,7 @@ class Repeating:
     def pop(self) -> tuple[bool, QueuedPod | None]:
         """The next pod that has to be tried; and if there is none, whether to call again soon."""
         rejected: dict[str, list[tuple[QueuedPod, KeptRejection]]] = {}
-        known: dict[tuple[str, bytes], KeptRejection | None] = {}
+        known: dict[str, dict[bytes, KeptRejection | None]] = {}
         started = time.perf_counter()
 
         def rejection_of(queued: QueuedPod) -> KeptRejection | None:
@@ -59,14 +59,16 @@ class Repeating:
             signature = plans.signature(info)
             if signature is None:
                 return None
-            key = (profile, signature)
-            if key in known:
-                kept = known[key]
-            else:
+            of_profile = known.get(profile)
+            if of_profile is None:
+                of_profile = known[profile] = {}
+            try:
+                kept = of_profile[signature]
+            except KeyError:
                 kept = plans.rejection(info)
                 if kept is not None and self._cycle.is_check_due():
                     return None
-                known[key] = kept
+                of_profile[signature] = kept
             if (
                 kept is None
                 or pod.metadata.deletion_timestamp is not None

@@ -66,7 +66,8 @@ _SCOPES: Final = (
 
 def check_node(node: Obj, _path: str) -> list[Cause]:
     # Upstream names the taints below metadata.
-    causes, status = validate_taints(node["spec"].get("taints", ()), "metadata.taints"), node["status"]
+    causes = validate_taints(node["spec"].get("taints", ()), "metadata.taints")
+    status = node.get("status", {})
     for field in ("capacity", "allocatable"):
         for name, quantity in status.get(field, {}).items():
             causes += validate_quantity(name, quantity, f"status.{field}[{name}]")
