@@ -174,3 +174,12 @@ def run_in_virtual_time(
 
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(limited())
+
+
+def run_on_fastest_loop(main: Coroutine[Any, Any, T]) -> T:
+    """Run on uvloop's event loop if it is installed, otherwise on Python's."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(main)
+    return uvloop.run(main)

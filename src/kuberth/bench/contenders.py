@@ -181,16 +181,14 @@ async def _scheduler_program(
     if gates:
         command.append(f"--feature-gates={shown_gates(gates)}")
     # Its certificate is made by itself at every start.
-    pages = HttpApi(
-        ClientConfig(server=f"https://127.0.0.1:{port}", source=name, tls=TlsSettings(insecure=True)), qps=-1
-    )
-    try:
-        async with running(name, command, folder=arena.folder, gently=True) as program:
-            await program.until_ready(partial(is_ready, pages), seconds=_READY_SECONDS)
-            async with _watched(program):
-                yield _ProcessMeter(program, pages)
-    finally:
-        await pages.close()
+    own = ClientConfig(server=f"https://127.0.0.1:{port}", source=name, tls=TlsSettings(insecure=True))
+    async with (
+        HttpApi(own, qps=-1) as pages,
+        running(name, command, folder=arena.folder, gently=True) as program,
+    ):
+        await program.until_ready(partial(is_ready, pages), seconds=_READY_SECONDS)
+        async with _watched(program):
+            yield _ProcessMeter(program, pages)
 
 
 @asynccontextmanager

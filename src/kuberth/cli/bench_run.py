@@ -38,7 +38,8 @@ from kuberth.bench.plotting import expect_drawable, write_plot
 from kuberth.bench.profiling import read_folded
 from kuberth.bench.running import BenchSettings, RunProgress, WorkloadResult, run_workload
 from kuberth.bench.throughput import Distribution
-from kuberth.cli.context import Extras, build_registry, queue_factory, run_on_fastest_loop
+from kuberth.cli.context import Extras, build_registry, queue_factory
+from kuberth.clock import run_on_fastest_loop
 from kuberth.config.feature_gates import parse_settings
 from kuberth.errors import ConfigError, KuberthError, first_error
 from kuberth.text.figures import duration, size

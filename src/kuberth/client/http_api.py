@@ -11,7 +11,7 @@ import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from kuberth.api.core import Pod
 from kuberth.api.kinds import REGISTRY, KindInfo
@@ -56,7 +56,7 @@ _METHODS: Final = {Verb.CREATE: "POST", Verb.UPDATE: "PUT", Verb.PATCH: "PATCH",
 
 
 class HttpApi(Api):
-    """The API of any API server over HTTP. Close it when done: `await api.close()`.
+    """The API of any API server over HTTP. Close it when done: use it in `async with`, or call `close`.
 
     `metrics` counts every request as client-go does; several clients may share one. The code of a request
     without a response is "<error>".
@@ -115,6 +115,12 @@ class HttpApi(Api):
         self._closed = False
         self._pod_sharing = PodSharing()
         self._heads = RequestHeads(config, user_agent=user_agent)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.close()
 
     # The protocol
 
