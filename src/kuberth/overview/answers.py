@@ -39,30 +39,25 @@ def history_tree(overview: Overview, namespace: str, name: str) -> dict[str, Any
         except ConfigError as error:
             raise UnknownName(str(error)) from error
     return {
-        "pod": _gone_pod(namespace, name, history) if pod is None else _pod(overview, pod),
+        "pod": _gone_pod(namespace, name, history) if pod is None else _pod(overview, pod, history),
         "moves": [] if history is None else [move.tree() for move in history.moves],
         "cycles": [] if history is None else [attempt.tree() for attempt in history.attempts],
     }
 
 
-def _pod(overview: Overview, pod: Pod) -> dict[str, Any]:
+def _pod(overview: Overview, pod: Pod, history: PodHistory | None) -> dict[str, Any]:
     scheduler = overview.scheduler
     placed = scheduler.cluster.placed(pod.metadata.uid)
     queued = scheduler.queue.get(object_key(pod))
-    history = overview.histories.of(pod.metadata.uid)
-    attempts = 0 if queued is None else queued.attempts
-    if queued is None and history is not None:
-        attempts = len(history.attempts)
     return {
-        "namespace": pod.metadata.namespace,
-        "name": pod.metadata.name,
+        **_gone_pod(pod.metadata.namespace, pod.metadata.name, history),
         "uid": pod.metadata.uid,
         "node": "" if placed is None else placed.node_name,
         "phase": pod.status.phase,
         "queue": QueueLookup(overview).of(pod),
         "priority": pod_priority(pod),
         "profile": pod.spec.scheduler_name,
-        "attempts": attempts,
+        **({} if queued is None else {"attempts": queued.attempts}),
     }
 
 

@@ -379,10 +379,10 @@ class Core:
         present = self._store.latest_list(budgets.stored_as, namespace=namespace)
         # The deletion is planned first: if its preconditions fail, the budget must not change.
         plan_deletion(row, pod, options, now_ns=self._clock.now_ns())
-        allowed = eviction.judge(pod, present, now=self._writer.now)
+        budget = eviction.judge(pod, present, now=self._writer.now)
         if not dry_run:
-            if allowed.budget is not None:
-                self._writer.stage(budgets, key_of(allowed.budget), allowed.budget)
+            if budget is not None:
+                self._writer.stage(budgets, key_of(budget), budget)
             marked = self._writer.stage(row, key_of(pod), eviction.marked_pod(pod, now=self._writer.now))
             options.get("preconditions", {}).pop("resourceVersion", None)
             stored, _ = self._remove(row, marked, options, dry_run=False)

@@ -6,7 +6,7 @@ or 429 with upstream's message.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kuberth.local.apiserver.conditions import condition, find_condition, is_true, with_condition
 from kuberth.local.apiserver.objects import Obj, name_of
@@ -22,26 +22,20 @@ _VIOLATED: Final = "Cannot evict pod as it would violate the pod's disruption bu
 _MAX_DISRUPTED: Final = 2000
 
 
-class Allowed(NamedTuple):
-    """An allowed eviction; `budget` is the budget with the disruption counted, if there is one."""
-
-    budget: Obj | None
-
-
 def read_eviction(body: Any) -> Obj:
     if isinstance(body, dict) and body.get("apiVersion") == "policy/v1beta1":
         body = {**body, "apiVersion": "policy/v1"}
     return decode(EVICTION, body)
 
 
-def judge(pod: Obj, budgets: list[Obj], *, now: str) -> Allowed:
-    """The eviction that the budgets allow; 429 otherwise."""
+def judge(pod: Obj, budgets: list[Obj], *, now: str) -> Obj | None:
+    """The pod's budget with the disruption counted, if it has one; 429 if it allows no eviction."""
     status = pod.get("status", {})
     if status.get("phase") in ("Succeeded", "Failed", "Pending") or pod["metadata"].get("deletionTimestamp"):
-        return Allowed(None)
+        return None
     matching = [budget for budget in budgets if _selects(budget, pod)]
     if not matching:
-        return Allowed(None)
+        return None
     if len(matching) > 1:
         # Upstream answers 500; here a 5xx is kept for faults of the server.
         message = (
@@ -50,8 +44,8 @@ def judge(pod: Obj, budgets: list[Obj], *, now: str) -> Allowed:
         raise StatusError(422, "Invalid", message)
     budget = matching[0]
     if not is_true(pod, "Ready") and _lets_unhealthy_go(budget):
-        return Allowed(None)
-    return Allowed(_decremented(budget, pod, now))
+        return None
+    return _decremented(budget, pod, now)
 
 
 def marked_pod(pod: Obj, *, now: str) -> Obj:
