@@ -117,7 +117,7 @@ class OwnScheduler:
             )
         command = [sys.executable, "-m", "kuberth", "run"]
         if self.profile is not None:
-            command = [sys.executable, "-m", "kuberth.bench.profiled", str(self.profile), "run"]
+            command = [sys.executable, "-m", "kuberth.bench.profiling", str(self.profile), "run"]
         command += [f"--plugin={reference}" for reference in self.plugin_references]
         if self.queue_reference is not None:
             command.append(f"--queue={self.queue_reference}")
