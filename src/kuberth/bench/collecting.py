@@ -17,13 +17,15 @@ from kuberth.bench.ledger import PodLedger, SeenPod
 from kuberth.bench.measurements import (
     ATTEMPTS,
     EXTENSION_POINTS,
+    PERCENTILES,
     PLUGINS,
+    Distribution,
     LatencySample,
     Measurement,
     MetricSummary,
+    ThroughputSampler,
     judged,
 )
-from kuberth.bench.throughput import PERCENTILES, Distribution, ThroughputSampler
 from kuberth.observe.reading import read_samples
 
 Key = frozenset[tuple[str, str]]

@@ -28,7 +28,7 @@ from kuberth.client.identity.client_config import ClientConfig
 from kuberth.client.identity.credentials import Credential, Credentials, fixed_or_file
 from kuberth.client.identity.exec_credentials import ExecCredentials
 from kuberth.client.protocol import Api, ObjectList, WatchEvent
-from kuberth.client.rest.pages import decode_page
+from kuberth.client.reading import decode_page
 from kuberth.client.rest.protobuf_edits import PROTOBUF, with_finalizer
 from kuberth.client.rest.refusals import refusal, retry_after
 from kuberth.client.rest.request_heads import JSON, RequestHeads

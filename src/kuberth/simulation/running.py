@@ -42,9 +42,8 @@ from kuberth.simulation.controlling import ManagedCluster, namespace_of, served
 from kuberth.simulation.fleet import Fleet
 from kuberth.simulation.kubelets import Kubelets, create_arrivals, started
 from kuberth.simulation.node_policies import NodePolicy, node_of
-from kuberth.simulation.observing import ENDED, MAX_SAMPLES, Books, RunObserver
+from kuberth.simulation.observing import ENDED, MAX_SAMPLES, Books, RunObserver, RunRecorder
 from kuberth.simulation.outcomes import VERSION, Attempts, Outcome, Reason, rounded, waits
-from kuberth.simulation.stories import RunRecorder
 from kuberth.simulation.workloads import arrival_of
 
 GANG_GATES: Final = ("GenericWorkload", "GangScheduling")

@@ -9,9 +9,9 @@ from typing import Any
 
 from kuberth.assembly import full_registry
 from kuberth.bench.arenas import IN_PROCESS, Arena, arena
+from kuberth.bench.cases import of_file
 from kuberth.bench.contenders import OwnScheduler
 from kuberth.bench.executor import Executor, Pace
-from kuberth.bench.finding import of_file
 from kuberth.bench.measurements import Measurement
 from kuberth.bench.running import controlled_claims
 

@@ -6,8 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from kuberth.bench.cases import ThresholdMetricSelector, Workload, read_cases
-from kuberth.bench.finding import enabled, of_file, select, shipped
+from kuberth.bench.cases import (
+    ThresholdMetricSelector,
+    Workload,
+    enabled,
+    of_file,
+    read_cases,
+    select,
+    shipped,
+)
 from kuberth.bench.operations import (
     OPCODES,
     Barrier,

@@ -13,7 +13,7 @@ from typing import Any, Final
 from kuberth.cel.validation_rules import compile_rule
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.apiserver.printing import cells
-from kuberth.local.apiserver.printing.ages import since
+from kuberth.local.apiserver.printing.cells import since
 from kuberth.local.apiserver.printing.json_paths import compile_path
 from kuberth.local.apiserver.resources import Column
 

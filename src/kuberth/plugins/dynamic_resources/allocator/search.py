@@ -30,7 +30,7 @@ from kuberth.plugins.devices.sites import DeviceCandidate, Site
 from kuberth.plugins.devices.slices import DeviceId, KnownDevice, PoolId, attribute_value
 from kuberth.plugins.devices.usage import DeviceUsage
 from kuberth.plugins.dynamic_resources.allocator.candidates import selects
-from kuberth.plugins.dynamic_resources.allocator.capacity import Amounts, all_consumed, fits
+from kuberth.plugins.dynamic_resources.allocator.capacity import Amounts, PoolCounters, all_consumed, fits
 from kuberth.plugins.dynamic_resources.allocator.constraints import (
     DistinctAttribute,
     MatchAttribute,
@@ -38,7 +38,6 @@ from kuberth.plugins.dynamic_resources.allocator.constraints import (
     attribute_of,
     constraint_of,
 )
-from kuberth.plugins.dynamic_resources.allocator.counters import PoolCounters
 from kuberth.plugins.dynamic_resources.allocator.demand import (
     MOST_RESULTS,
     AllocationError,
