@@ -115,7 +115,7 @@ class Workload:
     """The labels of the workload and of its case."""
     gates: Mapping[str, bool]
     threshold: float
-    """0: none."""
+    """The threshold of the throughput, or of the metric in `selector`; 0 if there is none."""
     selector: ThresholdMetricSelector
 
     def __str__(self) -> str:
@@ -318,7 +318,7 @@ def _module_folders() -> Iterator[Path]:
 
 
 def _topic(folder: Path) -> str:
-    """The name under which upstream's tests of a folder look up thresholds."""
+    """The topic of a folder of test cases, by which upstream's files may give different thresholds."""
     return "_".join(part.replace("_", "") for part in folder.parts)
 
 
@@ -327,7 +327,7 @@ def of_file(file: Path, *, topic: str = "") -> Sequence[Workload]:
 
 
 def select(workloads: Sequence[Workload], name: str = "", *, labels: str = "") -> Sequence[Workload]:
-    """The workloads of a case, or one of them (`Case/Workload`), that the filter of labels lets pass."""
+    """Select the workloads of a case, or a single one (`Case/Workload`), that match the label filter."""
     chosen = list(workloads)
     if name:
         case, _, own = name.partition("/")

@@ -53,13 +53,13 @@ RunningMeter = AbstractAsyncContextManager[Meter]
 
 
 class Contender(Protocol):
-    """A scheduler that takes part."""
+    """A scheduler that the benchmark runs and measures."""
 
     @property
     def name(self) -> str: ...
 
     def running(self, arena: Arena, workload: Workload, gates: Mapping[str, bool]) -> RunningMeter:
-        """The scheduler, while the block lasts."""
+        """Run the scheduler for the duration of the block."""
         ...
 
 

@@ -99,7 +99,7 @@ class LatencySample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MetricSummary:
-    """A histogram of the scheduler for one combination of label values, in milliseconds."""
+    """A histogram metric of the scheduler for one combination of label values, in milliseconds."""
 
     name: str
     labels: Mapping[str, str]
@@ -108,7 +108,7 @@ class MetricSummary:
 
 @dataclass(frozen=True, slots=True)
 class ThresholdVerdict:
-    """A threshold, and what there was to compare it with; `met` is None where nothing was measured."""
+    """A threshold and the measured value; `met` is None if nothing was measured."""
 
     threshold: float
     selector: ThresholdMetricSelector
@@ -123,14 +123,14 @@ class ThresholdVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """Figures of a stretch, or the median of the same stretch of several runs."""
+    """The results of a measured stretch of a workload, or their median over several runs."""
 
     name: str
     scheduled: int
     seconds: float
     """Seconds from the beginning to the last scheduled pod."""
     overall: float
-    """Pods a second from the first scheduled pod to the last; from the beginning if all were seen at once."""
+    """Pods per second from the first scheduled pod to the last; from the beginning if all came at once."""
     throughput: Distribution | None
     """The sampled throughput; None if the stretch was over before there were samples."""
     cpu_ms_per_pod: float | None

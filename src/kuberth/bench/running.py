@@ -54,7 +54,7 @@ class RunProgress:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadResult:
-    """Measurements by contender, ours first; every contender has the same stretches."""
+    """The measurements of each contender, Kuberth first; all contenders have the same measured stretches."""
 
     workload: Workload
     measurements: Mapping[str, Sequence[Measurement]]
@@ -87,7 +87,7 @@ async def run_workload(
     settings: BenchSettings,
     report: Callable[[RunProgress], None] = lambda current: None,
 ) -> WorkloadResult:
-    """Every contender, `repeat` times, in turns: what else the machine does hits all of them alike."""
+    """Run every contender `repeat` times, in turns, so that other load on the machine affects all of them."""
     if refusal := workload.refusal():
         raise ConfigError(f"{workload.where}: {refusal}")
     runs: dict[str, list[Sequence[Measurement]]] = {contender.name: [] for contender in contenders}

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 Raw = TypeVar("Raw")
 Read = Callable[[type[Any], Raw], Any]
-"""`kuberth.api.wire.decode` for JSON, `convert` for trees."""
+"""Reads a raw object as a type: `kuberth.api.wire.decode` reads JSON, `convert` reads trees."""
 
 
 class _MetadataOnly(Wire):

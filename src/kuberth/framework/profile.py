@@ -66,7 +66,7 @@ _IMPLIED_BY_NODE_ADD: Final = {
 GANG_PLUGIN: Final = "GangScheduling"
 """The plugin and its feature gate: only with both are new pods without a node events."""
 EXTENDER: Final = "Extender"
-"""The name that stands for all extenders among the plugins that rejected a pod."""
+"""The plugin name under which rejections by extenders are recorded."""
 _MAY_REJECT = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
 
 

@@ -76,7 +76,7 @@ class Scenario:
     managed: Sequence[Manifest] = ()
     """Objects that controllers act on: Deployments, Jobs, budgets and so on."""
     controllers: bool = False
-    """Run controllers even if nothing is managed."""
+    """Whether to run controllers even if `managed` is empty."""
     node_policies: Sequence[NodePolicy] = ()
     """The policies that add and remove nodes; not together with controllers."""
     records: bool = False

@@ -1,6 +1,6 @@
 """Objects in other forms: tables as kubectl prints them, and metadata alone.
 
-In: an object or a list, and the form the client asked for. Out: a Table or PartialObjectMetadata(List).
+In: an object or a list, and the form that the client requested. Out: a Table or PartialObjectMetadata(List).
 """
 
 from __future__ import annotations
