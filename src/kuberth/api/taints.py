@@ -1,4 +1,4 @@
-"""Whether a pod's tolerations cover a node's taints."""
+"""Whether tolerations cover taints: those of a pod a node's, those of a request a device's."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 
 from kuberth.api.nodes import Taint
 from kuberth.api.pods import Toleration
+from kuberth.api.resource import DeviceTaint, DeviceToleration
 from kuberth.api.selectors.labels import parse_int64
 
 _CANONICAL_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
@@ -15,7 +16,12 @@ _CANONICAL_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
 
-def toleration_tolerates(toleration: Toleration, taint: Taint, *, comparison_operators: bool = False) -> bool:
+def toleration_tolerates(
+    toleration: Toleration | DeviceToleration,
+    taint: Taint | DeviceTaint,
+    *,
+    comparison_operators: bool = False,
+) -> bool:
     """Whether the toleration covers the taint; an empty key or effect covers all keys or effects.
 
     `comparison_operators` is the gate TaintTolerationComparisonOperators: Gt tolerates taints whose

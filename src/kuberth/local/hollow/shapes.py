@@ -45,17 +45,22 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     """Zones that the nodes are assigned to in turn; empty: no zone label."""
 
     def __post_init__(self) -> None:
-        for field, amounts in (("capacity", self.capacity), ("allocatable", self.allocatable or {})):
-            for resource, amount in amounts.items():
-                try:
-                    parsed = quantity.parse(amount)
-                except QuantityError as error:
-                    raise ValueError(f"{field}.{resource}: {error}") from error
-                if parsed.mantissa < 0:
-                    raise ValueError(f"{field}.{resource}: must not be negative, got {amount}")
+        check_amounts(self.capacity, "capacity")
+        check_amounts(self.allocatable or {}, "allocatable")
         capacity = _CAPACITY | (self.capacity or self.allocatable or {})
         force_setattr(self, "capacity", capacity)
         force_setattr(self, "allocatable", capacity | (self.allocatable or {}))
+
+
+def check_amounts(amounts: Mapping[str, Any], field: str) -> None:
+    """Raise ValueError, naming the field and the resource, for an amount that no node can have."""
+    for resource, amount in amounts.items():
+        try:
+            parsed = quantity.parse(amount)
+        except QuantityError as error:
+            raise ValueError(f"{field}.{resource}: {error}") from error
+        if parsed.mantissa < 0:
+            raise ValueError(f"{field}.{resource}: must not be negative, got {amount}")
 
 
 def load_shapes(source: Path | Sequence[Mapping[str, Any]] | None, *, count: int) -> list[Shape]:

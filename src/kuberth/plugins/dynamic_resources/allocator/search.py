@@ -23,6 +23,8 @@ from collections.abc import Hashable, Sequence
 from typing import Final, NamedTuple
 
 from kuberth.api.quantity import Quantity
+from kuberth.api.resource import DeviceTaint, DeviceToleration
+from kuberth.api.taints import toleration_tolerates
 from kuberth.cel.values import WORK
 from kuberth.errors import KuberthError, QuantityError
 from kuberth.plugins.devices.pools import DevicePool
@@ -45,7 +47,6 @@ from kuberth.plugins.dynamic_resources.allocator.demand import (
     WantedClaim,
     WantedRequest,
 )
-from kuberth.plugins.dynamic_resources.allocator.taints import tolerates_all
 
 _TIMEOUT: Final = "the search has used up its share of work"
 _FREE_COST: Final = 100
@@ -422,7 +423,7 @@ class DeviceSearch:
             if counters is None or not counters.take(device):
                 return None
         added = 0
-        refused = bool(device.preventing_taints) and not tolerates_all(
+        refused = bool(device.preventing_taints) and not _tolerates_all(
             request.tolerations, device.preventing_taints
         )
         if not refused:
@@ -610,7 +611,7 @@ class DeviceSearch:
             ),
             (candidate.pool.id, device.consumes) if device.consumes else None,
             tuple(
-                tolerates_all(request.tolerations, device.preventing_taints)
+                _tolerates_all(request.tolerations, device.preventing_taints)
                 for request in self._demand.requests
             )
             if device.preventing_taints
@@ -618,6 +619,11 @@ class DeviceSearch:
             device.is_shareable,
             _capacity_looks(device, self._usage),
         )
+
+
+def _tolerates_all(tolerations: Sequence[DeviceToleration], taints: Sequence[DeviceTaint]) -> bool:
+    """Whether every taint is tolerated, for any time."""
+    return all(any(toleration_tolerates(toleration, taint) for toleration in tolerations) for taint in taints)
 
 
 def _trouble(pool: DevicePool) -> str:
