@@ -90,5 +90,5 @@ async function find(
   }
   const found = among(known.get(root));
   if (found) return found;
-  throw new Error(`the server knows no kind ${manifest.kind} in ${manifest.apiVersion}`);
+  throw new Error(`the server has no kind ${manifest.kind} in ${manifest.apiVersion}`);
 }

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Final
 
 from tests.e2e.assets import find_assets
 from tests.histories.checking import Broken, check
@@ -17,6 +18,8 @@ from tests.histories.drawing import draw_faults, draw_plan
 from tests.histories.playing import play
 from tests.histories.recording import History
 from tests.histories.targets import ControlServer, Launcher, LocalServer, StartError
+
+PROGRESS_SECONDS: Final = 30.0
 
 
 def main() -> int:
@@ -88,7 +91,7 @@ class Summary:
     """What was played, and what broke."""
 
     def __init__(self) -> None:
-        self._began = time.perf_counter()
+        self._began = self._reported = time.perf_counter()
         self._counts: Counter[str] = Counter()
 
     def add(self, seed: int, history: History, broken: list[Broken]) -> None:
@@ -104,6 +107,10 @@ class Summary:
             self._counts["broken"] += 1
             faults = [f"{at:.4f}  {what}" for at, what in history.faults]
             print(f"seed {seed}:", *faults, *broken[:5], sep="\n  ", flush=True)
+        if time.perf_counter() - self._reported > PROGRESS_SECONDS:
+            self._reported = time.perf_counter()
+            runs, number = self._counts["runs"], self._counts["broken"]
+            print(f"{runs:,} histories, {number} broken", file=sys.stderr, flush=True)
 
     def report(self) -> int:
         """Print the counts; the exit code."""

@@ -117,7 +117,7 @@ def test_a_gate_is_removed_by_a_click_and_the_others_stay(cluster: Cluster, open
     gates = [{"name": "example.com/one"}, {"name": "example.com/two"}]
     cluster.api.create_pod("gated", spec={"schedulingGates": gates})
     page = open_page("#/pod/default/gated").page
-    expect(page.get_by_role("region", name="Why")).to_contain_text("held back")
+    expect(page.get_by_role("region", name="Why")).to_contain_text("gates the pod")
     page.get_by_role("button", name="Remove gate example.com/one").click()
     expect(page.get_by_role("button", name="Remove gate example.com/one")).to_have_count(0)
     assert (cluster.api.pod("gated") or {})["spec"]["schedulingGates"] == gates[1:]

@@ -70,15 +70,16 @@ PLANTED: Final = (
     Planted(
         "queue",
         _QUEUE,
-        "            self._note_rejection(queued)\n            self._park(queued, _ATTEMPT_FAILED)\n",
+        "            self._record_rejection(queued)\n            self._park(queued, _ATTEMPT_FAILED)\n",
         "            self._park(queued, _ATTEMPT_FAILED)\n",
         "a repeated rejection starts no backoff",
     ),
     Planted(
         "queue",
         _QUEUE,
-        "            self._note_rejection(queued)\n            self._park(queued, _ATTEMPT_FAILED)\n",
-        "            self._note_rejection(queued)\n            self._enter_active(queued, _ATTEMPT_FAILED)\n",
+        "            self._record_rejection(queued)\n            self._park(queued, _ATTEMPT_FAILED)\n",
+        "            self._record_rejection(queued)\n"
+        "            self._enter_active(queued, _ATTEMPT_FAILED)\n",
         "a pod that is rejected again stays in activeQ",
     ),
     # The queue
@@ -92,7 +93,7 @@ PLANTED: Final = (
     Planted(
         "queue",
         _QUEUE,
-        "                    self._note_in_flight(change, old, new.pod)\n                return\n",
+        "                    self._record_for_in_flight(change, old, new.pod)\n                return\n",
         "                    pass\n                return\n",
         "an update of a pod in flight is not an event for it",
     ),
@@ -127,7 +128,7 @@ PLANTED: Final = (
     Planted(
         "queue",
         _QUEUE,
-        "    def delete(self, pod: Pod) -> None:\n        self._take_out(object_key(pod))\n",
+        "    def delete(self, pod: Pod) -> None:\n        self._remove(object_key(pod))\n",
         "    def delete(self, pod: Pod) -> None:\n        self._active.remove(object_key(pod))\n",
         "a deleted pod stays unless it is in activeQ",
     ),
@@ -171,7 +172,7 @@ PLANTED: Final = (
         "queue",
         _QUEUE,
         "        if self._context.queueing_hints:\n"
-        "            self._note_in_flight(event, old, new)\n"
+        "            self._record_for_in_flight(event, old, new)\n"
         "\n"
         "    def _move_some",
         "\n    def _move_some",
@@ -195,7 +196,7 @@ PLANTED: Final = (
         "queue",
         _QUEUE,
         "                if pod.metadata.uid in self._in_flight:\n"
-        "                    self._note_in_flight(cluster_events.FORCED_ACTIVATION, None, pod)\n",
+        "                    self._record_for_in_flight(cluster_events.FORCED_ACTIVATION, None, pod)\n",
         "",
         "the activation of a pod in flight is forgotten",
     ),
@@ -293,7 +294,7 @@ PLANTED: Final = (
     Planted(
         "queue",
         _QUEUE,
-        "            self._send(queued, QueueingStrategy.AFTER_BACKOFF, _OTHER_RULES)\n",
+        "            self._send(queued, QueueingStrategy.AFTER_BACKOFF, _RECONFIGURED)\n",
         "            self._unschedulable.add(queued)\n",
         "pods are not tried again after a reload",
     ),
@@ -316,8 +317,8 @@ PLANTED: Final = (
     Planted(
         "queue",
         _QUEUE,
-        "            self._note_rejection(queued)\n            self._park(queued, _ATTEMPT_FAILED)\n",
-        "            self._note_rejection(queued)\n",
+        "            self._record_rejection(queued)\n            self._park(queued, _ATTEMPT_FAILED)\n",
+        "            self._record_rejection(queued)\n",
         "a pod whose rejection repeats is lost",
     ),
     Planted(
@@ -339,23 +340,23 @@ PLANTED: Final = (
     Planted(
         "queue",
         _UNSCHEDULABLE,
-        "            self._unfile(key, old.filing)\n",
+        "            self._remove_from_indexes(key, old.index_entry)\n",
         "",
         "a pod that is filed again stays where it was",
     ),
     Planted(
         "queue",
         _UNSCHEDULABLE,
-        "            self._unfile(key, queued.filing)\n        return queued\n",
+        "            self._remove_from_indexes(key, queued.index_entry)\n        return queued\n",
         "            pass\n        return queued\n",
         "a pod that leaves stays filed",
     ),
     Planted(
         "queue",
         _UNSCHEDULABLE,
-        "                if equals and not self._is_vain((plugin, signed), equals, event, old, new):\n"
+        "                if equals and not self._skips_all((plugin, signed), equals, event, old, new):\n"
         "                    found |= equals\n",
-        "                if equals and len(equals) > 1 and not self._is_vain("
+        "                if equals and len(equals) > 1 and not self._skips_all("
         "(plugin, signed), equals, event, old, new):\n"
         "                    found |= equals\n",
         "an event does not bring back a pod that has no equals",
@@ -392,16 +393,16 @@ PLANTED: Final = (
     Planted(
         "queue",
         _UNSCHEDULABLE,
-        "if queued.filing.number < end]",
-        "if queued.filing.number < end - 2]",
+        "if queued.index_entry.number < end]",
+        "if queued.index_entry.number < end - 2]",
         "events miss the pods that came last",
     ),
     Planted(
         "queue",
         _UNSCHEDULABLE,
-        "        for plugin, signature in filing.drawers:\n            drawers = ",
-        "        for plugin, signature in filing.drawers[:1]:\n            drawers = ",
-        "a pod is filed under one of the plugins that rejected it",
+        "        for plugin, signature in index_entry.plugin_keys:\n            by_signature = ",
+        "        for plugin, signature in index_entry.plugin_keys[:1]:\n            by_signature = ",
+        "a pod is indexed under one of the plugins that rejected it",
     ),
     Planted(
         "queue",

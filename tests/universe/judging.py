@@ -293,7 +293,9 @@ class _Judge:
         request, _, key = entry["what"].rpartition(" ")
         pods = self._kinds["Pod"].newest()
         victim = pods.get(key)
-        if request not in EVICTING or victim is None or not node_of(victim):
+        if request not in EVICTING or victim is None:
+            return
+        if not node_of(victim) and _uid(victim) not in self._assumed[entry["by"]]:
             return
         for (by, uid), tried in list(self._tried.items()):
             pod = pods.get(tried["key"])

@@ -885,6 +885,13 @@ def test_a_failed_eviction_activates_the_preemptor(victim: Tree, priority: int, 
     assert story.attempt("p").broken() == rules
 
 
+def test_a_victim_that_is_being_bound_counts_for_a_failed_eviction() -> None:
+    story = Stories(node("n1"), pod("w", cpu="2"), pod("p", cpu="2", priority=1), patient=True)
+    story.attempt("w", on="n1").attempt("p")
+    story.note(entry="fault", fault="internal", what="delete Pod default/w")
+    assert not story.attempt("p").broken()
+
+
 @pytest.mark.parametrize(
     ("about", "cause", "rules"),
     [

@@ -17,9 +17,9 @@ class QueuedPod:
         "attempts",
         "backoff_expires_ns",
         "consecutive_errors",
-        "filing",
         "first_attempt_ns",
         "gating_plugin",
+        "index_entry",
         "info",
         "pending_plugins",
         "rejections_since_event",
@@ -57,7 +57,7 @@ class QueuedPod:
         self.was_flushed = False
         """Whether the last move was caused by the flush rather than an event."""
         self._flushed_ns = 0
-        self.filing: Any = None
+        self.index_entry: Any = None
         """The pod's place among the unschedulable pods, current or former; internal to the queue."""
         self.reported: Any = None
         """What was recorded of the last rejection; internal to the failure handler."""
@@ -121,7 +121,7 @@ class QueuedPod:
         twin.attempts = self.attempts
         twin.backoff_expires_ns = self.backoff_expires_ns
         twin.consecutive_errors = self.consecutive_errors
-        twin.filing = self.filing
+        twin.index_entry = self.index_entry
         twin.first_attempt_ns = self.first_attempt_ns
         twin.gating_plugin = self.gating_plugin
         twin.info = self.info

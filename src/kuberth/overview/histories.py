@@ -21,7 +21,7 @@ from kuberth.framework.status import Status
 from kuberth.outcomes.placement import BestScores, Placement
 from kuberth.outcomes.rejection import Rejection
 from kuberth.overview.waiting import DELETED, IN_FLIGHT, PERMIT, PLACED
-from kuberth.queue.observing import UNTOLD, MoveCause
+from kuberth.queue.observing import UNREPORTED, MoveCause
 from kuberth.text.figures import duration
 
 K = TypeVar("K")
@@ -38,7 +38,7 @@ NOTES: Final[Mapping[str, str]] = {
     cluster_events.FORCE_ACTIVATE: "a plugin activated it",
     cluster_events.UNSCHEDULABLE_TIMEOUT.label: "it waited for the longest time allowed without an event",
     cluster_events.CONFIGURATION_CHANGE.label: "the configuration changed",
-    UNTOLD.label: "found there; this queue does not report why",
+    UNREPORTED.label: "found there; this queue does not report why",
 }
 """Why a pod moved if no object caused it, by the label of the cause."""
 

@@ -25,7 +25,7 @@ from kuberth.overview.histories import PodHistories
 from kuberth.overview.node_rows import NodeChanges, NodeRows
 from kuberth.overview.pace import KEPT_ROWS, PaceLine, PaceRows
 from kuberth.overview.waiting import PodChanges, QueueView
-from kuberth.queue.observing import UNTOLD, MoveCause
+from kuberth.queue.observing import UNREPORTED, MoveCause
 
 MOST_GONE: Final = 5000
 """When more pods than this are gone, the whole table is sent instead of the names."""
@@ -291,7 +291,7 @@ class Overview:
             rows = (self.pace.sample(second),)
             if self._waiting is not None and not self.scheduler.queue.reports_moves:
                 for queued, queue in self._waiting.scan_queue():
-                    self.histories.moved(queued, queue, UNTOLD)
+                    self.histories.moved(queued, queue, UNREPORTED)
         if self._subscribers:
             self._collect(rows)
             self.scheduler.keep_scores(SCORES_PER_TICK)

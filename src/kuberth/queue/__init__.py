@@ -1,15 +1,15 @@
-"""Queues where pods wait for their turn.
+"""Scheduling queues: the first step of a pod's way.
 
-On a pod's way this is where it enters: pending pods and cluster events come in, the next pod to try
-goes out. `SchedulingQueue` is the interface (KEP-2779), `PriorityQueue` the default, built on public
-parts only, and `fair_share` and `reserved_share` are others that show how to write one.
+In: pending pods and cluster events. Out: the next pod to try. `SchedulingQueue` is the interface (KEP-2779).
+`PriorityQueue` is the default implementation, built on public parts only; `fair_share` and `reserved_share`
+are examples of others.
 
     active          ready, in the order of the QueueSort plugin
-    backoff         waits out a delay after a rejection; popped early when active is empty (KEP-5142)
-    error backoff   waits out a delay after an error; never popped early
-    unschedulable   waits for an event that a rejecting plugin hints at (KEP-4247)
-    gated           part of unschedulable: held back by a PreEnqueue plugin (KEP-3521)
-    in flight       in a scheduling or binding cycle; the events it misses are kept for it
+    backoff         waits for its backoff after a rejection; popped early if active is empty (KEP-5142)
+    error backoff   waits for its backoff after an error; never popped early
+    unschedulable   waits for an event for which a rejecting plugin's hint returns Queue (KEP-4247)
+    gated           part of unschedulable: a PreEnqueue plugin gates the pod (KEP-3521)
+    in flight       in a scheduling or binding cycle; events that happen meanwhile are recorded for the pod
 """
 
 from kuberth.queue.backoff import Backoff

@@ -1,7 +1,8 @@
-"""Waiting out a delay that doubles with every failed attempt.
+"""backoffQ: pods wait for a delay that doubles with every failed attempt.
 
-In: pods that failed. Out: those whose delay is over, or, when asked, the next one early (KEP-5142).
-Pods that failed by an error wait apart: their delay protects the API server and is never cut short.
+In: rejected and failed pods. Out: pods whose backoff has completed, or the next one early (KEP-5142). Pods
+whose attempt ended with an error wait in a separate queue: their backoff protects the API server and is never
+shortened.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from kuberth.framework.queued_pod import QueuedPod
 from kuberth.queue.sub_queues import OrderedSubQueue, SortValue, SubQueue, SubQueueFactory
 
 NO_BACKOFF: Final = -1
-"""Before any time a clock can show; a virtual clock may begin at 0."""
+"""Earlier than any time of a clock; a virtual clock may begin at 0."""
 
 
 class Backoff:
-    """How long a pod waits. With `windows` all times are cut to whole seconds, so that pods whose delay
-    ends in the same second leave by priority and not by milliseconds."""
+    """Computes backoffs. With `windows`, all times are cut to whole seconds, so that pods whose backoff ends
+    in the same second leave in the order of their priority."""
 
     def __init__(self, clock: Clock, *, initial_seconds: float, max_seconds: float, windows: bool) -> None:
         self._clock = clock
@@ -28,7 +29,7 @@ class Backoff:
         self._windows = windows
 
     def expires_ns(self, queued: QueuedPod) -> int:
-        """When the pod's delay ends; `NO_BACKOFF` if it has none. Worked out once after each failure."""
+        """When the pod's backoff ends; `NO_BACKOFF` if it has none. Computed once after each failure."""
         failures = queued.consecutive_errors or queued.unschedulable_count
         if self._max_ns == 0 or failures == 0:
             return NO_BACKOFF
@@ -37,7 +38,7 @@ class Backoff:
         return queued.backoff_expires_ns
 
     def is_waiting(self, queued: QueuedPod) -> bool:
-        """Whether its backoff is not over yet."""
+        """Whether the pod's backoff has not completed."""
         return self.expires_ns(queued) >= self._align(self._clock.now_ns())
 
     def _delay_ns(self, failures: int) -> int:
@@ -50,7 +51,7 @@ class Backoff:
 
 
 class BackoffQueue:
-    """The backoff queue and its twin for errors."""
+    """backoffQ and the separate queue for pods after an error."""
 
     def __init__(
         self,
@@ -61,10 +62,10 @@ class BackoffQueue:
         sub_queue: SubQueueFactory = OrderedSubQueue,
         keeps_groups: bool = False,
     ) -> None:
-        """With `keeps_groups`, pods of a group wait out their delay too.
+        """With `keeps_groups`, pods of a group are not popped early either.
 
-        Others are here because something happened that may help them. A group comes here after every attempt:
-        cut short, its delay would be none, and the scheduler would try nothing else.
+        Other pods are here because of an event that may help them. A group enters after every attempt: popped
+        early, it would have no backoff, and the scheduler would try nothing else.
         """
         self._backoff = backoff
         self._keeps_groups = keeps_groups
@@ -87,7 +88,7 @@ class BackoffQueue:
             self._rejected.add(queued)
 
     def resort(self, queued: QueuedPod) -> None:
-        """The pod has a new version; it stays where it is."""
+        """Sort a pod again that has a new version."""
         (self._failed if queued.key in self._failed else self._rejected).add(queued)
 
     def remove(self, key: str) -> QueuedPod | None:
@@ -97,11 +98,11 @@ class BackoffQueue:
         return self._rejected.get(key) or self._failed.get(key)
 
     def pop_early(self) -> QueuedPod | None:
-        """The next rejected pod, its delay not being over."""
+        """Remove and return the next rejected pod before its backoff has completed; None if there is none."""
         return self._rejected.pop()
 
     def pop_completed(self) -> Iterator[QueuedPod]:
-        """Take out all pods whose delay is over."""
+        """Remove all pods whose backoff has completed."""
         for queue in (self._rejected, self._failed):
             for line in queue.lines():
                 while (first := line.peek()) is not None and not self._backoff.is_waiting(first):

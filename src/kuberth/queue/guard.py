@@ -1,8 +1,7 @@
-"""Stands between the scheduler and its queue: whatever a queue raises hurts one pod, for a while.
+"""Protects the scheduler from queues that raise: an exception affects one pod, for a limited time.
 
-In: the calls of `SchedulingQueue`. Out: the same calls to the queue behind it. A failing call is logged with
-the queue's class and method, and followed by what loses least: what the queue did not do is a debt that it is
-asked to settle later, at a tick, again and again with growing delays.
+In: the calls of `SchedulingQueue`. Out: the same calls to the guarded queue. A call that raises is logged
+with the queue's class and method, and retried at later ticks with growing delays, so that no pod is lost.
 """
 
 from __future__ import annotations
@@ -28,23 +27,23 @@ logger = logging.getLogger(__name__)
 FIRST_RETRY_SECONDS: Final = 1
 LAST_RETRY_SECONDS: Final = 60
 TICK_SECONDS: Final = 1.0
-"""When to tick again if the queue does not say."""
+"""The interval between ticks if the queue's `tick` fails."""
 
 LOST_EVENT: Final = ClusterEvent(Resource.ANY, Action.ALL, "LostEvent")
-"""Stands for events that a queue failed at: any pod may have waited for one of them."""
+"""Replaces the events for which a queue raised: any pod may have waited for one of them."""
 _EVENTS: Final = ("event", "")
 _PODS: Final = ("pods", "")
 _ADDITION: Final = "addition"
 
 
-class _Unsettled(NamedTuple):
-    settle: Callable[[], None]
+class _Retry(NamedTuple):
+    call: Callable[[], None]
     failures: int
     due_ns: int
 
 
 class GuardedQueue(SchedulingQueue):
-    """Any queue: nothing it raises reaches the scheduler, and no pod is lost or in flight for ever."""
+    """Wraps any queue: its exceptions do not reach the scheduler, and no pod is lost or stays in flight."""
 
     def __init__(self, queue: SchedulingQueue, clock: Clock) -> None:
         self._queue = queue
@@ -56,25 +55,25 @@ class GuardedQueue(SchedulingQueue):
         self._notifies_when_ready = True
         self._pop_failed = False
         self._in_flight: set[str] = set()
-        self._unsettled: dict[tuple[str, str], _Unsettled] = {}
+        self._retries: dict[tuple[str, str], _Retry] = {}
         self._observer: QueueObserver | None = None
         self.reports_moves = False
-        """Whether the queue reports moves to its observer; if not, only its pending pods can be looked at."""
+        """Whether the queue reports moves to its observer; otherwise, poll `pending_pods`."""
 
     # Pods come and go
 
     def add(self, info: PodInfo) -> None:
-        self._forget_unsettled(info.key)
+        self._drop_retries(info.key)
         try:
             self._queue.add(info)
         except BaseException as exc:
             self._log_failure(exc, "add", info.key, then="it will be added again")
-            self._owe(_addition(info.key), partial(self._add_again, info))
+            self._retry_later(_addition(info.key), partial(self._add_again, info))
 
     def update(self, old: Pod, new: PodInfo) -> None:
-        owed = self._unsettled.get(_addition(new.key))
-        if owed is not None:
-            self._unsettled[_addition(new.key)] = owed._replace(settle=partial(self._add_again, new))
+        pending = self._retries.get(_addition(new.key))
+        if pending is not None:
+            self._retries[_addition(new.key)] = pending._replace(call=partial(self._add_again, new))
             return
         try:
             self._queue.update(old, new)
@@ -83,21 +82,21 @@ class GuardedQueue(SchedulingQueue):
                 self._log_failure(exc, "update", new.key, then="its attempt goes on")
                 return
             self._log_failure(exc, "update", new.key, then="it will be added again")
-            self._owe(_addition(new.key), partial(self._add_again, new))
+            self._retry_later(_addition(new.key), partial(self._add_again, new))
 
     def delete(self, pod: Pod) -> None:
         key = object_key(pod)
-        self._forget_unsettled(key)
+        self._drop_retries(key)
         try:
             self._queue.delete(pod)
         except BaseException as exc:
             self._log_failure(exc, "delete", key, then="it will be deleted again")
-            self._owe(_deletion(key), partial(self._queue.delete, pod))
+            self._retry_later(_deletion(key), partial(self._queue.delete, pod))
         if self._observer is not None:
             self._observer.pod_deleted(pod.metadata.uid)
 
     def _add_again(self, info: PodInfo) -> None:
-        # How far the queue came before it failed is unknown.
+        # It is unknown how much of the call the queue completed before it failed.
         self._queue.done(info.uid)
         self._queue.delete(info.pod)
         self._queue.add(info)
@@ -114,7 +113,7 @@ class GuardedQueue(SchedulingQueue):
         *,
         limit: int,
     ) -> tuple[bool, QueuedPod | None]:
-        if self._unsettled or not self._queue.rejects_while_popping:
+        if self._retries or not self._queue.rejects_while_popping:
             return False, self.pop_nowait()
         observer = self._observer
 
@@ -142,10 +141,10 @@ class GuardedQueue(SchedulingQueue):
             if self._notify_due is None:
                 self._pop_failed = True
             else:
-                self._owe(_PODS, self._notify)  # the next tick may be far
+                self._retry_later(_PODS, self._notify)  # the next tick may be far
             return False, None
-        deleted = _deletion(queued.key) in self._unsettled
-        self._forget_unsettled(queued.key)
+        deleted = _deletion(queued.key) in self._retries
+        self._drop_retries(queued.key)
         if deleted:
             self.done(queued.uid)
             return any_rejected, self.pop_nowait()
@@ -159,7 +158,7 @@ class GuardedQueue(SchedulingQueue):
 
     def take_nowait(self, pod: Pod) -> QueuedPod | None:
         key = object_key(pod)
-        if _deletion(key) in self._unsettled:
+        if _deletion(key) in self._retries:
             return None
         try:
             queued = self._queue.take_nowait(pod)
@@ -170,7 +169,7 @@ class GuardedQueue(SchedulingQueue):
         except BaseException as exc:
             self._log_failure(exc, "take_nowait", key, then="its group is tried without it")
             return None
-        self._forget_unsettled(key)
+        self._drop_retries(key)
         return self._given_out(queued)
 
     def requeue(self, queued: QueuedPod) -> None:
@@ -179,10 +178,10 @@ class GuardedQueue(SchedulingQueue):
             self._queue.requeue(queued)
         except BaseException as exc:
             if isinstance(exc, QueueError) and self.get(queued.key) is not None:
-                raise  # it waits already, as the interface has it
+                raise  # the pod is in a queue already, as the interface specifies
             self._log_failure(exc, "requeue", queued.key, then="it will be added again")
             self.done(queued.uid)
-            self._owe(_addition(queued.key), partial(self._add_again, queued.info))
+            self._retry_later(_addition(queued.key), partial(self._add_again, queued.info))
 
     def done(self, uid: str) -> None:
         self._in_flight.discard(uid)
@@ -190,20 +189,20 @@ class GuardedQueue(SchedulingQueue):
             self._queue.done(uid)
         except BaseException as exc:
             self._log_failure(exc, "done", f"with uid {uid}", then="it will be repeated")
-            self._owe(("done", uid), partial(self._queue.done, uid))
+            self._retry_later(("done", uid), partial(self._queue.done, uid))
         if self._observer is not None:
             self._observer.pod_done(uid)
 
     def replace(self, queue: SchedulingQueue) -> None:
-        """Another queue takes this one's place, with all pods that wait in it; the caller closes the old."""
+        """Replace the queue and move all pending pods to the new one; the caller closes the old queue."""
         old, waiting = (
             self._queue,
             [queued.info for pods in self.pending_pods().values() for queued in pods],
         )
         self._queue, self._name = queue, name_of(queue)
         self.gives_out_of_order = queue.gives_out_of_order
-        # The new queue has to take the pods that the old one had yet to take; its other debts are void.
-        self._unsettled = {key: debt for key, debt in self._unsettled.items() if key[0] == _ADDITION}
+        # The new queue must receive the pods that the old one failed to add; other retries are obsolete.
+        self._retries = {key: retry for key, retry in self._retries.items() if key[0] == _ADDITION}
         self._notifies_when_ready, self._pop_failed = True, False
         self.when_ready(self._notify)
         if self._notify_due is not None:
@@ -229,14 +228,14 @@ class GuardedQueue(SchedulingQueue):
             self._queue.move(event, old, new, pre_check=pre_check)
         except BaseException as exc:
             self._log_failure(exc, f"move at event {event.label}", then="all pending pods are tried again")
-            self._owe_an_event()
+            self._retry_event()
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
         try:
             self._queue.activate(pods)
         except BaseException as exc:
             self._log_failure(exc, "activate", ", ".join(pods), then="all pending pods are tried again")
-            self._owe_an_event()
+            self._retry_event()
 
     # Time passes
 
@@ -248,29 +247,29 @@ class GuardedQueue(SchedulingQueue):
         except BaseException as exc:
             self._log_failure(exc, "tick", then=f"ticking again in {TICK_SECONDS:g} s")
             seconds = TICK_SECONDS
-        self._settle_unsettled()
+        self._run_retries()
         if self._pop_failed or not self._notifies_when_ready:
             self._pop_failed = False
             self._notify()
             seconds = min(seconds, TICK_SECONDS)
-        return min((seconds, *(self._seconds_until(debt.due_ns) for debt in self._unsettled.values())))
+        return min((seconds, *(self._seconds_until(retry.due_ns) for retry in self._retries.values())))
 
-    def _settle_unsettled(self) -> None:
-        for key, debt in list(self._unsettled.items()):
-            if debt.due_ns > self._clock.now_ns():
+    def _run_retries(self) -> None:
+        for key, retry in list(self._retries.items()):
+            if retry.due_ns > self._clock.now_ns():
                 continue
-            del self._unsettled[key]
+            del self._retries[key]
             try:
-                debt.settle()
+                retry.call()
             except BaseException as exc:
-                self._log_failure(exc, f"the {key[0]} it owes", key[1], then="it will be asked again")
-                self._owe(key, debt.settle, failures=debt.failures + 1)
+                self._log_failure(exc, f"a retry of {key[0]}", key[1], then="it will be retried again")
+                self._retry_later(key, retry.call, failures=retry.failures + 1)
 
-    # Looking in
+    # Observing
 
     @property
     def uids_in_flight(self) -> Set[str]:
-        """The pods that were given out and have not come back, whatever the queue itself records."""
+        """The pods that were popped and neither requeued nor done, whatever the queue itself records."""
         return self._in_flight
 
     def when_ready(self, notify: Callable[[], None]) -> None:
@@ -339,29 +338,29 @@ class GuardedQueue(SchedulingQueue):
         about = f" for pod {pod}" if pod else ""
         logger.error("queue %s failed in %s%s; %s", self._name, method, about, then, exc_info=exc)
 
-    def _owe(self, key: tuple[str, str], settle: Callable[[], None], *, failures: int = 0) -> None:
+    def _retry_later(self, key: tuple[str, str], call: Callable[[], None], *, failures: int = 0) -> None:
         seconds = min(FIRST_RETRY_SECONDS << min(failures, 16), LAST_RETRY_SECONDS)
         due_ns = self._clock.now_ns() + seconds * NANOSECONDS
-        self._unsettled[key] = _Unsettled(settle, failures, due_ns)
+        self._retries[key] = _Retry(call, failures, due_ns)
         if self._notify_due is not None:
             self._notify_due()
 
-    def _owe_an_event(self) -> None:
-        # One for many: a queue that fails at every event is not to try all pods again for each.
-        if _EVENTS not in self._unsettled:
-            self._owe(_EVENTS, partial(self._queue.move, LOST_EVENT, None, None))
+    def _retry_event(self) -> None:
+        # One for all: if a queue fails at every event, not all pods are retried for each of them.
+        if _EVENTS not in self._retries:
+            self._retry_later(_EVENTS, partial(self._queue.move, LOST_EVENT, None, None))
 
-    def _forget_unsettled(self, key: str) -> None:
-        """What comes now makes what the queue did not do with this pod pointless."""
-        self._unsettled.pop(_addition(key), None)
-        self._unsettled.pop(_deletion(key), None)
+    def _drop_retries(self, key: str) -> None:
+        """Drop the retries for a pod, which the next call makes obsolete."""
+        self._retries.pop(_addition(key), None)
+        self._retries.pop(_deletion(key), None)
 
     def _seconds_until(self, due_ns: int) -> float:
         return max(0, due_ns - self._clock.now_ns()) / NANOSECONDS
 
 
 def name_of(queue: SchedulingQueue) -> str:
-    """What the log calls a queue: its class."""
+    """The name of a queue in logs: its class."""
     return f"{type(queue).__module__}.{type(queue).__qualname__}"
 
 

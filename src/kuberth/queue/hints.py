@@ -1,6 +1,7 @@
-"""Is an event worth a new attempt for a rejected pod? Asks the plugins that rejected it (KEP-4247).
+"""Queueing hints: whether an event justifies a new attempt of a rejected pod (KEP-4247).
 
-In: a waiting pod and an event. Out: leave it, bring it back after its backoff, or at once.
+In: a waiting pod and an event. Out: leave the pod, requeue it after its backoff, or immediately, according to
+the hint functions of the plugins that rejected it.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ logger = logging.getLogger(__name__)
 
 
 ANYTHING: Final = object()
-"""What a pod is known by if the plugin cannot say it: every event may be about it."""
+"""The key of a pod for which the plugin's `Concern` failed: every event may be about it."""
 
 
 class QueueingStrategy(enum.Enum):
-    """What an event means for a waiting pod, as kube-scheduler names it."""
+    """What an event means for a waiting pod, under kube-scheduler's name."""
 
     SKIP = enum.auto()
     AFTER_BACKOFF = enum.auto()
@@ -53,11 +54,11 @@ class Hints:
             if registered.labels is not None
         }
         self.decided_by = ""
-        """The plugin whose hint made the last judgement; none if no hint was asked, or none said Queue."""
+        """The plugin whose hint decided last; "" if no hint was called, or all returned Skip."""
 
     @property
     def signatures_version(self) -> int:
-        """Grows when signatures of pods become other ones."""
+        """Grows when signatures of pods change."""
         return sum_of_versions(self._labels)
 
     def knows(self, profile: str) -> bool:
@@ -75,39 +76,45 @@ class Hints:
         return found
 
     def signature(self, plugin: str, queued: QueuedPod) -> Hashable:
-        """Waiting pods for which this is equal get equal hints, but for events about themselves."""
+        """Waiting pods with equal signatures get equal hints, except for events about the pod itself."""
         profile = queued.pod.spec.scheduler_name
         sign = self._signers(profile).get(plugin) if self.knows(profile) else None
         signature = None if sign is None else sign(queued.info)
         return queued.uid if signature is None else (profile, signature)
 
-    def speak_for_equals(self, drawers: Iterable[tuple[str, Hashable]], queued: QueuedPod) -> bool:
-        """Whether what these plugins were found to read of the pod when it was filed still holds."""
-        return all(not plugin or self.signature(plugin, queued) == signed for plugin, signed in drawers)
+    def signatures_hold(self, plugin_keys: Iterable[tuple[str, Hashable]], queued: QueuedPod) -> bool:
+        """Whether the pod still has these signatures for these plugins."""
+        return all(not plugin or self.signature(plugin, queued) == signed for plugin, signed in plugin_keys)
 
     def would_help(
         self, plugin: str, queued: QueuedPod, event: ClusterEvent, old: object, new: object
     ) -> bool:
-        """Whether the plugin has any hint but Skip for the pod."""
+        """Whether a hint of the plugin returns anything but Skip for the pod."""
         return any(
             registered.plugin == plugin and self._ask(registered, queued, event, old, new) is not Hint.SKIP
             for registered in self._registered(queued.pod.spec.scheduler_name, event)
         )
 
-    def known_by(self, plugin: str, queued: QueuedPod) -> Iterable[Hashable]:
-        """What the plugin's concerns know a waiting pod by."""
+    def concern_keys(self, plugin: str, queued: QueuedPod) -> Iterable[Hashable]:
+        """The keys of a waiting pod, according to the plugin's `Concern`s."""
         found: set[Hashable] = set()
         for concern in self._concerns(queued.pod.spec.scheduler_name).get(plugin, ()):
             try:
                 found.update(concern.of_pod(queued.pod))
             except BaseException as exc:
                 reraise_interrupt(exc)
-                logger.exception("plugin %r failed to say what pod %s is known by", plugin, queued.key)
+                logger.exception(
+                    "plugin %r: the Concern failed for pod %s; every event may concern the pod",
+                    plugin,
+                    queued.key,
+                )
                 found.add(ANYTHING)
         return found
 
-    def about(self, plugin: str, event: ClusterEvent, old: object, new: object) -> Iterable[Hashable] | None:
-        """What the event is about, as far as the plugin's hints go; None: about any pod."""
+    def event_keys(
+        self, plugin: str, event: ClusterEvent, old: object, new: object
+    ) -> Iterable[Hashable] | None:
+        """The keys of the pods that the event concerns, according to the plugin; None: any pod."""
         found: set[Hashable] = {ANYTHING}
         for profile in self._hints:
             for registered in self._registered(profile, event):
@@ -120,7 +127,7 @@ class Hints:
         return found
 
     def _concerns(self, profile: str) -> Mapping[str, Sequence[Concern]]:
-        """By plugin; most have none, and every pod that is turned away is asked for."""
+        """By plugin. Cached, since it is needed for every rejected pod and most plugins have none."""
         found = self._concerns_of.get(profile)
         if found is None:
             by_plugin: dict[str, list[Concern]] = {}
@@ -139,16 +146,20 @@ class Hints:
             return None if keys is None else set(keys)
         except BaseException as exc:
             reraise_interrupt(exc)
-            logger.exception("plugin %r failed to say what %s is about", registered.plugin, event.label)
+            logger.exception(
+                "plugin %r: the Concern failed for event %s; it may concern any pod",
+                registered.plugin,
+                event.label,
+            )
             return None
 
     def is_refused(self, queued: QueuedPod) -> bool:
-        """Whether the plugin that gates the pod would refuse it again."""
+        """Whether the plugin that gates the pod would reject it again."""
         for registered in self._hints.get(queued.pod.spec.scheduler_name, ()):
             if registered.plugin == queued.gating_plugin and registered.gate is not None:
                 try:
                     status = registered.gate(queued.pod)
-                except BaseException as exc:  # it is logged where PreEnqueue really runs
+                except BaseException as exc:  # logged when PreEnqueue runs for an attempt
                     reraise_interrupt(exc)
                     return False
                 return isinstance(status, Status) and status.is_rejected
@@ -164,17 +175,17 @@ class Hints:
             }
         return found
 
-    def interests_anyone(self, event: ClusterEvent) -> bool:
+    def concerns_any_plugin(self, event: ClusterEvent) -> bool:
         return event.is_wildcard or bool(self.plugins_concerned(event))
 
     def judge(self, queued: QueuedPod, event: ClusterEvent, old: object, new: object) -> QueueingStrategy:
-        """Ask the hints of the rejecting plugins; a pod that a plugin left Pending skips its backoff."""
+        """Call the hints of the rejecting plugins; a pod with a Pending plugin skips backoff."""
         self.decided_by = ""
         rejectors = queued.rejectors
         if not rejectors:
             return QueueingStrategy.AFTER_BACKOFF
         if event.is_wildcard:
-            # A wildcard that names a pod is meant for that pod only.
+            # A wildcard event with a pod concerns only this pod.
             metadata = getattr(new, "metadata", None)
             meant = new is None or (metadata is not None and metadata.uid == queued.uid)
             return QueueingStrategy.AFTER_BACKOFF if meant else QueueingStrategy.SKIP
@@ -210,7 +221,7 @@ class Hints:
     def _ask(
         self, registered: RegisteredHint, queued: QueuedPod, event: ClusterEvent, old: object, new: object
     ) -> Hint:
-        """A hint that fails counts as Queue: better one attempt too many than a pod that is stuck."""
+        """Call a hint. If it fails, it counts as Queue: a needless attempt is better than a stuck pod."""
         started = time.perf_counter()
         label = Hint.QUEUE.value
         hint = Hint.QUEUE

@@ -1,7 +1,7 @@
-"""Pods that are being scheduled, and the events they would otherwise miss (KEP-4247).
+"""In-flight pods, and the events that happen while they are being scheduled (KEP-4247).
 
-In: pods popped, events that happen meanwhile. Out: for a pod that comes back, the events since its pop.
-An event is let go as soon as no pod in flight was popped before it.
+In: popped pods, and events. Out: for a requeued pod, the events since it was popped. An event is dropped once
+no in-flight pod was popped before it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NONE: Final[Mapping[str, int]] = {}
 
 
 class MissedEvent(NamedTuple):
-    """An event with the objects its hints will want to see."""
+    """An event with the objects that hints receive."""
 
     event: ClusterEvent
     old: object
@@ -26,7 +26,7 @@ class MissedEvent(NamedTuple):
 
 
 class InFlight:
-    """One numbered sequence: a pod notes its number when popped, an event when it happens."""
+    """Numbers popped pods and events in one sequence, so that each pod's missed events are known."""
 
     def __init__(self) -> None:
         self._numbers = count()
@@ -34,20 +34,20 @@ class InFlight:
         self._events: deque[tuple[int, MissedEvent]] = deque()
 
     def start(self, pod: Pod) -> bool:
-        """The pod is popped. False: it is in flight already, which is a caller's mistake."""
+        """Record that the pod is popped. False if it is in flight already, which is a caller's mistake."""
         if pod.metadata.uid in self._pods:
             return False
         self._pods[pod.metadata.uid] = (next(self._numbers), pod)
         return True
 
-    def note(self, event: ClusterEvent, old: object, new: object) -> bool:
-        """Keep an event if any pod is in flight."""
+    def record(self, event: ClusterEvent, old: object, new: object) -> bool:
+        """Record an event if any pod is in flight; return whether one is."""
         if self._pods:
             self._events.append((next(self._numbers), MissedEvent(event, old, new)))
         return bool(self._pods)
 
     def missed_by(self, uid: str) -> Sequence[MissedEvent] | None:
-        """The events since the pod's pop, oldest first; None if it is not in flight."""
+        """The events since the pod was popped, the oldest first; None if it is not in flight."""
         popped = self._pods.get(uid)
         if popped is None:
             return None
@@ -60,10 +60,10 @@ class InFlight:
         return missed
 
     def finish(self, uid: str) -> Mapping[str, int]:
-        """The pod is not in flight any more. Returns the labels of the events that are let go by that."""
+        """Record that the pod is not in flight any more. Return how many events of each label are dropped."""
         if self._pods.pop(uid, None) is None or not self._events:
             return _NONE
-        # Pods are kept in the order they were popped, so the first one has waited longest.
+        # Pods are in the order in which they were popped, so the first one was popped first.
         oldest = next(iter(self._pods.values()), None)
         released: Counter[str] = Counter()
         while self._events and (oldest is None or self._events[0][0] < oldest[0]):

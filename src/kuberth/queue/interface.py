@@ -1,7 +1,7 @@
 """The interface of a scheduling queue: implement it to replace the whole queue (KEP-2779).
 
-In: pods and events from intake, outcomes from the cycles. Out: one pod at a time. A queue is a plain
-state machine on one thread: no method blocks or awaits, and time comes from the clock in its context.
+In: pods and events from intake, results of attempts. Out: one pod at a time. A queue is a state machine on
+one thread: no method blocks or awaits, and time comes from the clock in its context.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kuberth.queue.observing import QueueObserver
 R = TypeVar("R")
 
 PreCheck = Callable[[Pod], bool]
-"""Whether an event may concern a waiting pod at all."""
+"""Whether an event may concern a pending pod at all."""
 
 PreEnqueue = Callable[[Pod, str], Status]
 """Runs a profile's PreEnqueue plugins for a pod, the named plugin first."""
@@ -38,69 +38,69 @@ PreEnqueue = Callable[[Pod, str], Status]
 
 @dataclass(frozen=True, slots=True)
 class QueueContext:
-    """All that a queue is built from. A factory `(QueueContext) -> SchedulingQueue` makes the queue."""
+    """What a queue is created from. A factory `(QueueContext) -> SchedulingQueue` creates the queue."""
 
     sort: QueueSortPlugin
     """The QueueSort plugin."""
     clock: Clock
-    """The only time there is."""
+    """The clock; use no other time."""
     cluster: ClusterTable
-    """The cluster table, to see what is placed; `observe` reports changes."""
+    """The cluster table with all placed pods; its `observe` reports changes."""
     nominator: Nominator
     """Nominated nodes of pending pods."""
     metrics: SchedulerMetrics
-    """Where the queue counts what comes in."""
+    """The metrics in which the queue counts incoming pods."""
     stores: Stores
-    """The objects that are watched; a kind that the factory asks for (`stores.of`) is watched too."""
+    """The watched objects; a kind that the factory requests (`stores.of`) is watched too."""
     api: Api
-    """The API, for what the queue reads or writes by itself."""
+    """The API, for the queue's own reads and writes."""
     recorder: EventRecorder
     """Writes Kubernetes events."""
     spawn: Spawner
-    """Runs what awaits, such as a write to the API: no method of a queue can."""
+    """Runs coroutines, such as writes to the API, since no method of a queue may await."""
     pre_enqueue: Mapping[str, PreEnqueue]
     """By scheduler name."""
     hints: Mapping[str, Sequence[RegisteredHint]]
     """By scheduler name."""
     initial_backoff_seconds: float = 1.0
-    """How long a pod waits after its first rejection."""
+    """The backoff after the first rejection."""
     max_backoff_seconds: float = 10.0
-    """How long at most, after many."""
+    """The maximum backoff."""
     max_unschedulable_seconds: float = 300.0
-    """After so long a rejected pod is tried again without an event."""
+    """The time after which an unschedulable pod is tried again without an event."""
     queueing_hints: bool = True
     """Feature gate SchedulerQueueingHints."""
     pop_from_backoff: bool = True
     """Feature gate SchedulerPopFromBackoffQ."""
     pod_groups: bool = False
-    """Feature gate GenericWorkload: pods of a group are tried together, and come back by their backoff."""
+    """Feature gate GenericWorkload: pods of a group are tried together, and requeued by their backoff."""
 
 
 QueueFactory = Callable[[QueueContext], "SchedulingQueue"]
-"""What makes a queue: a class whose constructor takes the context is one."""
+"""Creates a queue, such as a class whose constructor takes the context."""
 
 
 class SchedulingQueue(abc.ABC):
-    """Where pending pods wait. Every pod is in exactly one queue, or in flight, or unknown."""
+    """Holds pending pods. Every pod is in exactly one queue, or in flight, or unknown."""
 
     @abc.abstractmethod
     def add(self, info: PodInfo) -> None:
-        """A pending pod is new."""
+        """Add a new pending pod."""
 
     @abc.abstractmethod
     def update(self, old: Pod, new: PodInfo) -> None:
-        """A pending pod has a new version; it may become ready by that."""
+        """Update a pending pod with its new version, which may make it schedulable."""
 
     @abc.abstractmethod
     def delete(self, pod: Pod) -> None:
-        """A pending pod is gone, or was bound. If it is in flight its cycle finds out by itself."""
+        """Remove a pod that was deleted or bound. If it is in flight, its cycle handles that."""
 
     @abc.abstractmethod
     def pop_nowait(self) -> QueuedPod | None:
-        """The next pod to try, which is in flight from now on; None if there is none."""
+        """Remove and return the next pod to try, which is then in flight; None if there is none."""
 
     rejects_while_popping: bool = False
-    """Whether the queue has a `pop_rejecting`. Without one, every pod is popped and requeued."""
+    """Whether the queue implements `pop_rejecting`. Otherwise, every pod is popped and requeued."""
 
     def pop_rejecting(
         self,
@@ -109,37 +109,37 @@ class SchedulingQueue(abc.ABC):
         *,
         limit: int,
     ) -> tuple[bool, QueuedPod | None]:
-        """As `pop_nowait`, but put pods back that are known to be rejected.
+        """Like `pop_nowait`, but first reject pods whose rejection is known.
 
-        For queues that set `rejects_while_popping`.
-        For up to `limit` pods whose turn it is and that `rejection_of` has a rejection for: count the
-        attempt, call `reject`, which sets the plugins that rejected the pod, and have the pod wait as
-        `requeue` would. Return whether to call again soon if there is no pod to try, and the first pod that
-        is to be tried, which is in flight from now on.
+        For queues that set `rejects_while_popping`. For up to `limit` pods, in the order of popping, for
+        which `rejection_of` returns a rejection: count the attempt, call `reject`, which sets the plugins
+        that rejected the pod, and put the pod where `requeue` would. Return the first pod without a known
+        rejection, which is then in flight; before it, whether to call again soon if there is none.
         """
         return False, self.pop_nowait()
 
     gives_out_of_order: bool = False
-    """Whether the queue has a `take_nowait`. Without one, a pod group is gathered by popping pods until its
-    members have come; pods of others that come before them are tried right after the group, in order."""
+    """Whether the queue implements `take_nowait`. Otherwise, pods are popped until all members of a pod
+    group have been found; other pods that were popped before are tried right after the group, in order."""
 
     def take_nowait(self, pod: Pod) -> QueuedPod | None:
-        """Give out this pod though it is not its turn, wherever it waits; it is in flight from now on.
+        """Remove and return this pod out of order, from any queue; it is then in flight.
 
-        For queues that set `gives_out_of_order`. None: it does not wait here, or a gate holds it back.
+        For queues that set `gives_out_of_order`. None if it is gated, or not here.
         """
         return None
 
     @abc.abstractmethod
     def requeue(self, queued: QueuedPod) -> None:
-        """A pod in flight was not placed: `queued` says which plugins rejected it (none: an error).
+        """Put back an in-flight pod that was not placed; it is then not in flight any more.
 
-        It is not in flight any more. Raises QueueError if the pod waits in a queue already.
+        `queued` names the plugins that rejected it; without any, the attempt ended with an error.
+        Raises QueueError if the pod is in a queue already.
         """
 
     @abc.abstractmethod
     def done(self, uid: str) -> None:
-        """A pod in flight will not come back: it is bound, deleted, or belongs to another scheduler.
+        """Record that an in-flight pod will not be requeued: it is bound, deleted, or another scheduler's.
 
         Does nothing for a pod that is not in flight.
         """
@@ -148,66 +148,66 @@ class SchedulingQueue(abc.ABC):
     def move(
         self, event: ClusterEvent, old: object, new: object, *, pre_check: PreCheck | None = None
     ) -> None:
-        """Something happened in the cluster: bring back pods it may help, note it for those in flight."""
+        """Handle a cluster event: requeue pods that it may help, and record it for in-flight pods."""
 
     @abc.abstractmethod
     def activate(self, pods: Mapping[str, Pod]) -> None:
-        """Bring these pods (by namespace/name) to the active queue now, as a plugin asked."""
+        """Move these pods (by namespace/name) to activeQ now, at a plugin's request."""
 
     @abc.abstractmethod
     def tick(self) -> float:
-        """Do the periodic work that is due and return in how many seconds to call again."""
+        """Do the periodic work that is due, and return the seconds until the next call."""
 
     def take_over(self, other: SchedulingQueue) -> None:
-        """The rules have changed, and this queue, made by the new ones, takes the place of another.
+        """Take over the pending pods of another queue, which this one replaces after a reload.
 
-        Its pods wait here from now on, where gates and hints are asked again. What this leaves out, such
-        as how often a pod was tried, is lost; a queue that can keep it does. The other one is closed then.
+        Gates and hints of the new configuration apply to them. By default, their history, such as the number
+        of attempts, is lost; override this to keep it. The other queue is closed afterwards.
         """
         for queued in [queued for queue in other.pending_pods().values() for queued in queue]:
             self.add(queued.info)
 
     def start(self) -> Awaitable[None] | None:
-        """Optional, plain or `async`: begin work, once, before the first pod is added.
+        """Optional, plain or `async`: called once, before the first pod is added.
 
-        It runs when the scheduler starts, or before a reload puts the queue in force. What it raises ends the
-        start of the scheduler, or refuses the reload.
+        It runs when the scheduler starts, or before a reload activates the queue. If it raises, the scheduler
+        does not start, or the reload is rejected.
         """
         return None
 
     def close(self) -> Awaitable[None] | None:
-        """Optional, plain or `async`: release files, threads and observers; nothing more is called.
+        """Optional, plain or `async`: release files, threads and observers; this is the last call.
 
-        The scheduler has ended, or another queue has taken this one's place, or this one was made for a
-        configuration that is not put in force, so that `start` never ran. What it raises is logged.
+        The scheduler has ended, another queue has replaced this one, or this one was created for a
+        configuration that was rejected, so that `start` never ran. Exceptions are logged.
         """
         return None
 
     @abc.abstractmethod
     def when_ready(self, notify: Callable[[], None]) -> None:
-        """Call `notify` whenever `pop_nowait` may have something to give."""
+        """Set the function to call whenever `pop_nowait` may return a pod."""
 
     def when_due(self, notify: Callable[[], None]) -> None:  # noqa: B027 - a queue may leave it as it is
-        """`notify` may be called when `tick` is due sooner than it last said.
+        """Set a function that the queue may call when `tick` is due earlier than `tick` last returned.
 
-        A queue that makes use of it need not be ticked while no pod in it waits for a time; one that
-        does not is ticked as often as it says.
+        With it, a queue needs no ticks while none of its pods waits for a time; without it, `tick` is called
+        at the returned intervals.
         """
 
     def observe(self, observer: QueueObserver | None) -> bool:
-        """From now on call `pod_moved` of the observer, if there is one, for every pod that enters a queue.
+        """Call the observer's `pod_moved` for every pod that enters a queue from now on; None ends that.
 
-        False: this queue does not; the caller polls `pending_pods` instead. The scheduler
-        reports all other events to the observer.
+        Return False if the queue does not support it; the caller then polls `pending_pods`. The scheduler
+        reports everything else to the observer.
         """
         return False
 
     @abc.abstractmethod
     def pending_pods(self) -> Mapping[str, Sequence[QueuedPod]]:
-        """The pods by queue, for metrics and for people: active, backoff, unschedulable, gated."""
+        """The pods by queue (active, backoff, unschedulable, gated), for metrics and displays."""
 
     def waiting_count(self) -> int:
-        """How many pods wait, in all queues."""
+        """The number of pods in all queues."""
         return sum(map(len, self.pending_pods().values()))
 
     @abc.abstractmethod
@@ -215,12 +215,12 @@ class SchedulingQueue(abc.ABC):
         """The pods that are being scheduled or bound."""
 
     def get(self, key: str) -> QueuedPod | None:
-        """The waiting pod of this namespace/name."""
+        """The pending pod with this namespace/name; None if it is not in a queue."""
         return next(
             (queued for queue in self.pending_pods().values() for queued in queue if queued.key == key), None
         )
 
     def queue_of(self, key: str) -> str:
-        """The queue in which the pod of this namespace/name waits; "" if it does not."""
+        """The name of the queue that holds the pod with this namespace/name; "" if none does."""
         queues = self.pending_pods().items()
         return next((queue for queue, waiting in queues if any(queued.key == key for queued in waiting)), "")

@@ -1,7 +1,7 @@
 """Observers of pods moving between the scheduling queues.
 
-In: every move, from a queue and the guard before it. Out: nothing; an observer keeps what it needs.
-Without an observer a move costs one check of an attribute that is None.
+In: every move, from a queue and its guard. Out: calls of the observer. Without an observer, a move costs one
+check of an attribute.
 """
 
 from __future__ import annotations
@@ -13,42 +13,42 @@ from kuberth.framework.queued_pod import QueuedPod
 
 
 class MoveCause(NamedTuple):
-    """Why a pod goes to a queue."""
+    """Why a pod moves to a queue."""
 
     label: str
-    """As metrics have it."""
+    """The event label of kube-scheduler's metrics."""
     event: ClusterEvent | None = None
-    """What happened in the cluster, if anything did."""
+    """The cluster event, if one caused the move."""
     about: object = None
-    """The object it happened to."""
+    """The object of the event."""
     plugin: str = ""
-    """The plugin whose hint said that the event may help."""
+    """The plugin whose hint returned Queue."""
 
     @classmethod
     def of(cls, event: ClusterEvent, about: object = None, *, plugin: str = "") -> MoveCause:
-        """That of an event in the cluster."""
+        """The cause of moves by a cluster event."""
         return cls(event.label, event, about, plugin)
 
 
-UNTOLD = MoveCause("")
-"""The cause of a move that the queue did not report: only the destination is known."""
+UNREPORTED = MoveCause("")
+"""The cause of a move that the queue did not report; only the destination is known."""
 
 
 class QueueObserver(Protocol):
-    """Receives every move, in order. It must be quick, and must not call the queue."""
+    """Receives every move, in order. Its methods must be quick, and must not call the queue."""
 
     def pod_moved(self, queued: QueuedPod, queue: str, cause: MoveCause) -> None:
-        """The pod waits in this queue now; it may have waited there before, with another reason."""
+        """The pod is in this queue now; it may have been there before, for another reason."""
         ...
 
     def pod_popped(self, queued: QueuedPod) -> None:
-        """An attempt begins: it is in flight."""
+        """An attempt begins, so the pod is in flight."""
         ...
 
     def pod_done(self, uid: str) -> None:
-        """A pod in flight will not come back: it is being bound, or needs no scheduling any more."""
+        """An in-flight pod will not be requeued: it is being bound, or does not need scheduling."""
         ...
 
     def pod_deleted(self, uid: str) -> None:
-        """The pod need not wait any more: it is gone, or was bound."""
+        """The pod has left the queue: it is deleted or bound."""
         ...

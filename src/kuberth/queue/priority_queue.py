@@ -1,6 +1,7 @@
-"""The default scheduling queue: KEP-4247, KEP-5142 and KEP-3521 together, each gate also off.
+"""The default scheduling queue, with KEP-4247, KEP-5142 and KEP-3521, or as before with their gates off.
 
-In: pods, events, outcomes and ticks. Out: the pod to try next. See the package docstring for the queues.
+In: pods, events, results of attempts, and ticks. Out: the next pod to try. The package docstring lists the
+queues.
 """
 
 from __future__ import annotations
@@ -41,26 +42,26 @@ FLUSH_UNSCHEDULABLE_NS: Final = 30 * NANOSECONDS
 IDLE_TICK_NS: Final = 3600 * NANOSECONDS
 """When to look again while every queue is empty; a pod that enters one sets the next time."""
 WORK_AT_ONCE: Final = 1000
-"""How much work an event causes before others get their turn: a pod that is moved counts as one,"""
+"""The work that an event may cause in one turn of the event loop. Moving a pod counts as one,"""
 WORK_OF_A_HINT: Final = 10
-"""and a hint as ten."""
+"""and calling a hint as ten."""
 MOVED_AT_ONCE: Final = 10
-"""Pods that are moved before it is looked how much work that was."""
+"""The number of pods that are moved before their work is counted."""
 POD_POPPED: Final = "PodPopped"
-"""How a pod in flight counts in the inflight_events metric."""
+"""The label of a pod in flight in the metric inflight_events."""
 _ADDED: Final = MoveCause.of(cluster_events.UNSCHEDULED_POD_ADD)
 _UPDATED: Final = MoveCause.of(cluster_events.UNSCHEDULED_POD_UPDATE)
 _ATTEMPT_FAILED: Final = MoveCause(cluster_events.SCHEDULE_ATTEMPT_FAILURE)
 _BACKOFF_OVER: Final = MoveCause(cluster_events.BACKOFF_COMPLETE)
-_ASKED_FOR: Final = MoveCause(cluster_events.FORCE_ACTIVATE)
-_OTHER_RULES: Final = MoveCause.of(cluster_events.CONFIGURATION_CHANGE)
+_FORCED: Final = MoveCause(cluster_events.FORCE_ACTIVATE)
+_RECONFIGURED: Final = MoveCause.of(cluster_events.CONFIGURATION_CHANGE)
 
 
 class PriorityQueue(SchedulingQueue):
-    """Pods are popped by the QueueSort plugin, or in the order of the sub-queues that `sub_queue` makes."""
+    """Pops pods in the order of the QueueSort plugin, or of the sub-queues that `sub_queue` creates."""
 
     gives_out_of_order = True
-    """A pod can be taken from whichever queue it waits in."""
+    """A pod can be taken from each of the queues."""
 
     def __init__(self, context: QueueContext, *, sub_queue: SubQueueFactory = OrderedSubQueue) -> None:
         sort_value = sort_value_of(context.sort)
@@ -91,26 +92,26 @@ class PriorityQueue(SchedulingQueue):
         now_ns = self._clock.now_ns()
         self._next_backoff_flush_ns = now_ns - now_ns % NANOSECONDS + FLUSH_BACKOFF_NS
         self._next_unschedulable_flush_ns = now_ns + FLUSH_UNSCHEDULABLE_NS
-        # Without hints, events that an in-flight pod misses are not recorded; the queue remembers instead in
+        # Without hints, events that an in-flight pod misses are not recorded. Instead, the queue records in
         # which attempt pods were last moved, and a pod that fails in that attempt is tried again.
         self._attempt = 0
         self._attempt_of_last_move = -1
         self._moves: deque[Iterator[int]] = deque()
-        """Events and ends of backoffs that are being dealt with, in the order they came."""
+        """Events and completed backoffs that are being handled, in the order in which they arrived."""
         self._is_moving = self._any_moved = False
         self._is_amid_event = False
-        """Whether the first of them has moved some pods and not all: no pod is popped meanwhile."""
+        """Whether the first of them has moved some pods but not all; no pod is popped meanwhile."""
         self._turns_due = 0
-        """How many times pods are popped before more events are dealt with."""
+        """How many times pods are popped before more events are handled."""
         own = type(self)
         is_own = own.pop_nowait is PriorityQueue.pop_nowait and own.requeue is PriorityQueue.requeue
         self.rejects_while_popping = is_own and context.queueing_hints and not context.pod_groups
-        """False where a subclass pops or requeues in its own way, where hints are off and for pod groups."""
+        """False for subclasses that override popping or requeueing, without hints, and with pod groups."""
 
     # Pods come and go
 
     def add(self, info: PodInfo) -> None:
-        before = self._take_out(info.key)  # another pod of this name, whose deletion was missed
+        before = self._remove(info.key)  # another pod of this name, whose deletion was missed
         if before is not None and before.uid != info.uid and self._observer is not None:
             self._observer.pod_deleted(before.uid)
         self._enter_active(QueuedPod(info, timestamp_ns=self._clock.now_ns()), _ADDED)
@@ -121,7 +122,7 @@ class PriorityQueue(SchedulingQueue):
             changes = () if _is_own_status_write(old, new.pod) else pod_changes(old, new.pod)
             if new.uid in self._in_flight:
                 for change in changes:
-                    self._note_in_flight(change, old, new.pod)
+                    self._record_for_in_flight(change, old, new.pod)
                 return
         key = new.key
         if (queued := self._active.get(key)) is not None:
@@ -138,7 +139,7 @@ class PriorityQueue(SchedulingQueue):
             self._enter_active(queued, _UPDATED)
 
     def _reconsider(self, queued: QueuedPod, old: Pod, changes: Sequence[ClusterEvent]) -> None:
-        """A pod that waits has changed; that may be what it was waiting for."""
+        """Requeue an unschedulable pod if a change of the pod itself may help it."""
         if self._context.queueing_hints:
             for change in changes:
                 strategy = self._hints.judge(queued, change, old, queued.pod)
@@ -148,9 +149,9 @@ class PriorityQueue(SchedulingQueue):
             self._send(queued, QueueingStrategy.AFTER_BACKOFF, _UPDATED)
 
     def delete(self, pod: Pod) -> None:
-        self._take_out(object_key(pod))
+        self._remove(object_key(pod))
 
-    def _take_out(self, key: str) -> QueuedPod | None:
+    def _remove(self, key: str) -> QueuedPod | None:
         queued = self._active.remove(key) or self._backing_off.remove(key) or self._unschedulable.remove(key)
         if queued is not None:
             self._count_rejectors(queued.rejectors, queued, -1)
@@ -187,7 +188,7 @@ class PriorityQueue(SchedulingQueue):
             self._turns_due += 1
             return True, None
         else:
-            # Events that come faster than hints answer do not keep pods from being tried.
+            # Pods are tried even if events arrive faster than they can be handled.
             self._turns_due -= 1
         number = 0
         while number < limit and (queued := self._next()) is not None:
@@ -204,23 +205,20 @@ class PriorityQueue(SchedulingQueue):
             if unschedulable != queued.unschedulable_plugins or pending != queued.pending_plugins:
                 self._count_rejectors(unschedulable | pending, queued, -1)
                 self._count_rejectors(queued.rejectors, queued, 1)
-            # Nothing happened since the pod was popped, so there are no events that it has missed.
-            self._note_rejection(queued)
+            # Nothing has happened since the pod was popped, so it has missed no events.
+            self._record_rejection(queued)
             self._park(queued, _ATTEMPT_FAILED)
         return number > 0 or bool(self._moves), None
 
     def take_nowait(self, pod: Pod) -> QueuedPod | None:
         key = object_key(pod)
         if key not in self._active:
-            self._bring_forward(key)
+            self._move_to_active(key)
         queued = self._active.remove(key)
         return queued if queued is not None and self._start(queued) else None
 
     def _start(self, queued: QueuedPod) -> bool:
-        """An attempt begins: the pod is in flight.
-
-        False: it is in flight already, which is a caller's mistake.
-        """
+        """Begin an attempt: the pod is in flight. False if it already was, which is a caller's mistake."""
         queued.attempts += 1
         self._attempt += 1
         self._count_rejectors(queued.rejectors, queued, -1)
@@ -248,25 +246,25 @@ class PriorityQueue(SchedulingQueue):
                 raise QueueError(f"pod {queued.key} is already present in the {name} queue")
         if queued.waits_after_error:
             queued.consecutive_errors += 1
-            self._note_end(queued)
+            self._record_end(queued)
         else:
-            self._note_rejection(queued)
+            self._record_rejection(queued)
         self._count_rejectors(queued.rejectors, queued, 1)
         strategy, cause = self._strategy_for_missed_events(queued)
         if strategy is QueueingStrategy.AFTER_BACKOFF and not self._context.queueing_hints:
-            # Without hints it waits for the next flush even where the configuration grants no backoff.
+            # Without hints, it waits for the next flush even if the configuration has no backoff.
             self._enter_backoff(queued, cause)
         else:
             self._send(queued, strategy, cause)
 
-    def _note_rejection(self, queued: QueuedPod) -> None:
+    def _record_rejection(self, queued: QueuedPod) -> None:
         queued.unschedulable_count += 1
         queued.rejections_since_event += 1
         queued.consecutive_errors = 0
-        self._note_end(queued)
+        self._record_end(queued)
 
-    def _note_end(self, queued: QueuedPod) -> None:
-        """An attempt has ended now."""
+    def _record_end(self, queued: QueuedPod) -> None:
+        """Record that an attempt has ended now."""
         queued.timestamp_ns = self._clock.now_ns()
         queued.backoff_expires_ns = None
         queued.clear_flush()
@@ -281,11 +279,11 @@ class PriorityQueue(SchedulingQueue):
                 _ATTEMPT_FAILED,
             )
         if self._context.pod_groups and queued.info.group:
-            # What would help one pod may not help its group: groups come back by their backoff alone.
+            # What helps one pod may not help its group, so groups are only requeued by their backoff.
             return QueueingStrategy.AFTER_BACKOFF, _ATTEMPT_FAILED
         missed = self._in_flight.missed_by(queued.uid)
         if missed is None:
-            logger.error("pod %s came back without having been in flight", queued.key)
+            logger.error("pod %s was requeued but was not in flight", queued.key)
             return QueueingStrategy.AFTER_BACKOFF, _ATTEMPT_FAILED
         best, cause = QueueingStrategy.SKIP, _ATTEMPT_FAILED
         for event, old, new in missed:
@@ -307,16 +305,17 @@ class PriorityQueue(SchedulingQueue):
             self._metrics.inflight_events.inc((label,), -number)
 
     def take_over(self, other: SchedulingQueue) -> None:
-        """Pods keep their history and the rest of their backoff; what rejected them may let them pass now."""
-        self._metrics.inflight_events.values.clear()  # the other one's
+        """Take over all pods with their history and the rest of their backoff, and requeue them, since the
+        new plugins may accept them."""
+        self._metrics.inflight_events.values.clear()  # those of the other queue
         for pod in other.in_flight():
             if self._context.queueing_hints and self._in_flight.start(pod):
                 self._metrics.inflight_events.inc((POD_POPPED,))
-        self._note_in_flight(cluster_events.CONFIGURATION_CHANGE, None, None)
+        self._record_for_in_flight(cluster_events.CONFIGURATION_CHANGE, None, None)
         for queued in [queued for queue in other.pending_pods().values() for queued in queue]:
-            queued.gating_plugin = ""  # the plugin may be another one, or none
+            queued.gating_plugin = ""  # the new plugins decide
             queued.backoff_expires_ns = None
-            self._send(queued, QueueingStrategy.AFTER_BACKOFF, _OTHER_RULES)
+            self._send(queued, QueueingStrategy.AFTER_BACKOFF, _RECONFIGURED)
         self._attempt_of_last_move = self._attempt
 
     # Events
@@ -324,7 +323,7 @@ class PriorityQueue(SchedulingQueue):
     def move(
         self, event: ClusterEvent, old: object, new: object, *, pre_check: PreCheck | None = None
     ) -> None:
-        if not self._hints.interests_anyone(event):
+        if not self._hints.concerns_any_plugin(event):
             return
         work: Iterator[int] = iter(())
         if len(self._unschedulable):
@@ -337,10 +336,10 @@ class PriorityQueue(SchedulingQueue):
             self._move_some()
         self._attempt_of_last_move = self._attempt
         if self._context.queueing_hints:
-            self._note_in_flight(event, old, new)
+            self._record_for_in_flight(event, old, new)
 
     def _move_some(self) -> None:
-        """Go on with events that concern many pods: a slice of the work, so that others get their turn."""
+        """Do a part of the work that events have caused, so that the event loop can do other work."""
         budget = WORK_AT_ONCE
         self._is_moving, self._any_moved = True, False  # one notification for all pods of a slice
         try:
@@ -365,7 +364,7 @@ class PriorityQueue(SchedulingQueue):
     def _moving(
         self, event: ClusterEvent, old: object, new: object, pre_check: PreCheck | None
     ) -> Iterator[int]:
-        """Bring back the pods that an event may help. Yields now and then how much work was done."""
+        """Requeue the pods that an event may help. Yields the amount of work since the last time."""
         search = self._unschedulable.search(event, old, new)
         while True:
             try:
@@ -379,11 +378,13 @@ class PriorityQueue(SchedulingQueue):
         if not self._context.queueing_hints and _is_about_placed_pod(event) and isinstance(new, Pod):
             pods = [each for each in found.pods if self._may_be_near_to(each, new)]
             found = found._replace(pods=pods)
-        yield from self._sending(found, event, old, new)
+        yield from self._moving_found(found, event, old, new)
 
-    def _sending(self, found: ConcernedPods, event: ClusterEvent, old: object, new: object) -> Iterator[int]:
+    def _moving_found(
+        self, found: ConcernedPods, event: ClusterEvent, old: object, new: object
+    ) -> Iterator[int]:
         about = old if new is None else new
-        # What the event means for equal pods says nothing of the pod that it is about.
+        # A hint for an equal pod does not hold for the pod that the event is about.
         itself = object_key(about) if isinstance(about, Pod) else ""
         judged: dict[EquallyRejected, tuple[QueueingStrategy, MoveCause]] = {}
         asks_each = event.is_wildcard
@@ -392,16 +393,16 @@ class PriorityQueue(SchedulingQueue):
             if not self._unschedulable.still_waits(queued, found.end):
                 continue
             asks = asks_each or queued.info.key == itself
-            answer = None if asks else judged.get(queued.filing.alike)
+            answer = None if asks else judged.get(queued.index_entry.equality)
             if answer is None:
                 yield WORK_OF_A_HINT
                 if not self._unschedulable.still_waits(queued, found.end):
-                    continue  # it left while others had their turn
+                    continue  # it has left meanwhile
                 strategy = self._hints.judge(queued, event, old, new)
                 answer = strategy, self._cause(event, about)
-                alike = None if asks else queued.filing.alike
-                if alike is not None and self._hints.speak_for_equals(alike.drawers, queued):
-                    judged[alike] = answer
+                equality = None if asks else queued.index_entry.equality
+                if equality is not None and self._hints.signatures_hold(equality.plugin_keys, queued):
+                    judged[equality] = answer
             strategy, cause = answer
             if strategy is not QueueingStrategy.SKIP:
                 self._send(queued, strategy, cause)
@@ -412,15 +413,15 @@ class PriorityQueue(SchedulingQueue):
         yield moved
 
     def _cause(self, event: ClusterEvent, about: object) -> MoveCause:
-        """Of what the last judgement leads to."""
+        """The cause of a move that the last hint decided."""
         return MoveCause.of(event, about, plugin=self._hints.decided_by)
 
-    def _note_in_flight(self, event: ClusterEvent, old: object, new: object) -> None:
-        if self._in_flight.note(event, old, new):
+    def _record_for_in_flight(self, event: ClusterEvent, old: object, new: object) -> None:
+        if self._in_flight.record(event, old, new):
             self._metrics.inflight_events.inc((event.label,))
 
     def _may_be_near_to(self, queued: QueuedPod, placed: Pod) -> bool:
-        """Without hints, a placed pod brings back only those that wanted to be near such a pod, or spread."""
+        """Without hints: whether a placed pod may satisfy the pod's affinity or spread constraints."""
         namespace = placed.metadata.namespace
         if "PodTopologySpread" in queued.unschedulable_plugins and queued.info.namespace == namespace:
             return True
@@ -434,20 +435,20 @@ class PriorityQueue(SchedulingQueue):
         for key, pod in pods.items():
             if (queued := self.get(key)) is not None:
                 queued.rejections_since_event = 0
-            if not self._bring_forward(key):
+            if not self._move_to_active(key):
                 if pod.metadata.uid in self._in_flight:
-                    self._note_in_flight(cluster_events.FORCED_ACTIVATION, None, pod)
+                    self._record_for_in_flight(cluster_events.FORCED_ACTIVATION, None, pod)
                 self._attempt_of_last_move = self._attempt
 
-    def _bring_forward(self, key: str) -> bool:
-        """Bring a pod to the active queue from wherever it waits. False: it waits elsewhere, or nowhere."""
+    def _move_to_active(self, key: str) -> bool:
+        """Move a pod to activeQ. False if it is gated, in activeQ already, or unknown."""
         queued = self._unschedulable.get(key)
         if queued is not None:
-            return self._enter_active(queued, _ASKED_FOR)
+            return self._enter_active(queued, _FORCED)
         queued = self._backing_off.remove(key)
         if queued is None:
             return False
-        return self._enter_active(queued, _ASKED_FOR, from_backoff=True)
+        return self._enter_active(queued, _FORCED, from_backoff=True)
 
     # Time passes
 
@@ -474,7 +475,7 @@ class PriorityQueue(SchedulingQueue):
             self._next_unschedulable_flush_ns += flushes * FLUSH_UNSCHEDULABLE_NS
 
     def flush_backoff_completed(self) -> None:
-        """Bring pods whose backoff is over to the active queue."""
+        """Move pods whose backoff has completed to activeQ."""
         self._moves.append(self._flushing())
         if len(self._moves) == 1:
             self._move_some()
@@ -486,7 +487,7 @@ class PriorityQueue(SchedulingQueue):
                 yield MOVED_AT_ONCE
 
     def flush_unschedulable_leftover(self) -> None:
-        """Bring pods back that waited so long that the event for them may have been missed."""
+        """Requeue pods that have been unschedulable for so long that an event may have been missed."""
         now_ns = self._clock.now_ns()
         limit_ns = round(self._context.max_unschedulable_seconds * NANOSECONDS)
         timeout = cluster_events.UNSCHEDULABLE_TIMEOUT
@@ -496,7 +497,7 @@ class PriorityQueue(SchedulingQueue):
             each.note_flush(now_ns)
         if overdue:
             self._begin_move(
-                self._sending(ConcernedPods(overdue, end), timeout, None, None), timeout, None, None
+                self._moving_found(ConcernedPods(overdue, end), timeout, None, None), timeout, None, None
             )
 
     # Queues
@@ -537,7 +538,7 @@ class PriorityQueue(SchedulingQueue):
         return "" if queued is None else "gated" if queued.gated else "unschedulable"
 
     def _send(self, queued: QueuedPod, strategy: QueueingStrategy, cause: MoveCause) -> bool:
-        """Put a pod where the strategy leads. True: it left the unschedulable pool for another queue."""
+        """Put a pod into the queue that the strategy demands. True unless it stays unschedulable."""
         if strategy is QueueingStrategy.SKIP:
             self._park(queued, cause)
             return False
@@ -548,9 +549,9 @@ class PriorityQueue(SchedulingQueue):
         return self._enter_active(queued, cause)
 
     def _enter_active(self, queued: QueuedPod, cause: MoveCause, *, from_backoff: bool = False) -> bool:
-        # With KEP-5142 the gates were asked when the pod entered the backoff queue.
+        # With KEP-5142, PreEnqueue ran when the pod entered backoffQ.
         if not (self._context.pop_from_backoff and from_backoff):
-            self._ask_gates(queued)
+            self._run_pre_enqueue(queued)
             if queued.gated:
                 if queued.key not in self._active and queued.key not in self._backing_off:
                     queued.clear_flush_flag()
@@ -572,14 +573,14 @@ class PriorityQueue(SchedulingQueue):
 
     def _enter_backoff(self, queued: QueuedPod, cause: MoveCause) -> bool:
         if self._context.pop_from_backoff:
-            self._ask_gates(queued)
+            self._run_pre_enqueue(queued)
             if queued.gated:
                 queued.clear_flush_flag()
                 self._park(queued, cause)
                 return False
         self._unschedulable.remove(queued.info.key)
         if self._notify_due is not None and not len(self._backing_off):
-            # `tick` was not called for a while; flushes stay aligned to whole seconds.
+            # `tick` was not called for a while; keep flushes aligned to whole seconds.
             now_ns = self._clock.now_ns()
             self._next_backoff_flush_ns = now_ns - now_ns % NANOSECONDS + FLUSH_BACKOFF_NS
             self._notify_due()
@@ -596,7 +597,7 @@ class PriorityQueue(SchedulingQueue):
 
     def _park(self, queued: QueuedPod, cause: MoveCause) -> None:
         if self._notify_due is not None and not len(self._unschedulable):
-            # The same after a pause in ticks.
+            # As in `_enter_backoff`.
             self._pass_flushes(self._clock.now_ns())
             self._notify_due()
         if self._unschedulable.add(queued):
@@ -604,8 +605,8 @@ class PriorityQueue(SchedulingQueue):
         if self._observer is not None:
             self._observer.pod_moved(queued, "gated" if queued.gated else "unschedulable", cause)
 
-    def _ask_gates(self, queued: QueuedPod) -> None:
-        """Run PreEnqueue; the plugin that refuses becomes the pod's gating plugin."""
+    def _run_pre_enqueue(self, queued: QueuedPod) -> None:
+        """Run PreEnqueue; a plugin that rejects the pod becomes its gating plugin."""
         pod = queued.info.pod
         profile = pod.spec.scheduler_name
         pre_enqueue = self._pre_enqueue.get(profile)
@@ -642,10 +643,10 @@ def _differs_for_scheduling(old: Pod, new: Pod) -> bool:
 
 
 def _is_own_status_write(old: Pod, new: Pod) -> bool:
-    """Whether the only difference is what a scheduler writes itself: its condition and the nominated node.
+    """Whether only the scheduler's own fields differ: its condition and the nominated node.
 
-    Otherwise a plugin that registers for all events, and words each rejection differently, would bring its
-    pods back by rejecting them.
+    Otherwise a plugin that registers for all events, and whose messages always differ, would requeue its
+    pods by rejecting them.
     """
     return (
         old.status != new.status

@@ -1,7 +1,7 @@
-"""A queue with an order: add, take the first, and take out anyone, each in logarithmic time.
+"""Sorted queues of pods: add, pop the first, and remove any pod, each in logarithmic time.
 
-In: queued pods and a value to sort them by. Out: the first one. Taking a pod out leaves a dead entry
-behind, which is dropped when it comes up or when the dead outnumber the living.
+In: queued pods and a value to sort them by. Out: the first one. A removed pod leaves a dead entry, which is
+dropped when it becomes the first, or when dead entries outnumber the others.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ SortValue = Callable[[QueuedPod], Any]
 
 
 class SubQueue(Protocol):
-    """Pods that may be popped, in some order."""
+    """Pods that may be popped, in the queue's own order."""
 
     def add(self, queued: QueuedPod) -> None:
         """Add a pod, or sort it again if it is here already."""
 
     def pop(self) -> QueuedPod | None:
-        """Take out the pod whose turn it is; None if there is none."""
+        """Remove and return the first pod; None if there is none."""
 
     def remove(self, key: str) -> QueuedPod | None:
-        """Take out the pod of this namespace/name, if it is here."""
+        """Remove and return the pod with this namespace/name; None if it is not here."""
 
     def get(self, key: str) -> QueuedPod | None:
-        """The pod of this namespace/name, if it is here."""
+        """The pod with this namespace/name; None if it is not here."""
 
     def lines(self) -> Sequence[OrderedSubQueue]:
-        """All pods, in one line or several, each sorted by the value that the queue was made with."""
+        """All pods, in one or several lines, each sorted by the value that was passed to the factory."""
 
     def __contains__(self, key: object) -> bool: ...
 
@@ -48,25 +48,25 @@ class SubQueue(Protocol):
 
 
 SubQueueFactory = Callable[[SortValue], SubQueue]
-"""Makes the queue of ready pods, and the one of rejected pods that may be popped early."""
+"""Creates activeQ, and the part of backoffQ from which pods may be popped early."""
 
 
 _Entry = tuple[Any, int, QueuedPod, str]
-"""Sort value, a number that no other entry has, the pod and its namespace/name."""
+"""Sort value, a unique number, the pod and its namespace/name."""
 MERGED_FROM: Final = 64
-"""Fewer pods that were added are kept in a heap beside the sorted line."""
+"""Up to this number, added pods stay in a heap beside the sorted line."""
 
 
 class OrderedSubQueue:
-    """Queued pods by namespace/name, the smallest sort value first, first come first served among equals."""
+    """Pods sorted by their value, the smallest first; among equal values, in the order of arrival."""
 
     def __init__(self, sort_value: SortValue) -> None:
         self._sort_value = sort_value
         self._numbers = count()
         self._line: list[_Entry] = []
-        """Sorted, the first one at the end."""
+        """Sorted; the first pod is the last element."""
         self._added: list[_Entry] = []
-        """A heap of what was added since. Many pods that come together are sorted at once."""
+        """A heap of pods that were added since. Many added pods are merged into the line with one sort."""
         self._pods: dict[str, _Entry] = {}
 
     def add(self, queued: QueuedPod) -> None:
@@ -118,7 +118,7 @@ class OrderedSubQueue:
         return first[0]
 
     def pop(self) -> QueuedPod | None:
-        """Take out the first pod; None if there is none."""
+        """Remove and return the first pod; None if there is none."""
         first = self._first()
         if first is None:
             return None
@@ -130,17 +130,17 @@ class OrderedSubQueue:
         return first[2]
 
     def remove(self, key: str) -> QueuedPod | None:
-        """Take out the pod of this namespace/name, if it is here."""
+        """Remove and return the pod with this namespace/name; None if it is not here."""
         found = self._pods.pop(key, None)
         return None if found is None else found[2]
 
     def get(self, key: str) -> QueuedPod | None:
-        """The pod of this namespace/name, if it is here."""
+        """The pod with this namespace/name; None if it is not here."""
         found = self._pods.get(key)
         return None if found is None else found[2]
 
     def lines(self) -> Sequence[OrderedSubQueue]:
-        """This queue: it is one line."""
+        """This queue itself, which is one line."""
         return (self,)
 
     def __contains__(self, key: object) -> bool:
@@ -154,7 +154,7 @@ class OrderedSubQueue:
 
 
 def sort_value_of(plugin: QueueSortPlugin) -> SortValue:
-    """The plugin's own sort key; where it has none, for all pods or for some, its `less` as a comparison."""
+    """Returns the plugin's `sort_key`; for pods, or plugins, without one, a value that compares by `less`."""
     numbers = count()
     if type(plugin).sort_key is QueueSortPlugin.sort_key:
         return lambda queued: _ByLess(plugin, queued, next(numbers))
@@ -179,19 +179,19 @@ def sort_value_of(plugin: QueueSortPlugin) -> SortValue:
 
 
 class _NoKey:
-    """Equal to every key, so that what stands behind it in the tuple decides."""
+    """Equal to every key, so that the next element of the tuple decides."""
 
     def __eq__(self, other: object) -> bool:
         return True
 
-    __hash__ = None  # type: ignore[assignment]  # what equals everything has no hash
+    __hash__ = None  # type: ignore[assignment]  # it equals everything, so it cannot have a hash
 
 
 _NO_KEY: Final = _NoKey()
 
 
 class _Last:
-    """Sorts behind everything."""
+    """Sorts after all other keys."""
 
     def __lt__(self, other: object) -> bool:
         return False
@@ -204,8 +204,10 @@ _LAST: Final = _Last()
 
 
 class _ByLess:
-    """Compares by the plugin's `less`, and equals by arrival; a plugin that raises gets arrival order, and
-    no pod is lost. Keeps the pod as it is now: a heap stays in order only if its entries never change."""
+    """Compares pods by the plugin's `less`, and equal pods by arrival; also by arrival if the plugin raises.
+
+    It holds a copy of the pod, since the entries of a heap must not change.
+    """
 
     __slots__ = ("_number", "_plugin", "_queued")
 
@@ -232,6 +234,6 @@ class _ByLess:
 
 
 class _ByKey(_ByLess):
-    """Beside a sort key. Only a pod without a key makes this compare by `less`."""
+    """The second element after a sort key; it only compares by `less` with pods that have no key."""
 
     __slots__ = ()

@@ -1,9 +1,9 @@
-"""Pods that wait for an event, filed under the plugins whose events can move them (KEP-4247, KEP-3521).
+"""Unschedulable and gated pods, indexed by the plugins whose events can requeue them (KEP-4247, KEP-3521).
 
-In: rejected and gated pods. Out: for an event, only those it may concern, in the order they came: an event
-costs nothing for pods whose plugins did not register for it or know that it is not about them, however many
-they are, and one hint for all pods that are equal for the plugin. A gated pod that its gate would refuse
-again is left alone.
+In: rejected and gated pods. Out: for an event, the pods that it may concern, in the order in which they
+arrived. An event costs nothing for pods whose plugins did not register for it, or state that it is about
+other pods. For pods that are equal for a plugin, one call of its hint decides. Gated pods that their gate
+would reject again are left out.
 """
 
 from __future__ import annotations
@@ -19,76 +19,77 @@ from kuberth.framework.queued_pod import QueuedPod
 from kuberth.informers.store import object_key
 from kuberth.queue.hints import Hints
 
-ANYONE: Final = ""
-"""Where pods are filed that every event may concern, as no plugin speaks for them."""
+ANY_PLUGIN: Final = ""
+"""The key of pods that every event may concern, since no plugin of a known profile rejected them."""
 
 
-FILED_AT_ONCE: Final = 200
-"""Pods that are filed again with an event: about two milliseconds."""
+REINDEXED_AT_ONCE: Final = 200
+"""The number of outdated pods that are indexed again with an event: about two milliseconds."""
 
 
 class EquallyRejected(NamedTuple):
     """Pods that are rejected by the same plugins and are equal for each of them."""
 
-    drawers: tuple[tuple[str, Hashable], ...]
+    plugin_keys: tuple[tuple[str, Hashable], ...]
+    """Each plugin with the signature of the pods for it."""
     pending: Set[str] = frozenset()
-    """Those of the plugins that answered Pending."""
+    """The plugins that returned Pending."""
 
 
-class Filing:
-    """Where a waiting pod is filed, as `QueuedPod.filing`: the same one while the same plugins reject it."""
+class IndexEntry:
+    """The keys under which a waiting pod is indexed; reused while the same plugins reject the pod."""
 
     __slots__ = (
-        "alike",
-        "drawers",
+        "concern_keys",
+        "equality",
         "equals",
         "gate",
         "hints",
         "info",
-        "known_by",
         "number",
+        "plugin_keys",
         "rejectors",
         "version",
     )
 
     def __init__(self, queued: QueuedPod, hints: Hints) -> None:
         self.number = 0
-        """Grows with every pod that comes to wait."""
+        """Its place in the order of arrival."""
         self.gate = queued.gating_plugin
-        """The plugin that holds the pod back before it is even tried; none: it was rejected."""
+        """The plugin that gates the pod; "" if it was rejected in an attempt."""
         self.equals: Hashable = None
-        """Of a gated pod: what it shares with those of which one hint of the gate speaks for all."""
-        self.drawers: tuple[tuple[str, Hashable], ...] = ()
-        """Of a rejected pod: by plugin and, within, by what the plugin reads of the pod."""
-        self.known_by: Sequence[tuple[str, Hashable]] = ()
-        """By plugin, what its concerns know the pod by."""
-        self.alike: EquallyRejected | None = None
-        """What pods have in common to which every event is worth the same; None: nothing that is known."""
-        # What this was worked out from.
+        """For a gated pod: its signature for the gate, whose hint is called once for equal pods."""
+        self.plugin_keys: tuple[tuple[str, Hashable], ...] = ()
+        """For a rejected pod: each rejecting plugin with the pod's signature for it."""
+        self.concern_keys: Sequence[tuple[str, Hashable]] = ()
+        """Each plugin that has a `Concern` with a key of the pod."""
+        self.equality: EquallyRejected | None = None
+        """Pods for which this is equal get the same hints; None if unknown."""
+        # What the keys were computed from.
         self.hints = hints
         self.info = queued.info
         self.rejectors = frozenset(queued.rejectors)
         self.version = hints.signatures_version
 
     def is_of(self, hints: Hints, queued: QueuedPod) -> bool:
-        """Whether the pod, which was rejected again, is to be filed in the same places."""
+        """Whether the keys still hold for the pod, which was rejected again."""
         return (
             self.info is queued.info
             and self.hints is hints
             and self.version == hints.signatures_version
-            and self.alike is not None
+            and self.equality is not None
             and not self.gate
-            and self.alike.pending == queued.pending_plugins
+            and self.equality.pending == queued.pending_plugins
             and self.rejectors == queued.rejectors
         )
 
 
 class ConcernedPods(NamedTuple):
-    """Pods that an event may move, in the order they came."""
+    """Pods that an event may requeue, in the order in which they arrived."""
 
     pods: Sequence[QueuedPod]
     end: int
-    """Pods with this number or a greater one came later, or left and came back."""
+    """Pods with this number or a higher one arrived later, or left and returned."""
 
 
 class UnschedulablePods:
@@ -105,46 +106,50 @@ class UnschedulablePods:
         self._outdated: list[str] = []
 
     def add(self, queued: QueuedPod) -> bool:
-        """Add a pod, or file it again if it is here already. Return whether it is new."""
+        """Add a pod, or update its keys if it is here already. Return whether it is new."""
         key = queued.info.key
         old = self._pods.get(key)
         if old is None:
             number = next(self._numbers)
         else:
-            number = old.filing.number
-            self._unfile(key, old.filing)
-        filing = queued.filing
-        if type(filing) is not Filing or queued.gating_plugin or not filing.is_of(self._hints, queued):
-            filing = queued.filing = self._filing_of(queued)
-        filing.number = number
+            number = old.index_entry.number
+            self._remove_from_indexes(key, old.index_entry)
+        index_entry = queued.index_entry
+        if (
+            type(index_entry) is not IndexEntry
+            or queued.gating_plugin
+            or not index_entry.is_of(self._hints, queued)
+        ):
+            index_entry = queued.index_entry = self._index_entry_of(queued)
+        index_entry.number = number
         self._pods[key] = queued
-        if filing.gate:
-            self._by_gate.setdefault(filing.gate, {}).setdefault(filing.equals, {})[key] = queued
-        for plugin, signature in filing.drawers:
-            drawers = self._by_plugin.get(plugin)
-            if drawers is None:
-                drawers = self._by_plugin[plugin] = {}
-            drawer = drawers.get(signature)
-            if drawer is None:
-                drawer = drawers[signature] = {}
-            drawer[key] = queued
-        for concern in filing.known_by:
+        if index_entry.gate:
+            self._by_gate.setdefault(index_entry.gate, {}).setdefault(index_entry.equals, {})[key] = queued
+        for plugin, signature in index_entry.plugin_keys:
+            by_signature = self._by_plugin.get(plugin)
+            if by_signature is None:
+                by_signature = self._by_plugin[plugin] = {}
+            equal_pods = by_signature.get(signature)
+            if equal_pods is None:
+                equal_pods = by_signature[signature] = {}
+            equal_pods[key] = queued
+        for concern in index_entry.concern_keys:
             self._by_concern.setdefault(concern, {})[key] = queued
         return old is None
 
     def remove(self, key: str) -> QueuedPod | None:
-        """Take out the pod of this namespace/name, if it is here."""
+        """Remove the pod with this namespace/name; None if it is not here."""
         queued = self._pods.pop(key, None)
         if queued is not None:
-            self._unfile(key, queued.filing)
+            self._remove_from_indexes(key, queued.index_entry)
         return queued
 
     def get(self, key: str) -> QueuedPod | None:
-        """The pod of this namespace/name, if it is here."""
+        """The pod with this namespace/name; None if it is not here."""
         return self._pods.get(key)
 
     def concerned_by(self, event: ClusterEvent, old: object, new: object) -> ConcernedPods:
-        """The pods that the event may move; the others need not be asked about."""
+        """The pods that the event may requeue."""
         search = self.search(event, old, new)
         while True:
             try:
@@ -154,40 +159,40 @@ class UnschedulablePods:
                 return found
 
     def search(self, event: ClusterEvent, old: object, new: object) -> Generator[None, None, ConcernedPods]:
-        """The same, with a break after every hint that is asked. Pods that come in a break are left out."""
-        self._file_again()
+        """The same as a generator that yields after every hint. Pods that arrive meanwhile are left out."""
+        self._reindex_some()
         end = next(self._numbers)
         if event.is_wildcard:
             return ConcernedPods(list(self._pods.values()), end)
         found: dict[str, QueuedPod] = {}
         about_itself = self._pods.get(_key_of(old if new is None else new))
-        for plugin in (ANYONE, *self._hints.plugins_concerned(event)):
-            about = None if plugin == ANYONE else self._hints.about(plugin, event, old, new)
+        for plugin in (ANY_PLUGIN, *self._hints.plugins_concerned(event)):
+            about = None if plugin == ANY_PLUGIN else self._hints.event_keys(plugin, event, old, new)
             if about is not None:
                 for key in about:
                     found |= self._by_concern.get((plugin, key), {})
                 continue
             for signed, equals in list(self._by_plugin.get(plugin, {}).items()):
-                if len(equals) > 1 and plugin != ANYONE:
+                if len(equals) > 1 and plugin != ANY_PLUGIN:
                     yield
-                if equals and not self._is_vain((plugin, signed), equals, event, old, new):
+                if equals and not self._skips_all((plugin, signed), equals, event, old, new):
                     found |= equals
             for signed, equals in list(self._by_gate.get(plugin, {}).items()):
                 yield
-                if equals and not self._is_vain((plugin, signed), equals, event, old, new):
+                if equals and not self._skips_all((plugin, signed), equals, event, old, new):
                     found |= {
                         key: queued for key, queued in equals.items() if not self._hints.is_refused(queued)
                     }
-        if about_itself is not None:  # what it means for others says nothing of the pod itself
+        if about_itself is not None:  # a hint for an equal pod does not hold for the event's own pod
             found[about_itself.key] = about_itself
-        pods = [queued for queued in found.values() if queued.filing.number < end]
-        pods.sort(key=attrgetter("filing.number"))
+        pods = [queued for queued in found.values() if queued.index_entry.number < end]
+        pods.sort(key=attrgetter("index_entry.number"))
         return ConcernedPods(pods, end)
 
     def still_waits(self, queued: QueuedPod, end: int) -> bool:
-        """Whether a pod that was found to be concerned has not left since."""
+        """Whether a pod that `search` found has not left since."""
         now = self._pods.get(queued.info.key)
-        return now is not None and now.filing.number < end
+        return now is not None and now.index_entry.number < end
 
     def __contains__(self, key: object) -> bool:
         return key in self._pods
@@ -198,86 +203,88 @@ class UnschedulablePods:
     def __iter__(self) -> Iterator[QueuedPod]:
         return iter(self._pods.values())
 
-    def _is_vain(
+    def _skips_all(
         self,
-        drawer: tuple[str, Hashable],
+        plugin_key: tuple[str, Hashable],
         equals: Mapping[str, QueuedPod],
         event: ClusterEvent,
         old: object,
         new: object,
     ) -> bool:
-        """Whether the plugin says of one of these pods, and so of all, that the event does not help."""
-        plugin = drawer[0]
-        if len(equals) == 1 or plugin == ANYONE:
+        """Whether the plugin's hint returns Skip for one of these equal pods, and thus for all of them."""
+        plugin = plugin_key[0]
+        if len(equals) == 1 or plugin == ANY_PLUGIN:
             return False
         one = next(iter(equals.values()))
-        # Since they were filed, the statement may have turned out to be wrong, or more labels to matter.
-        return not self._hints.would_help(plugin, one, event, old, new) and self._hints.speak_for_equals(
-            (drawer,), one
+        # The signatures may be outdated: a statement may have proved wrong, or more labels may matter now.
+        return not self._hints.would_help(plugin, one, event, old, new) and self._hints.signatures_hold(
+            (plugin_key,), one
         )
 
-    def _file_again(self) -> None:
-        """File some of the pods again whose signatures are other ones now; until then each is asked about."""
+    def _reindex_some(self) -> None:
+        """Update some outdated keys; until then, hints are called for each of these pods."""
         if self._version != self._hints.signatures_version:
             self._version = self._hints.signatures_version
             self._outdated = list(self._pods)
-        for _ in range(min(len(self._outdated), FILED_AT_ONCE)):
+        for _ in range(min(len(self._outdated), REINDEXED_AT_ONCE)):
             if (queued := self._pods.get(self._outdated.pop())) is not None:
                 self.add(queued)
 
-    def _filing_of(self, queued: QueuedPod) -> Filing:
-        filing = Filing(queued, self._hints)
-        filing.known_by = self._known_by(queued)
-        if filing.gate:
-            filing.equals = self._equals(queued)
-            filing.alike = (
-                None if filing.equals == queued.uid else EquallyRejected(((filing.gate, filing.equals),))
+    def _index_entry_of(self, queued: QueuedPod) -> IndexEntry:
+        index_entry = IndexEntry(queued, self._hints)
+        index_entry.concern_keys = self._concern_keys_of(queued)
+        if index_entry.gate:
+            index_entry.equals = self._equals(queued)
+            index_entry.equality = (
+                None
+                if index_entry.equals == queued.uid
+                else EquallyRejected(((index_entry.gate, index_entry.equals),))
             )
         else:
-            filing.drawers = self._drawers_of(queued, filing.rejectors)
-            filing.alike = EquallyRejected(filing.drawers, frozenset(queued.pending_plugins))
-        return filing
+            index_entry.plugin_keys = self._plugin_keys_of(queued, index_entry.rejectors)
+            index_entry.equality = EquallyRejected(index_entry.plugin_keys, frozenset(queued.pending_plugins))
+        return index_entry
 
-    def _drawers_of(self, queued: QueuedPod, rejectors: Set[str]) -> tuple[tuple[str, Hashable], ...]:
+    def _plugin_keys_of(self, queued: QueuedPod, rejectors: Set[str]) -> tuple[tuple[str, Hashable], ...]:
         if not self._hints.knows(queued.pod.spec.scheduler_name) or not rejectors:
-            return ((ANYONE, ""),)
+            return ((ANY_PLUGIN, ""),)
         return tuple((plugin, self._hints.signature(plugin, queued)) for plugin in sorted(rejectors))
 
     def _equals(self, queued: QueuedPod) -> Hashable:
-        """Gated pods for which this is equal are moved by the same events.
+        """A gated pod's signature for its gate.
 
-        Others that rejected the pod before have a say besides its gate.
+        The pod's UID if other plugins rejected it before, since their hints count too.
         """
         gate = queued.gating_plugin
         is_alone = queued.rejectors == {gate} and not queued.pending_plugins
         return self._hints.signature(gate, queued) if is_alone else queued.uid
 
-    def _known_by(self, queued: QueuedPod) -> Sequence[tuple[str, Hashable]]:
+    def _concern_keys_of(self, queued: QueuedPod) -> Sequence[tuple[str, Hashable]]:
         plugins = (queued.gating_plugin,) if queued.gated else queued.rejectors
-        return [(plugin, key) for plugin in plugins for key in self._hints.known_by(plugin, queued)]
+        return [(plugin, key) for plugin in plugins for key in self._hints.concern_keys(plugin, queued)]
 
-    def _unfile(self, key: str, filing: Filing) -> None:
-        for concern in filing.known_by:
+    def _remove_from_indexes(self, key: str, index_entry: IndexEntry) -> None:
+        for concern in index_entry.concern_keys:
             del self._by_concern[concern][key]
             if not self._by_concern[concern]:
                 del self._by_concern[concern]
-        if filing.gate:
-            _take_out(self._by_gate, filing.gate, filing.equals, key)
-        for plugin, signature in filing.drawers:
-            _take_out(self._by_plugin, plugin, signature, key)
+        if index_entry.gate:
+            _remove_key(self._by_gate, index_entry.gate, index_entry.equals, key)
+        for plugin, signature in index_entry.plugin_keys:
+            _remove_key(self._by_plugin, plugin, signature, key)
 
 
 def _key_of(obj: object) -> str:
     return object_key(obj) if isinstance(obj, Pod) else ""
 
 
-def _take_out(
-    cabinet: dict[str, dict[Hashable, dict[str, QueuedPod]]], plugin: str, signature: Hashable, key: str
+def _remove_key(
+    index: dict[str, dict[Hashable, dict[str, QueuedPod]]], plugin: str, signature: Hashable, key: str
 ) -> None:
-    drawers = cabinet[plugin]
-    drawer = drawers[signature]
-    del drawer[key]
-    if not drawer:
-        del drawers[signature]
-        if not drawers:
-            del cabinet[plugin]
+    by_signature = index[plugin]
+    equal_pods = by_signature[signature]
+    del equal_pods[key]
+    if not equal_pods:
+        del by_signature[signature]
+        if not by_signature:
+            del index[plugin]

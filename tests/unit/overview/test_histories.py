@@ -16,7 +16,7 @@ from kuberth.overview import pages as pages_module
 from kuberth.overview.histories import MOVES, PodHistories
 from kuberth.overview.pages import NODE_PATH, history_tree, node_tree, search_tree
 from kuberth.queue import PriorityQueue
-from kuberth.queue.observing import UNTOLD
+from kuberth.queue.observing import UNREPORTED
 from kuberth.testing import FakeClock, make_node, make_pod
 from kuberth.testing.harness import World
 from tests.unit.overview.harness import Reader, watching
@@ -175,16 +175,16 @@ def test_what_is_kept_is_bounded() -> None:
     histories = PodHistories(FakeClock(), pods=3)
     pods = [QueuedPod(PodInfo(make_pod(f"p{number}")), timestamp_ns=0) for number in range(5)]
     for _ in range(MOVES):
-        histories.moved(pods[0], "active", UNTOLD)
+        histories.moved(pods[0], "active", UNREPORTED)
         histories.popped(pods[0])
     history = histories.of(pods[0].uid)
     assert history is not None
     assert len(history.moves) == MOVES
     for queued in pods[1:3]:
-        histories.moved(queued, "active", UNTOLD)
+        histories.moved(queued, "active", UNREPORTED)
     histories.popped(pods[0])  # something happened to it lately
     for queued in pods[3:]:
-        histories.moved(queued, "active", UNTOLD)
+        histories.moved(queued, "active", UNREPORTED)
     assert len(histories) == 3
     assert [histories.of(queued.uid) is not None for queued in pods] == [True, False, False, True, True]
 

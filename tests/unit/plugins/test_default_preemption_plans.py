@@ -39,6 +39,7 @@ from kuberth.plugins.default_preemption.candidates import (
 from kuberth.plugins.default_preemption.eviction import Evictions
 from kuberth.plugins.default_preemption.plans import VictimPlan
 from kuberth.plugins.default_preemption.plugin import DefaultPreemption
+from kuberth.plugins.default_preemption.trials import PodTrial
 from kuberth.testing.factories import make_node, make_pod
 from tests.unit.framework.harness import restated
 
@@ -109,16 +110,20 @@ def victims_on(
     turns = [(info, True) for info, breaks in zip(lower, broken, strict=True) if breaks]
     turns += [(info, False) for info, breaks in zip(lower, broken, strict=True) if not breaks]
     condemned = []
+    trial, filtering = state.clone(), judge.runner.filtering
     with judge.cluster.what_if() as what_if:
         for info in lower:
             what_if.remove_pod(info, row)
-        status = judge.runner.filtering.status(state, pod, node)
+            assert filtering.run_remove_pod(trial, pod, info, node).is_success
+        status = filtering.status(trial, pod, node)
         if not status.is_success:
             return status
         for info, breaks in turns:
             what_if.add_pod(info, row)
-            if not judge.runner.filtering.status(state, pod, node).is_success:
+            assert filtering.run_add_pod(trial, pod, info, node).is_success
+            if not filtering.status(trial, pod, node).is_success:
                 what_if.remove_pod(info, row)
+                assert filtering.run_remove_pod(trial, pod, info, node).is_success
                 condemned.append((info, breaks))
     victims = sorted((info for info, _breaks in condemned), key=rank_of)
     if not victims:
@@ -329,6 +334,23 @@ class World:
         return expected
 
 
+HOSTNAME = "kubernetes.io/hostname"
+
+
+def near(kind: str, app: str) -> dict[str, Any]:
+    """Required pod affinity, or anti-affinity, to pods of an app on the same node."""
+    term = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": app}}}
+    return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+SPREAD = {
+    "maxSkew": 1,
+    "topologyKey": HOSTNAME,
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchLabels": {"app": "x"}},
+}
+
+
 nodes = st.sampled_from(NODES)
 priorities = st.sampled_from((-5, 0, 5, 10))
 cpus = st.sampled_from((0, 250, 500, 1000))
@@ -374,6 +396,10 @@ preemptors = st.fixed_dictionaries(
                     "ports": [{"containerPort": 80, "hostPort": 80}],
                 }
             ]
+        ),
+        "topologySpreadConstraints": st.just([SPREAD]),
+        "affinity": st.sampled_from(("podAffinity", "podAntiAffinity")).map(
+            lambda kind: near(kind, "y")["affinity"]
         ),
     },
 )
@@ -422,6 +448,46 @@ def chosen(world: World, number: int = 0, *, nominated: str = "") -> str:
     expected = world.preempt(number, 0, nominated)
     assert expected is not None
     return expected.best[0] if expected.best else ""
+
+
+@pytest.mark.parametrize(
+    "constraints",
+    [near("podAntiAffinity", "x"), {"topologySpreadConstraints": [SPREAD]}],
+    ids=lambda each: next(iter(each)),
+)
+def test_a_victim_that_only_a_constraint_excludes_is_found(constraints: dict[str, Any]) -> None:
+    world = World(enough=100, preemptor={"cpu": "250m", "priority": 10, **constraints})
+    world.set_node("a", 2, 5, None, closed=False)
+    for number in (0, 1):
+        world.set_pod(number, "a", priority=0, cpu=250, gpus=0, minute=0, app="x", port=False)
+    world.set_node("b", 2, 5, None, closed=False)
+    world.set_pod(2, "b", priority=10, cpu=2000, gpus=0, minute=0, app="y", port=False)
+    assert chosen(world) == "a"
+
+
+@pytest.mark.parametrize("victims", [1, 2])
+def test_a_node_that_is_too_small_without_its_pods_is_not_evaluated_pod_by_pod(victims: int) -> None:
+    world = World(enough=100, preemptor={"cpu": "2", "priority": 10, **near("podAntiAffinity", "x")})
+    for number, name in enumerate(NODES[:victims]):
+        world.set_node(name, 2, 5, None, closed=False)
+        world.set_pod(number, name, priority=0, cpu=250, gpus=0, minute=0, app="x", port=False)
+        world.set_pod(number + 6, name, priority=10, cpu=250, gpus=0, minute=0, app="y", port=False)
+    with patch.object(PodTrial, "__init__", side_effect=AssertionError("evaluated pod by pod")):
+        decision = world.preempt(0, 0, "")
+    assert decision is not None
+    assert decision.best is None
+    assert f"{victims} Insufficient cpu" in decision.message
+
+
+def test_nominated_pods_count_in_the_reason_why_preemption_does_not_help() -> None:
+    world = World(enough=100, preemptor={"cpu": "2", "priority": 10, **near("podAntiAffinity", "x")})
+    world.set_node("a", 2, 2, None, closed=False)
+    world.set_pod(0, "a", priority=0, cpu=250, gpus=0, minute=0, app="x", port=False)
+    world.set_pod(1, "a", priority=10, cpu=250, gpus=0, minute=0, app="y", port=False)
+    world.nominate(0, "a", 10, 250)
+    decision = world.preempt(0, 0, "")
+    assert decision is not None
+    assert "Too many pods" in decision.message
 
 
 def test_a_budget_that_allows_nothing_more_counts_at_once() -> None:

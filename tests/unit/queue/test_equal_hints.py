@@ -69,7 +69,7 @@ def test_an_event_moves_the_pods_that_it_would_move_one_by_one(data: st.DataObje
         }
         judged: dict[EquallyRejected, QueueingStrategy] = {}
         for each in found:
-            assert each.filing.alike is not None
-            assert judged.get(each.filing.alike, worth[each.key]) is worth[each.key]
-            if hints.speak_for_equals(each.filing.alike.drawers, each):
-                judged[each.filing.alike] = worth[each.key]
+            assert each.index_entry.equality is not None
+            assert judged.get(each.index_entry.equality, worth[each.key]) is worth[each.key]
+            if hints.signatures_hold(each.index_entry.equality.plugin_keys, each):
+                judged[each.index_entry.equality] = worth[each.key]

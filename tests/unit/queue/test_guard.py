@@ -141,7 +141,7 @@ def test_debts_are_settled_with_growing_delays(caplog: pytest.LogCaptureFixture)
         if harness.inner.failing["add"] < before:
             tries.append(second)
     assert tries == [1, 3, 7, 15, 31, 63, 123, 183]
-    assert f"queue {NAME} failed in the addition it owes for pod default/p; it will be asked again" in (
+    assert f"queue {NAME} failed in a retry of addition for pod default/p; it will be retried again" in (
         caplog.text
     )
     harness.wait(60)

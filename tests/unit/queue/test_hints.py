@@ -89,7 +89,7 @@ def test_a_hint_sees_the_pod_and_both_versions() -> None:
 )
 def test_interest(event: ClusterEvent, interested: bool) -> None:
     of_one = hints(*on("A", NODE_ADD, ClusterEvent(Resource.POD, Action.ALL)))
-    assert of_one.interests_anyone(event) is interested
+    assert of_one.concerns_any_plugin(event) is interested
 
 
 def test_plugins_concerned_are_those_of_all_profiles() -> None:

@@ -33,7 +33,7 @@ class InFlightMachine(RuleBasedStateMachine):
     @rule(event=st.sampled_from([NODE_ADD, NODE_TAINT]))
     def note(self, event: ClusterEvent) -> None:
         number = len(self.history)
-        kept = self.in_flight.note(event, None, number)
+        kept = self.in_flight.record(event, None, number)
         assert kept is bool(self.started)
         if kept:
             self.noted[event.label] += 1
@@ -70,10 +70,10 @@ TestInFlight.settings = settings(max_examples=100, stateful_step_count=40, deadl
 def test_released_events_are_counted_by_label() -> None:
     in_flight = InFlight()
     in_flight.start(PODS["a"])
-    in_flight.note(NODE_ADD, None, 1)
+    in_flight.record(NODE_ADD, None, 1)
     in_flight.start(PODS["b"])
-    in_flight.note(NODE_TAINT, None, 2)
-    in_flight.note(NODE_TAINT, None, 3)
+    in_flight.record(NODE_TAINT, None, 2)
+    in_flight.record(NODE_TAINT, None, 3)
     assert in_flight.finish("a") == Counter({NODE_ADD.label: 1})
     assert in_flight.finish("a") == Counter()
     assert in_flight.finish("b") == Counter({NODE_TAINT.label: 2})

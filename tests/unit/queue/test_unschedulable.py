@@ -236,7 +236,7 @@ def test_pods_are_asked_about_together_until_a_selector_sees_a_difference() -> N
         return [each.pod.metadata.name for each in made.concerned_by(NODE_ADD, None, make_node("n")).pods]
 
     labels.note((Requirement("color", Operator.EQUALS, ("blue",)),))
-    with patch("kuberth.queue.unschedulable.FILED_AT_ONCE", 1):
+    with patch("kuberth.queue.unschedulable.REINDEXED_AT_ONCE", 1):
         assert concerned_now() == ["red", "green", "blue"], "pods that are not filed again are each asked"
         assert concerned_now() == ["red", "green", "blue"]
         assert concerned_now() == ["blue"]
@@ -371,7 +371,7 @@ def test_a_plugin_that_cannot_say_what_an_event_is_about_is_asked_for_all(
         raise RuntimeError("broken")
 
     assert concerned(concern_queue(fail), NODE_ADD) == ["first", "gated", "second", "both"]
-    assert "plugin 'A' failed to say what NodeAdd is about" in caplog.text
+    assert "plugin 'A': the Concern failed for event NodeAdd" in caplog.text
 
 
 def test_a_pod_of_which_a_plugin_cannot_say_what_it_is_known_by_is_always_asked_about(
@@ -383,7 +383,7 @@ def test_a_pod_of_which_a_plugin_cannot_say_what_it_is_known_by_is_always_asked_
         return [pod.metadata.name]
 
     assert concerned(concern_queue(about("second"), fail), NODE_ADD) == ["first", "second", "both"]
-    assert "plugin 'A' failed to say what pod default/first is known by" in caplog.text
+    assert "plugin 'A': the Concern failed for pod default/first" in caplog.text
 
 
 def test_without_a_concern_in_one_profile_all_are_asked_about() -> None:

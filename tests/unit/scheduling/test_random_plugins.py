@@ -315,12 +315,18 @@ class World:
         """The pods that a new node would bring back, as the queue finds them."""
         woken, judged = list[str](), dict[EquallyRejected, QueueingStrategy]()
         for queued in self.queue.concerned_by(NODE_ADD, None, node).pods:
-            alike = queued.filing.alike
-            worth = self.hints.judge(queued, NODE_ADD, None, node) if alike is None else judged.get(alike)
-            if worth is None or alike is None or not self.hints.speak_for_equals(alike.drawers, queued):
+            equality = queued.index_entry.equality
+            worth = (
+                self.hints.judge(queued, NODE_ADD, None, node) if equality is None else judged.get(equality)
+            )
+            if (
+                worth is None
+                or equality is None
+                or not self.hints.signatures_hold(equality.plugin_keys, queued)
+            ):
                 worth = self.hints.judge(queued, NODE_ADD, None, node)
-            if alike is not None:
-                judged[alike] = worth
+            if equality is not None:
+                judged[equality] = worth
             if worth is not QueueingStrategy.SKIP:
                 woken.append(queued.pod.metadata.name)
         return woken

@@ -7,6 +7,7 @@ others do not; for the search, for preemption, and for single nodes in a what-if
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -259,10 +260,21 @@ class Filtering:
         return self._filters.judge_one(self._all, state, info.pod, node).is_success
 
     def run_as_is(
-        self, state: CycleState, pod: Pod, nodes: Nodes, diagnosis: Diagnosis | None = None
+        self,
+        state: CycleState,
+        pod: Pod,
+        nodes: Nodes,
+        diagnosis: Diagnosis | None = None,
+        *,
+        filters: Sequence[Filter] | None = None,
     ) -> Mask | Status:
-        """Like `run`, but only with the pods in the table; the caller handles nominations."""
-        judged = self._filters.judge(self._all, state, pod, nodes, nodes.live())
+        """Like `run`, but only with the pods in the table; the caller handles nominations.
+
+        `filters`: only these.
+        """
+        judged = self._filters.judge(
+            self._all if filters is None else filters, state, pod, nodes, nodes.live()
+        )
         if isinstance(judged, Status):
             return judged
         blocks, passing = judged
@@ -320,6 +332,25 @@ class Filtering:
         return self.judges_nodes_alone(state) and not any(
             depends_on is DependsOn.NODE for _name, depends_on in self._stated(state)
         )
+
+    def leading_on_requests(self, state: CycleState) -> Sequence[Filter]:
+        """The filters before the first one that reads more than the sums of requests on a node.
+
+        None of them if a plugin that is to follow changes of pods states no inputs.
+        """
+        stated = dict(self._stated(state))
+        followers = self._follower_names - state.skip_filter
+        if any(self._profile.statements.of(name) is None for name in followers):
+            return ()
+        leading = takewhile(
+            lambda each: (
+                each.name not in followers
+                and not stated[each.name].spans_nodes
+                and stated[each.name] is not DependsOn.NODE
+            ),
+            (each for each in self._all if each.name in stated),
+        )
+        return tuple(leading)
 
     def filters_of_node_objects(self, state: CycleState) -> frozenset[str]:
         """Filters whose verdict on a node does not depend on the pods there."""

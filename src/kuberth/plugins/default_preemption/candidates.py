@@ -98,12 +98,18 @@ def search(preemptor: Preemptor, rows: Rows, *, enough: int, budgets: Budgets, p
     with_victims = cluster.rows_with_priority_below(preemptor.priority)[rows]
     without_victims, rows = rows[~with_victims], rows[with_victims]
     judging = VictimSearch(preemptor, budgets=budgets, plan=plan)
-    spans_rows = preemptor.runner.filtering.judges_nodes_alone(preemptor.state)
+    is_alone = preemptor.runner.filtering.judges_nodes_alone(preemptor.state)
+    if not is_alone:
+        judging.refuse_by_requests(rows[plan.stale(rows, cluster)])
+    stale = plan.stale(rows, cluster)
     tried, harmless, harmful = 0, 0, 0
     while tried < len(rows) and not (harmless and harmless + min(harmful, enough) >= enough):
-        size = _next_size(tried, harmless + harmful, enough=enough) if spans_rows else 1
+        if is_alone:
+            size = _next_size(tried, harmless + harmful, enough=enough)
+        else:  # up to the next row that has to be evaluated
+            size = int(stale[tried:].argmax()) + 1 if stale[tried:].any() else len(rows)
         batch = rows[tried : tried + size]
-        unknown = plan.unknown(batch, cluster)
+        unknown = batch[stale[tried : tried + size]]
         if len(unknown):
             judging.judge(unknown)
         free_of_harm, with_harm = plan.candidates(batch)

@@ -118,11 +118,11 @@ class VictimPlan:
         """Evaluate these rows again when they are needed."""
         self._judged_at[list(rows)] = _NEVER
 
-    def unknown(self, rows: Rows, cluster: ClusterTable) -> Rows:
-        """The rows that have to be evaluated."""
+    def stale(self, rows: Rows, cluster: ClusterTable) -> Mask:
+        """Which of the rows have to be evaluated."""
         stale: Mask = self._judged_at[rows] != cluster.settled_generation[rows]
         stale |= self._codes[rows] == 0
-        return rows[stale]
+        return stale
 
     # Storing results
 

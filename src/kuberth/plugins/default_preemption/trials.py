@@ -243,7 +243,35 @@ def pod_trial(preemptor: Preemptor, rows: Rows) -> Iterator[Trial]:
 
 @contextmanager
 def sums_trial(preemptor: Preemptor, rows: Rows) -> Iterator[Trial]:
-    cluster = preemptor.cluster
-    staying = cluster.amounts_at(rows) - cluster.requests_below(preemptor.priority)[:, rows]
-    with cluster.what_if_requests(rows) as what_if:
+    staying = _staying(preemptor, rows)  # before the what-if, in which sums are not kept
+    with preemptor.cluster.what_if_requests(rows) as what_if:
         yield SumsTrial(preemptor, rows, what_if, present=staying)
+
+
+def refused_by_requests(preemptor: Preemptor, rows: Rows) -> Diagnosis:
+    """The rows that the first filters reject without any possible victim, by the sums of requests alone.
+
+    Filters whose verdicts may depend on other rows are evaluated row by row, which is needless on these.
+    """
+    cluster, filtering, diagnosis = preemptor.cluster, preemptor.runner.filtering, Diagnosis()
+    filters = filtering.leading_on_requests(preemptor.state)
+    # Nominated pods are evaluated first, and may add reasons.
+    nominated = filtering.nominated_to_others(preemptor.pod, Nodes(cluster, rows))
+    rows = rows[~np.isin(rows, list(nominated))]
+    if len(filters) and len(rows):
+        staying = _staying(preemptor, rows)
+        with cluster.what_if_requests(rows) as what_if:
+            what_if.set(staying, rows)
+            view = Nodes(cluster, rows)
+            passing = filtering.run_as_is(
+                preemptor.state.clone(), preemptor.pod, view, diagnosis, filters=filters
+            )
+        if isinstance(passing, Status):
+            return Diagnosis()  # a plugin failed: evaluating rows one by one shows for which
+    return diagnosis
+
+
+def _staying(preemptor: Preemptor, rows: Rows) -> Amounts:
+    """The requests on the rows without those of possible victims."""
+    cluster = preemptor.cluster
+    return cluster.amounts_at(rows) - cluster.requests_below(preemptor.priority)[:, rows]

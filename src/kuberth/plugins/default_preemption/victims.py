@@ -24,6 +24,7 @@ from kuberth.plugins.default_preemption.trials import (
     TrialError,
     VictimLane,
     pod_trial,
+    refused_by_requests,
     sums_trial,
 )
 
@@ -57,6 +58,11 @@ class VictimSearch:
             self._try(pod_trial, rows)
         except TrialError as failure:
             self._plan.refuse(rows, failure.status, self._cluster)
+
+    def refuse_by_requests(self, rows: Rows) -> None:
+        """Refuse the rows where requests alone show that no preemption helps."""
+        for refused, status in refused_by_requests(self._preemptor, rows).rows():
+            self._plan.refuse(refused, status, self._cluster)
 
     def _try(self, attempt: Attempt, rows: Rows) -> None:
         diagnosis = Diagnosis()
