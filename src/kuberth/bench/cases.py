@@ -140,7 +140,7 @@ class Workload:
         )
 
     def refusal(self) -> str | None:
-        """Why it cannot be run here, if it cannot."""
+        """Why this workload cannot run here; None if it can."""
         if unused := self._filled_in()[1]:
             names = ", ".join(f"${name}" for name in unused)
             return (

@@ -45,7 +45,7 @@ class _Observed:
     sum: float = 0.0
     count: float = 0.0
     buckets: dict[float, float] = field(default_factory=dict)
-    """How many were not above each bound."""
+    """By upper bound: the number of values up to it."""
 
 
 class HistogramReading:
@@ -91,7 +91,7 @@ class HistogramReading:
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """`buckets`: upper bounds, and how many were not above each."""
+    """Observed values of a histogram; `buckets` has upper bounds with the number of values up to each."""
 
     sum: float
     count: float

@@ -361,7 +361,7 @@ async def paced(items: Iterable[T], per_second: int) -> AsyncIterator[T]:
 
 
 async def _at_once(items: Iterable[T], work: Callable[[T], Awaitable[None]]) -> None:
-    """A bounded number of items at a time; the first failure ends all."""
+    """Process the items concurrently, up to `WORKERS` at a time; the first failure cancels the others."""
     left: Iterator[T] = iter(items)
 
     async def worker() -> None:

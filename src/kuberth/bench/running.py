@@ -131,7 +131,7 @@ async def _run_once(
 
 @asynccontextmanager
 async def controlled_claims(server: ServerVerbs) -> AsyncIterator[None]:
-    """Claims are seen to while the block lasts."""
+    """Run the controllers of ResourceClaims for the duration of the block."""
     informers = Informers(server)
     claims = ResourceClaimController(informers, clock=SystemClock())
     orphans = OrphanedClaims(informers)

@@ -85,7 +85,7 @@ class Registry:
             self.register(name, other[name], origin=other._origins[name])
 
     def replacing(self, name: str, factory: PluginFactory) -> Registry:
-        """A copy in which the plugin of this name is the given one."""
+        """A copy in which `factory` creates the plugin of this name."""
         copy = Registry()
         for other in self:
             if other != name:

@@ -38,7 +38,7 @@ MANAGED: Final = frozenset(
         ("policy/v1", "PodDisruptionBudget"),
     }
 )
-"""Kinds that controllers act on: without them, controllers change nothing."""
+"""Kinds on which controllers act; a cluster without such objects needs no controllers."""
 
 
 class ClusterState(NamedTuple):

@@ -113,7 +113,7 @@ def group_name_of(pod: Pod) -> str:
 
 
 def group_in(groups: Store[PodGroup], pod: Pod) -> PodGroup | None:
-    """The pod's group, if it is there."""
+    """The pod's PodGroup; None if it does not exist."""
     return groups.get(group_name_of(pod), namespace=pod.metadata.namespace)
 
 
