@@ -27,7 +27,7 @@ from kuberth.clock import SystemClock
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
 from kuberth.config import FeatureGates, default_configuration
-from kuberth.evaluation.dry_run import DryRunApi
+from kuberth.evaluation.evaluator import DryRunApi
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.handle import Handle, PodEvent

@@ -191,3 +191,12 @@ def run_in_virtual_time(
             for loop in loops:
                 loop.call_soon_threadsafe(loop.stop)
             raise
+
+
+def run_on_fastest_loop(main: Coroutine[Any, Any, T]) -> T:
+    """Run on uvloop's event loop if it is installed, otherwise on Python's."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(main)
+    return uvloop.run(main)

@@ -23,7 +23,7 @@ import pytest
 from click.testing import CliRunner
 
 from kuberth.assembly.profiles import full_registry
-from kuberth.bench.finding import of_file
+from kuberth.bench.cases import of_file
 from kuberth.cli import cli
 from kuberth.cli.context import Extras
 from kuberth.clock import SystemClock

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from kuberth.bench.cases import Workload, read_cases
-from kuberth.bench.finding import upstream, upstream_folder
+from kuberth.bench.cases import Workload, read_cases, upstream, upstream_folder
 from kuberth.bench.objects import NodeMaker, PodAdmission, PodMaker
 from kuberth.bench.operations import (
     OPCODES,

@@ -160,7 +160,7 @@ class KindRegistry:
         return self._by_gvk.get((group, version, kind))
 
     def of_event(self, resource: str) -> KindInfo | None:
-        """The row of a cluster event's resource: `Node`, `group/Kind` or `plural.version.group`."""
+        """Find the kind that a cluster event names: `Node`, `group/Kind` or `plural.version.group`."""
         return self._by_event.get(resource)
 
     def add(self, info: KindInfo) -> KindInfo:
@@ -249,7 +249,7 @@ def register_kind(
 
 
 def _expect_struct(kind: type[Any]) -> None:
-    """Objects are read with whatever the server left out, and a deletion may bring no more than a name."""
+    """Objects are read even if the server left fields out, and a deletion may bring no more than a name."""
     if not issubclass(kind, Wire):
         raise TypeError(f"register_kind: {kind.__name__} is neither a name nor a kuberth.api.Wire struct")
     fields = {field.name: field for field in msgspec.structs.fields(kind)}

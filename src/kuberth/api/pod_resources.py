@@ -66,7 +66,7 @@ def compute_pod_request(
     in_place_pod_level_resize: bool = True,
     with_devices: bool = False,
 ) -> PodRequest:
-    """The pod's requests, counted as the node's total counts them."""
+    """Compute the requests that a pod adds to the total of its node."""
     spec, status = pod.spec, pod.status
     if (
         len(spec.containers) == 1

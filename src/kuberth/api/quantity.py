@@ -291,7 +291,7 @@ def _as_whole(mantissa: int, exponent: int) -> int | None:
 
 
 def _strip(number: int, factor: int) -> tuple[int, int]:
-    """`number` without its factors of `factor`, and how many there were."""
+    """Divide `number` by `factor` as often as possible; returns the quotient and the number of divisions."""
     times = 0
     while number and number % factor == 0:
         number //= factor

@@ -49,7 +49,7 @@ class EventFields(NamedTuple):
 
 
 class EventRenderer:
-    """Renders events of one moment after another; the seconds are written once for all of them."""
+    """Renders events in the order of their times; events of the same second share its formatted text."""
 
     def __init__(self) -> None:
         self._second = -1

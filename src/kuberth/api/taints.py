@@ -1,4 +1,4 @@
-"""Whether a pod's tolerations cover a node's taints."""
+"""Whether tolerations cover taints: those of a pod a node's, those of a request a device's."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 
 from kuberth.api.nodes import Taint
 from kuberth.api.pods import Toleration
+from kuberth.api.resource import DeviceTaint, DeviceToleration
 from kuberth.api.selectors.labels import parse_int64
 
 _CANONICAL_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
@@ -15,8 +16,13 @@ _CANONICAL_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
 
-def toleration_tolerates(toleration: Toleration, taint: Taint, *, comparison_operators: bool = False) -> bool:
-    """Whether the toleration covers the taint: an empty key or effect covers every one.
+def toleration_tolerates(
+    toleration: Toleration | DeviceToleration,
+    taint: Taint | DeviceTaint,
+    *,
+    comparison_operators: bool = False,
+) -> bool:
+    """Whether the toleration covers the taint; an empty key or effect covers all keys or effects.
 
     `comparison_operators` is the gate TaintTolerationComparisonOperators: Gt tolerates taints whose
     value is greater than the toleration's, Lt those with a lesser one; with the gate off neither
@@ -58,17 +64,17 @@ def find_untolerated(
 
 
 class KeyedTolerations:
-    """Tolerations by the keys that they cover, for many taints: of thousands a taint needs to ask a few."""
+    """Tolerations indexed by key, so that checking a taint looks at a few of thousands."""
 
     def __init__(self, tolerations: Iterable[Toleration], *, comparison_operators: bool = False) -> None:
         self._comparison_operators = comparison_operators
         self._by_key: dict[str, list[Toleration]] = {}
-        """Under "" those that cover every key."""
+        """Those under "" cover every key."""
         for toleration in tolerations:
             self._by_key.setdefault(toleration.key, []).append(toleration)
 
     def cover(self, taint: Taint) -> bool:
-        """Whether one of them covers the taint."""
+        """Whether a toleration covers the taint."""
         return any(
             toleration_tolerates(toleration, taint, comparison_operators=self._comparison_operators)
             for key in {taint.key, ""}
@@ -76,7 +82,7 @@ class KeyedTolerations:
         )
 
     def cover_all(self, taints: Iterable[Taint]) -> bool:
-        """Whether every taint that keeps pods off is covered."""
+        """Whether the tolerations cover every taint with the effect NoSchedule or NoExecute."""
         return all(taint.effect not in HARD_EFFECTS or self.cover(taint) for taint in taints)
 
 

@@ -33,7 +33,6 @@ from kuberth.local.hollow.running import CONTROLLERS
 IN_PROCESS: Final = "inproc"
 EMBEDDED: Final = "up"
 ASSETS: Final = "assets"
-TARGETS: Final = (IN_PROCESS, EMBEDDED, ASSETS)
 
 NO_ANSWER_SECONDS: Final = 600.0
 """Deleting ten thousand pods is one request."""
@@ -197,20 +196,16 @@ def _api_server_command(
 
 @asynccontextmanager
 async def _reached(file: Path, program: ChildProcess) -> AsyncIterator[RemoteServer]:
-    api = HttpApi(
+    async with HttpApi(
         load_client_config(kubeconfig=str(file)),
         qps=-1,
         max_connections=_CONNECTIONS,
         timeout_seconds=NO_ANSWER_SECONDS,
         list_timeout_seconds=NO_ANSWER_SECONDS,
         user_agent=f"kuberth-bench/{kuberth.__version__}",
-    )
-
-    try:
+    ) as api:
         await program.until_ready(partial(is_ready, api), seconds=90)
         yield RemoteServer(api)
-    finally:
-        await api.close()
 
 
 def shown_gates(gates: Mapping[str, bool]) -> str:

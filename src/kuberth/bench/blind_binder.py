@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import datetime
 import sys
-from collections.abc import Callable
 from typing import Final
 
 from kuberth.api import Binding, Node, ObjectMeta, Pod
@@ -18,6 +17,7 @@ from kuberth.api.references import ObjectReference
 from kuberth.api.wire import MicroTime
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.kubeconfig import load_client_config
+from kuberth.clock import run_on_fastest_loop
 from kuberth.errors import ApiError
 from kuberth.informers.reflector import Reflector
 from kuberth.informers.store import Store
@@ -60,18 +60,15 @@ class RoundRobin:
 
 
 async def bind_all(kubeconfig: str) -> None:
-    api = HttpApi(load_client_config(kubeconfig=kubeconfig), qps=-1, max_connections=_WORKERS + 4)
+    client = load_client_config(kubeconfig=kubeconfig)
     turns = RoundRobin()
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            nodes = Reflector(api, Node, Store(), turns.saw_node)
-            pods = Reflector(api, Pod, Store(), turns.saw_pod)
-            tasks.create_task(nodes.run(), name="watch of nodes")
-            tasks.create_task(pods.run(), name="watch of pods")
-            for number in range(_WORKERS):
-                tasks.create_task(_bind(api, turns), name=f"binder {number}")
-    finally:
-        await api.close()
+    async with HttpApi(client, qps=-1, max_connections=_WORKERS + 4) as api, asyncio.TaskGroup() as tasks:
+        nodes = Reflector(api, Node, Store(), turns.saw_node)
+        pods = Reflector(api, Pod, Store(), turns.saw_pod)
+        tasks.create_task(nodes.run(), name="watch of nodes")
+        tasks.create_task(pods.run(), name="watch of pods")
+        for number in range(_WORKERS):
+            tasks.create_task(_bind(api, turns), name=f"binder {number}")
 
 
 async def _bind(api: HttpApi, turns: RoundRobin) -> None:
@@ -109,14 +106,5 @@ def _event(pod: Pod, node: str) -> Event:
     )
 
 
-def _fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
-
-
 if __name__ == "__main__":
-    with asyncio.Runner(loop_factory=_fastest_loop()) as runner:
-        runner.run(bind_all(sys.argv[1]))
+    run_on_fastest_loop(bind_all(sys.argv[1]))

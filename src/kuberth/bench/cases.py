@@ -1,12 +1,15 @@
 """Reads files of test cases in the format of scheduler_perf.
 
-In: a YAML file. Out: its cases, every workload with its steps, labels, gates and threshold; or an error that
-names the file, the case, the workload and the operation. Paths of templates are those of the file's folder.
+In: a YAML file, or names and a label filter. Out: its cases, every workload with its steps, labels, gates and
+threshold; or an error that names the file, the case, the workload and the operation. Paths of templates are
+those of the file's folder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -22,18 +25,17 @@ from kuberth.bench.operations import (
     Params,
     Scalar,
     read_operation,
-    read_strictly,
     settled,
 )
 from kuberth.errors import ConfigError
+from kuberth.text.decoding import decode_tree
 from kuberth.text.documents import read_file
+from kuberth.text.field_errors import InvalidConfiguration, did_you_mean
 
 THROUGHPUT: Final = "SchedulingThroughput"
 
 
-class ThresholdMetricSelector(
-    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
-):
+class ThresholdMetricSelector(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The figure that a threshold is about."""
 
     name: str = THROUGHPUT
@@ -42,18 +44,18 @@ class ThresholdMetricSelector(
     expect_lower: bool = False
 
 
-class LabelValues(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LabelValues(msgspec.Struct, frozen=True):
     label: str
     values: tuple[str, ...]
 
 
-class MetricsCollectorConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MetricsCollectorConfig(msgspec.Struct, frozen=True):
     """The histograms of the scheduler to report, each once for every combination of label values."""
 
     metrics: dict[str, tuple[LabelValues, ...] | None] = {}
 
 
-class _CaseFields(msgspec.Struct, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class _CaseFields(msgspec.Struct, kw_only=True, rename="camel"):
     name: str
     feature_gates: dict[str, bool] = {}
     metrics_collector_config: MetricsCollectorConfig | None = None
@@ -65,7 +67,7 @@ class _CaseFields(msgspec.Struct, kw_only=True, rename="camel", forbid_unknown_f
     default_threshold_metric_selector: ThresholdMetricSelector | None = None
 
 
-class _WorkloadFields(msgspec.Struct, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class _WorkloadFields(msgspec.Struct, kw_only=True, rename="camel"):
     name: str
     params: dict[str, Scalar] = {}
     labels: tuple[str, ...] = ()
@@ -113,7 +115,7 @@ class Workload:
     """The labels of the workload and of its case."""
     gates: Mapping[str, bool]
     threshold: float
-    """0: none."""
+    """The threshold of the throughput, or of the metric in `selector`; 0 if there is none."""
     selector: ThresholdMetricSelector
 
     def __str__(self) -> str:
@@ -138,7 +140,7 @@ class Workload:
         )
 
     def refusal(self) -> str | None:
-        """Why it cannot be run here, if it cannot."""
+        """Why this workload cannot run here; None if it can."""
         if unused := self._filled_in()[1]:
             names = ", ".join(f"${name}" for name in unused)
             return (
@@ -155,7 +157,7 @@ class Workload:
             try:
                 for each in _taken_apart(settled(operation, params), params):
                     steps.append(NumberedOperation(len(steps), each))
-            except ValueError as error:
+            except (ValueError, InvalidConfiguration) as error:
                 raise ConfigError(f"{self.where}: op {index} ({operation.opcode}): {error}") from error
         return steps, params.unused()
 
@@ -195,14 +197,14 @@ def _read_case(file: Path, tree: Any, number: int, topic: str) -> TestCase:
     named = tree.get("name") if isinstance(tree, dict) else None
     where = f"{file}: case {named or number}"
     try:
-        fields = read_strictly(_CaseFields, tree)
-    except ValueError as error:
+        fields = decode_tree(tree, _CaseFields)
+    except (ValueError, InvalidConfiguration) as error:
         raise ConfigError(f"{where}: {error}") from error
     operations = []
     for index, each in enumerate(fields.workload_template):
         try:
             operations.append(read_operation(each))
-        except ValueError as error:
+        except (ValueError, InvalidConfiguration) as error:
             opcode = each.get("opcode") if isinstance(each, dict) else None
             raise ConfigError(f"{where}: op {index} ({opcode or 'without an opcode'}): {error}") from error
     if not any(operation.measures for operation in operations):
@@ -232,9 +234,9 @@ def _read_workload(case: TestCase, tree: Any, number: int, shared: _CaseFields) 
     named = tree.get("name") if isinstance(tree, dict) else None
     where = f"{case.file}: case {case.name}: workload {named or number}"
     try:
-        fields = read_strictly(_WorkloadFields, tree)
+        fields = decode_tree(tree, _WorkloadFields)
         threshold = _threshold(fields.threshold, case.topic)
-    except ValueError as error:
+    except (ValueError, InvalidConfiguration) as error:
         raise ConfigError(f"{where}: {error}") from error
     selector = fields.threshold_metric_selector or shared.default_threshold_metric_selector
     return Workload(
@@ -263,3 +265,99 @@ def _expect_unique(names: Sequence[str], what: str) -> None:
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"{what} {name} is there twice; give each a name of its own")
+
+
+# Where files are: those that ship with Kuberth, and Kubernetes' own in Go's module cache, where `make
+# envtest` downloads them.
+
+SHIPPED: Final = Path(__file__).parent / "workloads"
+CONFIG_NAME: Final = "performance-config.yaml"
+_SOURCES: Final = Path("test", "integration", "scheduler_perf")
+_MODULE: Final = re.compile(r"kubernetes@v(\d+)\.(\d+)\.(\d+)$")
+
+
+def shipped() -> Sequence[Workload]:
+    """The workloads that ship with Kuberth."""
+    return [workload for file in sorted(SHIPPED.glob("*.yaml")) for workload in of_file(file)]
+
+
+def upstream() -> Sequence[Workload]:
+    """Kubernetes' own, of the newest version that is there."""
+    folder = upstream_folder()
+    if folder is None:
+        raise ConfigError(
+            "Kubernetes' workloads are not on this machine: `make envtest` brings its sources (it needs Go); "
+            "or name a file with workloads: kuberth bench FILE"
+        )
+    return [
+        workload
+        for file in sorted(folder.rglob(CONFIG_NAME))
+        for workload in of_file(file, topic=_topic(file.parent.relative_to(folder)))
+    ]
+
+
+def upstream_folder() -> Path | None:
+    """The folder of the newest version's scheduler_perf; None if there is none."""
+    versions = []
+    for folder in _module_folders():
+        for module in folder.glob("kubernetes@v*"):
+            version = _MODULE.search(module.name)
+            if version is not None and (module / _SOURCES).is_dir():
+                versions.append((tuple(int(part) for part in version.groups()), module / _SOURCES))
+    return max(versions)[1] if versions else None
+
+
+def _module_folders() -> Iterator[Path]:
+    """Go's module cache."""
+    if cache := os.environ.get("GOMODCACHE"):
+        yield Path(cache, "k8s.io")
+        return
+    paths = os.environ.get("GOPATH") or str(Path.home() / "go")
+    for path in paths.split(os.pathsep):
+        yield Path(path, "pkg", "mod", "k8s.io")
+
+
+def _topic(folder: Path) -> str:
+    """The topic of a folder of test cases, by which upstream's files may give different thresholds."""
+    return "_".join(part.replace("_", "") for part in folder.parts)
+
+
+def of_file(file: Path, *, topic: str = "") -> Sequence[Workload]:
+    return [workload for case in read_cases(file, topic=topic) for workload in case.workloads]
+
+
+def select(workloads: Sequence[Workload], name: str = "", *, labels: str = "") -> Sequence[Workload]:
+    """Select the workloads of a case, or a single one (`Case/Workload`), that match the label filter."""
+    chosen = list(workloads)
+    if name:
+        case, _, own = name.partition("/")
+        of_case = [workload for workload in workloads if workload.case.name == case]
+        if not of_case:
+            names = list(dict.fromkeys(workload.case.name for workload in workloads))
+            raise ConfigError(
+                f"there is no case {case}{did_you_mean(case, names) or _listed(names)}; --list shows all"
+            )
+        chosen = [workload for workload in of_case if own in ("", workload.name)]
+        if not chosen:
+            names = [workload.name for workload in of_case]
+            raise ConfigError(
+                f"the case {case} has no workload {own}{did_you_mean(own, names) or _listed(names)}"
+            )
+    chosen = [workload for workload in chosen if enabled(labels, workload.labels)]
+    if not chosen:
+        raise ConfigError(f"no workload passes the filter of labels {labels!r}; --list shows the labels")
+    return chosen
+
+
+def enabled(labels: str, present: Iterable[str]) -> bool:
+    """A filter such as `performance,-short`: with a minus or `!` the label must not be there."""
+    have = set(present)
+    for each in labels.split(","):
+        wanted = each.strip()
+        if wanted and (wanted.lstrip("+-!") in have) == wanted.startswith(("-", "!")):
+            return False
+    return True
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"; there are {', '.join(names[:12])}{' and more' if len(names) > 12 else ''}"

@@ -17,13 +17,15 @@ from kuberth.bench.ledger import PodLedger, SeenPod
 from kuberth.bench.measurements import (
     ATTEMPTS,
     EXTENSION_POINTS,
+    PERCENTILES,
     PLUGINS,
+    Distribution,
     LatencySample,
     Measurement,
     MetricSummary,
+    ThroughputSampler,
     judged,
 )
-from kuberth.bench.throughput import PERCENTILES, Distribution, ThroughputSampler
 from kuberth.observe.reading import read_samples
 
 Key = frozenset[tuple[str, str]]
@@ -43,7 +45,7 @@ class _Observed:
     sum: float = 0.0
     count: float = 0.0
     buckets: dict[float, float] = field(default_factory=dict)
-    """How many were not above each bound."""
+    """By upper bound: the number of values up to it."""
 
 
 class HistogramReading:
@@ -89,7 +91,7 @@ class HistogramReading:
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """`buckets`: upper bounds, and how many were not above each."""
+    """Observed values of a histogram; `buckets` has upper bounds with the number of values up to each."""
 
     sum: float
     count: float

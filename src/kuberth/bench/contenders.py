@@ -40,7 +40,6 @@ from kuberth.text.field_errors import InvalidConfiguration
 KUBERTH: Final = "kuberth"
 KUBE_SCHEDULER: Final = "kube-scheduler"
 BLIND: Final = "blind"
-PEERS: Final = (KUBE_SCHEDULER, BLIND)
 
 QPS: Final = 5000
 """Requests a second that every scheduler's client may send: scheduler_perf's limit."""
@@ -54,13 +53,13 @@ RunningMeter = AbstractAsyncContextManager[Meter]
 
 
 class Contender(Protocol):
-    """A scheduler that takes part."""
+    """A scheduler that the benchmark runs and measures."""
 
     @property
     def name(self) -> str: ...
 
     def running(self, arena: Arena, workload: Workload, gates: Mapping[str, bool]) -> RunningMeter:
-        """The scheduler, while the block lasts."""
+        """Run the scheduler for the duration of the block."""
         ...
 
 
@@ -118,7 +117,7 @@ class OwnScheduler:
             )
         command = [sys.executable, "-m", "kuberth", "run"]
         if self.profile is not None:
-            command = [sys.executable, "-m", "kuberth.bench.profiled", str(self.profile), "run"]
+            command = [sys.executable, "-m", "kuberth.bench.profiling", str(self.profile), "run"]
         command += [f"--plugin={reference}" for reference in self.plugin_references]
         if self.queue_reference is not None:
             command.append(f"--queue={self.queue_reference}")
@@ -182,16 +181,14 @@ async def _scheduler_program(
     if gates:
         command.append(f"--feature-gates={shown_gates(gates)}")
     # Its certificate is made by itself at every start.
-    pages = HttpApi(
-        ClientConfig(server=f"https://127.0.0.1:{port}", source=name, tls=TlsSettings(insecure=True)), qps=-1
-    )
-    try:
-        async with running(name, command, folder=arena.folder, gently=True) as program:
-            await program.until_ready(partial(is_ready, pages), seconds=_READY_SECONDS)
-            async with _watched(program):
-                yield _ProcessMeter(program, pages)
-    finally:
-        await pages.close()
+    own = ClientConfig(server=f"https://127.0.0.1:{port}", source=name, tls=TlsSettings(insecure=True))
+    async with (
+        HttpApi(own, qps=-1) as pages,
+        running(name, command, folder=arena.folder, gently=True) as program,
+    ):
+        await program.until_ready(partial(is_ready, pages), seconds=_READY_SECONDS)
+        async with _watched(program):
+            yield _ProcessMeter(program, pages)
 
 
 @asynccontextmanager

@@ -117,7 +117,7 @@ def _chart(chart: Chart, colours: Mapping[str, str], width: int) -> str:
 
 
 class _Axis:
-    """Converts values of an axis to positions, and gives it a handful of round ticks."""
+    """Converts values of an axis to positions; it has about five ticks, at round values."""
 
     def __init__(self, largest: float, start: float, end: float) -> None:
         step = _round_step((largest or 1.0) / 5)

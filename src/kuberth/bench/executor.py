@@ -235,7 +235,7 @@ class Executor:
             options={"propagationPolicy": "Background", **options},
         )
 
-    # What goes on in the background
+    # Background operations
 
     async def _start_churn(self, operation: operations.Churn, number: int) -> None:
         namespace = operation.namespace or f"namespace-{number}"
@@ -273,7 +273,7 @@ class Executor:
             turn = (turn + 1) % operation.number
 
     async def _create_or_not(self, made: AnyObject, namespace: str) -> str:
-        """Create an object; its name, or "" if the server refused it, which churn ignores."""
+        """Create an object; returns its name, or "" if the server refused it, which churn ignores."""
         try:
             created = await self._server.create(
                 made.row, made.body, namespace=namespace if made.row.namespaced else ""
@@ -287,7 +287,7 @@ class Executor:
     async def _wait_at(self, operation: operations.Barrier) -> None:
         for namespace in operation.namespaces:
             if namespace not in self._expected:
-                raise ConfigError(f"no operation made the namespace {namespace}")
+                raise ConfigError(f"no earlier operation creates the namespace {namespace}")
         for namespace in operation.namespaces or list(self._expected):
             await self._until_scheduled(
                 namespace,

@@ -80,13 +80,13 @@ def _device(number: int) -> dict[str, Any]:
 
 
 class DeviceWorld(NamedTuple):
-    """The nodes, slices, classes and claims on the server."""
+    """What an allocation of devices depends on: the nodes, slices, classes and claims on the server."""
 
     nodes: Sequence[Node]
     slices: Sequence[ResourceSlice]
     classes: Sequence[DeviceClass]
     claims: Sequence[ResourceClaim]
-    """All claims, for the devices that they have taken."""
+    """All claims: their devices are in use."""
 
 
 class RandomAllocation:
@@ -203,7 +203,7 @@ class Maker:
     # Pods
 
     async def prepared_pods(self, operation: operations.CreatePods, namespace: str) -> PreparedPods:
-        """Everything of these pods that can be made before they are."""
+        """Prepare the pods of an operation: everything but their creation."""
         maker = PodMaker(operation, self._case, namespace, self._admission)
         bodies = [maker.pod(index) for index in range(operation.count)]
         await self._make_priority_classes()
@@ -213,7 +213,7 @@ class Maker:
         for body in self._admission.take_pending_classes():
             await self._server.create("priorityclasses.scheduling.k8s.io", body)
 
-    # Whatever there is a template for
+    # Objects of any kind
 
     async def any_objects(
         self, path: str, namespace: str, count: int, *, expect_scope: bool = True
@@ -311,7 +311,7 @@ class Maker:
 
 
 class PreparedPods:
-    """Pods that are ready to be created, as often as one likes if they have no volumes."""
+    """Pods that are ready to be created, repeatedly if they have no volumes."""
 
     def __init__(self, server: BenchServer, maker: PodMaker, namespace: str, bodies: list[Obj]) -> None:
         self._server = server
@@ -361,7 +361,7 @@ async def paced(items: Iterable[T], per_second: int) -> AsyncIterator[T]:
 
 
 async def _at_once(items: Iterable[T], work: Callable[[T], Awaitable[None]]) -> None:
-    """A bounded number of items at a time; the first failure ends all."""
+    """Process the items concurrently, up to `WORKERS` at a time; the first failure cancels the others."""
     left: Iterator[T] = iter(items)
 
     async def worker() -> None:

@@ -11,7 +11,78 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final, NamedTuple
 
 from kuberth.bench.cases import THROUGHPUT, ThresholdMetricSelector
-from kuberth.bench.throughput import Distribution, RateSample
+from kuberth.text.figures import percentile
+
+PERCENTILES: Final = {"Perc50": 50, "Perc90": 90, "Perc95": 95, "Perc99": 99}
+
+
+class RateSample(NamedTuple):
+    """The rate of an interval that ended at a time."""
+
+    at_seconds: float
+    pods_per_second: float
+    scheduled: int
+
+
+class ThroughputSampler:
+    """Samples pods per second as scheduler_perf samples its SchedulingThroughput.
+
+    It is fed once an interval; time is any clock's, in seconds. Rates are those between two samples. What
+    comes before the first scheduled pod, and the interval in which it came, does not count; an interval
+    without pods is joined to the next interval with pods, and has its rate.
+    """
+
+    def __init__(self) -> None:
+        self.samples: list[RateSample] = []
+        self._rates: list[float] = []
+        self._last_at = 0.0
+        self._last_count = 0
+        self._skipped = 0
+        self._started = False
+
+    def take(self, now: float, scheduled: int) -> None:
+        if scheduled == 0:
+            return
+        if not self._started:
+            self._started = True
+            self._last_at, self._last_count = now, scheduled
+            return
+        more = scheduled - self._last_count
+        if more == 0:
+            self._skipped += 1
+            return
+        rate = more / (now - self._last_at) if now > self._last_at else 0.0
+        self._rates += [rate] * (self._skipped + 1)
+        self.samples.append(RateSample(now, rate, scheduled))
+        self._last_at, self._last_count, self._skipped = now, scheduled, 0
+
+    def summary(self) -> Distribution | None:
+        """The average and percentiles; None if it was over before there was a rate."""
+        return summarized(self._rates)
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """The average and percentiles in scheduler_perf's words: Average, Perc50, Perc90, Perc95, Perc99."""
+
+    average: float
+    perc50: float
+    perc90: float
+    perc95: float
+    perc99: float
+
+    def bucket(self, name: str) -> float | None:
+        return getattr(self, name.lower(), None)
+
+
+def summarized(numbers: Sequence[float]) -> Distribution | None:
+    if not numbers:
+        return None
+    ordered = sorted(numbers)
+    return Distribution(
+        sum(ordered) / len(ordered), *(percentile(ordered, percent) for percent in PERCENTILES.values())
+    )
+
 
 ATTEMPTS: Final = "scheduler_scheduling_attempt_duration_seconds"
 EXTENSION_POINTS: Final = "scheduler_framework_extension_point_duration_seconds"
@@ -28,7 +99,7 @@ class LatencySample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MetricSummary:
-    """A histogram of the scheduler for one combination of label values, in milliseconds."""
+    """A histogram metric of the scheduler for one combination of label values, in milliseconds."""
 
     name: str
     labels: Mapping[str, str]
@@ -37,7 +108,7 @@ class MetricSummary:
 
 @dataclass(frozen=True, slots=True)
 class ThresholdVerdict:
-    """A threshold, and what there was to compare it with; `met` is None where nothing was measured."""
+    """A threshold and the measured value; `met` is None if nothing was measured."""
 
     threshold: float
     selector: ThresholdMetricSelector
@@ -52,14 +123,14 @@ class ThresholdVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """Figures of a stretch, or the median of the same stretch of several runs."""
+    """The results of a measured stretch of a workload, or their median over several runs."""
 
     name: str
     scheduled: int
     seconds: float
     """Seconds from the beginning to the last scheduled pod."""
     overall: float
-    """Pods a second from the first scheduled pod to the last; from the beginning if all were seen at once."""
+    """Pods per second from the first scheduled pod to the last; from the beginning if all came at once."""
     throughput: Distribution | None
     """The sampled throughput; None if the stretch was over before there were samples."""
     cpu_ms_per_pod: float | None

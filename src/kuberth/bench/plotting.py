@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def expect_drawable(path: Path) -> None:
-    """ConfigError, before anything runs, if no picture could be written there."""
+    """Raise ConfigError if no chart can be written to this path, before the benchmark runs."""
     if path.suffix not in (".svg", ".png"):
         raise ConfigError(f"--plot {path}: the name ends with .svg or .png")
     if path.suffix == ".png":

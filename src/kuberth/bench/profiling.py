@@ -1,11 +1,13 @@
 """Samples the stacks of a process in a thread, folded and summed over runs.
 
-In: a running process. Out: lines `outermost;…;innermost count`, the input of flame graphs. Samples are taken
-by CPU time, so that waiting does not count.
+In: a running process; `python -m kuberth.bench.profiling FOLDED ARGUMENTS...` runs `kuberth` as one. Out:
+lines `outermost;…;innermost count`, the input of flame graphs. Samples are taken by CPU time, so that waiting
+does not count.
 """
 
 from __future__ import annotations
 
+import runpy
 import sys
 import threading
 import time
@@ -99,3 +101,10 @@ def read_folded(file: Path) -> Mapping[str, int]:
             stack, _, count = line.rpartition(" ")
             counts[stack] += int(count)
     return counts
+
+
+if __name__ == "__main__":
+    folded = Path(sys.argv[1])
+    sys.argv[1:] = sys.argv[2:]
+    with StackSampler(folded):
+        runpy.run_module("kuberth", run_name="__main__", alter_sys=True)

@@ -5,20 +5,26 @@ In: workloads and contenders. Out: a result for each workload: the median measur
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kuberth.bench.arenas import IN_PROCESS, arena
 from kuberth.bench.cases import Workload
-from kuberth.bench.claim_control import controlled_claims
 from kuberth.bench.contenders import KUBERTH, Contender
 from kuberth.bench.executor import Executor, Pace, Progress
 from kuberth.bench.measurements import Measurement, median, plain
+from kuberth.clock import SystemClock
 from kuberth.errors import ConfigError
+from kuberth.local.apiserver.objects import Obj, key_of
+from kuberth.local.hollow.controllers.resource_claims import ResourceClaimController
+from kuberth.local.hollow.informing import Informers, ServerVerbs
+from kuberth.local.hollow.pod_claims import CLAIMS, owning_pod
+from kuberth.local.hollow.working import Worker, keep_running
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,7 @@ class RunProgress:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadResult:
-    """Measurements by contender, ours first; every contender has the same stretches."""
+    """The measurements of each contender, Kuberth first; all contenders have the same measured stretches."""
 
     workload: Workload
     measurements: Mapping[str, Sequence[Measurement]]
@@ -81,7 +87,7 @@ async def run_workload(
     settings: BenchSettings,
     report: Callable[[RunProgress], None] = lambda current: None,
 ) -> WorkloadResult:
-    """Every contender, `repeat` times, in turns: what else the machine does hits all of them alike."""
+    """Run every contender `repeat` times, in turns, so that other load on the machine affects all of them."""
     if refusal := workload.refusal():
         raise ConfigError(f"{workload.where}: {refusal}")
     runs: dict[str, list[Sequence[Measurement]]] = {contender.name: [] for contender in contenders}
@@ -121,3 +127,53 @@ async def _run_once(
                 with_latencies=settings.with_latencies,
             )
             return await executor.run()
+
+
+@asynccontextmanager
+async def controlled_claims(server: ServerVerbs) -> AsyncIterator[None]:
+    """Run the controllers of ResourceClaims for the duration of the block."""
+    informers = Informers(server)
+    claims = ResourceClaimController(informers, clock=SystemClock())
+    orphans = OrphanedClaims(informers)
+    async with asyncio.TaskGroup() as tasks:
+        running = [
+            tasks.create_task(keep_running("informers", informers.run), name="bench-informers"),
+            tasks.create_task(keep_running("claims", claims.run), name="bench-claims"),
+            tasks.create_task(keep_running("orphaned claims", orphans.run), name="bench-orphaned-claims"),
+        ]
+        try:
+            await informers.wait_synced()
+            yield
+        finally:
+            for task in running:
+                task.cancel()
+
+
+class OrphanedClaims:
+    """Deletes claims after their pods: the only part of a garbage collector that is needed here."""
+
+    def __init__(self, informers: Informers) -> None:
+        self._claims = informers.of(CLAIMS)
+        self._worker = Worker("orphaned claims", self._sync)
+        self.run = self._worker.run
+        self._gone: dict[str, str] = {}
+        """UIDs of pods that are gone, by key of their claim."""
+        self._claims.add_index("pod", _owner)
+        informers.of("pods").add_handler(self._note_pod)
+
+    def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
+        if old is None or new is not None:
+            return
+        for claim in self._claims.by("pod", old["metadata"]["uid"]):
+            self._gone[key_of(claim)] = old["metadata"]["uid"]
+            self._worker.add(key_of(claim))
+
+    async def _sync(self, key: str) -> None:
+        claim, uid = self._claims.get(key), self._gone.pop(key)
+        if claim is not None and _owner(claim) == [uid] and not self._claims.is_leaving(claim):
+            await self._claims.delete(claim)
+
+
+def _owner(claim: Obj) -> list[str]:
+    owner = owning_pod(claim)
+    return [] if owner is None else [owner["uid"]]

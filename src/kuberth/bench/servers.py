@@ -29,12 +29,12 @@ from kuberth.local.apiserver.verbs.core import Core
 
 T = TypeVar("T")
 Resource = str | ServedResource
-"""The id of a built-in resource, or the row of any."""
+"""The name of a built-in resource, or a `ServedResource` for any resource."""
 STRICT: Final = FieldValidation("Strict")
 
 
 async def find_kind(server: BenchServer, api_version: str, kind: str) -> ServedResource:
-    """The row of a kind; StatusError 404 if the server has no such kind."""
+    """Find the resource of a kind; StatusError 404 if the server does not serve it."""
     if isinstance(server, RemoteServer):
         await server.discover(api_version)
     row = server.resources.by_kind(api_version, kind)

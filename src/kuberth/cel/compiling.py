@@ -594,7 +594,7 @@ def _constant_membership(element: Compiled, container: Value) -> Compiled | None
 
 
 def _reading(place: int, start: Evaluate) -> Evaluate:
-    """Read an accumulator: evaluate its start value at the first read, raise the error of a failed step."""
+    """Read an accumulator. The first read evaluates its start value; a failed step raises its error."""
 
     def read(frame: Frame) -> Value:
         value = frame[place]

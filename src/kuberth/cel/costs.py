@@ -184,7 +184,7 @@ def _joined(result: Value) -> int:
 
 
 def cost_after(function: str, overloads: tuple[str, ...]) -> Cost | None:
-    """The cost that depends on the result."""
+    """The part of a function's cost that depends on its result; None if there is none."""
     if function == "join":
         return _joined
     if len(overloads) == 1 and overloads[0] in ("list_slice", "lists_range", "list_reverse"):

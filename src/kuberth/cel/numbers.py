@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from math import inf, isinf, isnan, nan
+from math import inf, isfinite, isinf, isnan, nan
 
 from kuberth.cel.values import INT_MAX, INT_MIN, UINT_MAX
 
@@ -60,10 +60,8 @@ def _without_separators(text: str) -> str:
 
 def format_double(value: float) -> str:
     """The shortest text that parses to the same number, with an exponent from a million on (%g)."""
-    if isnan(value):
-        return "NaN"
-    if isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
+    if not isfinite(value):
+        return format_plain(value)
     sign, digits, point = _digits(value)
     exponent = point - 1
     if -4 <= exponent < 6:

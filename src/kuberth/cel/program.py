@@ -33,7 +33,7 @@ _SHALLOW = 20  # expressions up to this depth stay within Python's recursion lim
 
 _LOCK: Final = Lock()
 _RAISED_FROM: Final[list[int]] = []
-"""Python's usual limit, once for each thread that has raised it: the limit is that of all threads."""
+"""The original recursion limit, once per thread that has raised it: the limit applies to all threads."""
 
 
 @contextmanager

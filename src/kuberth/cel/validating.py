@@ -37,7 +37,7 @@ _ALLOWED = {
 
 
 def validate(root: syntax.Expression, type_of: TypeOf) -> list[Problem]:
-    """The problems of a checked tree."""
+    """Validate a checked tree; returns its problems."""
     problems: list[Problem] = []
     seen: set[int] = set()
     todo: list[tuple[syntax.Expression, bool]] = [(root, False)]

@@ -23,7 +23,7 @@ UINT_MAX = 2**64 - 1
 
 MAX_ELEMENTS = 1_000_000
 MAX_CHARACTERS = 10_000_000
-"""Limits of values that one call may build, beyond what the cost limit allows to build step by step."""
+"""The maximum sizes of a value that a single call builds; the cost limit bounds values built step by step."""
 
 COST_EXCEEDED = "operation cancelled: actual cost limit exceeded"
 
@@ -201,7 +201,7 @@ def _key_of(mine: Hashable) -> Value:
 
 
 def token(key: Value) -> Hashable:
-    """The token of a key in a map's entries."""
+    """The hashable form of a map's key, which keeps apart keys of different types."""
     kind = type(key)
     if kind is str:
         return str(key)

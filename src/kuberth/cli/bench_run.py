@@ -21,7 +21,7 @@ from rich.text import Text
 
 import kuberth
 from kuberth.bench.arenas import IN_PROCESS
-from kuberth.bench.cases import Workload
+from kuberth.bench.cases import Workload, of_file, select, shipped, upstream
 from kuberth.bench.contenders import (
     BLIND,
     KUBE_SCHEDULER,
@@ -32,13 +32,12 @@ from kuberth.bench.contenders import (
 )
 from kuberth.bench.drawing import flame_svg
 from kuberth.bench.executor import Pace
-from kuberth.bench.finding import of_file, select, shipped, upstream
-from kuberth.bench.measurements import Measurement
+from kuberth.bench.measurements import Distribution, Measurement
 from kuberth.bench.plotting import expect_drawable, write_plot
 from kuberth.bench.profiling import read_folded
 from kuberth.bench.running import BenchSettings, RunProgress, WorkloadResult, run_workload
-from kuberth.bench.throughput import Distribution
-from kuberth.cli.context import Extras, build_registry, queue_factory, run_on_fastest_loop
+from kuberth.cli.context import Extras, build_registry, queue_factory
+from kuberth.clock import run_on_fastest_loop
 from kuberth.config.feature_gates import parse_settings
 from kuberth.errors import ConfigError, KuberthError, first_error
 from kuberth.text.figures import duration, size

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from kuberth.queue.interface import QueueContext, QueueFactory, SchedulingQueue
 
 
-T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -250,14 +249,3 @@ def _weights_of_zero(profile: KubeSchedulerProfile, points: Mapping[str, Sequenc
                     "counts as 1, as in kube-scheduler; to turn its scores off, add it to "
                     "plugins.score.disabled"
                 )
-
-
-def run_on_fastest_loop(main: Coroutine[Any, Any, T]) -> T:
-    """Run on uvloop's event loop if it is installed, otherwise on Python's."""
-    import asyncio
-
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(main)
-    return uvloop.run(main)

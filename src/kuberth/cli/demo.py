@@ -34,8 +34,8 @@ def demo(pause: float, no_page: bool, keep: bool) -> None:
 
     from rich.console import Console
 
-    from kuberth.cli.context import run_on_fastest_loop
     from kuberth.cli.up_display import link_for
+    from kuberth.clock import run_on_fastest_loop
     from kuberth.programs.demo.playing import play
 
     console = Console()

@@ -12,10 +12,10 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from kuberth.api.core import Pod
-from kuberth.cli.context import run_on_fastest_loop
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.client_config import ClientConfig, TlsSettings
 from kuberth.client.identity.kubeconfig import load_client_config
+from kuberth.clock import run_on_fastest_loop
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration
 from kuberth.errors import ApiError, ConfigError, KuberthError
 from kuberth.evaluation import Evaluator
@@ -101,8 +101,7 @@ async def _ask(inquiry: Inquiry, client: ClientConfig) -> Question | dict[str, A
             insecure=inquiry.insecure,
         )
         return await _ask_kuberth(inquiry, serving, namespace)
-    api = HttpApi(client)
-    try:
+    async with HttpApi(client) as api:
         if not inquiry.dry_run and inquiry.target is not None and inquiry.target.kind == "Pod":
             # `kuberth up` serves the page beside its API; no other server has this path.
             tree = await _page(api, inquiry.target, namespace, guessed=True)
@@ -114,8 +113,6 @@ async def _ask(inquiry: Inquiry, client: ClientConfig) -> Question | dict[str, A
         objects, notes = await read_cluster(api, evaluator)
         found = await _template(inquiry, api, objects, namespace)
         return inquiry.question(found.pod, objects, refusal=found.refusal, notes=notes)
-    finally:
-        await api.close()
 
 
 async def _template(inquiry: Inquiry, api: HttpApi, objects: list[Any], namespace: str) -> WorkloadPod:
@@ -145,11 +142,8 @@ def serving_at(
 async def _ask_kuberth(inquiry: Inquiry, serving: ClientConfig, namespace: str) -> dict[str, Any]:
     if inquiry.target is None or inquiry.target.kind != "Pod":
         raise ConfigError("--server explains only pods; leave it out to explain a workload's template")
-    api = HttpApi(serving)
-    try:
+    async with HttpApi(serving) as api:
         tree = await _page(api, inquiry.target, namespace)
-    finally:
-        await api.close()
     if tree is None:
         raise ConfigError(f"{inquiry.server} has no {PATH}: it is not Kuberth, or another version")
     return tree

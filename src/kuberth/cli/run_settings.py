@@ -11,10 +11,11 @@ from typing import Any
 
 import msgspec
 
-from kuberth.cli.context import Extras, build_registry, notices, queue_factory, run_on_fastest_loop
+from kuberth.cli.context import Extras, build_registry, notices, queue_factory
 from kuberth.cli.context import configuration as load_configuration
 from kuberth.cli.rule_reader import RuleReader
 from kuberth.cli.run_flags import Flags
+from kuberth.clock import run_on_fastest_loop
 from kuberth.config import KubeSchedulerConfiguration, to_yaml
 from kuberth.config.feature_gates import parse_settings
 from kuberth.errors import ConfigError

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from pathlib import Path
+from typing import Any
 
 import click
 
@@ -53,48 +52,33 @@ from kuberth.cli.context import (
 )
 @default_option("--metrics-address", None, "127.0.0.1", "Address for metrics; clients are not authenticated.")
 @click.pass_obj
-def shadow(
-    extras: Extras | None,
-    /,
-    kubeconfig: str | None,
-    context: str | None,
-    scheduler_name: str,
-    config_file: Path | None,
-    feature_gates: str,
-    plugin_references: tuple[str, ...],
-    duration: timedelta | None,
-    pods: int | None,
-    settle: timedelta,
-    output: str,
-    metrics_port: int | None,
-    metrics_address: str,
-) -> None:
+def shadow(extras: Extras | None, /, **flags: Any) -> None:
     """Compare Kuberth's decision for every pod with that of the cluster's scheduler.
 
     Writes nothing, and needs only the verbs get, list and watch. Prints a report on Ctrl-C, or after --for or
     --pods.
     """
-    from kuberth.cli.context import run_on_fastest_loop
     from kuberth.cli.shadow_display import display_for
+    from kuberth.clock import run_on_fastest_loop
     from kuberth.config.feature_gates import parse_settings
     from kuberth.programs.shadow.program import ShadowSettings, run_shadow
 
-    registry = build_registry(extras or Extras(), plugin_references)
-    config = configuration(config_file, registry, parse_settings(feature_gates))
-    display = display_for(output)
-    for notice in notices(config, registry, references=plugin_references):
+    registry = build_registry(extras or Extras(), flags["plugin_references"])
+    config = configuration(flags["config_file"], registry, parse_settings(flags["feature_gates"]))
+    display = display_for(flags["output"])
+    for notice in notices(config, registry, references=flags["plugin_references"]):
         display.message(notice)
     settings = ShadowSettings(
         config=config,
         registry=registry,
-        scheduler_name=scheduler_name,
-        kubeconfig=kubeconfig,
-        context=context,
-        for_seconds=None if duration is None else duration.total_seconds(),
-        pods=pods,
-        settle_seconds=settle.total_seconds(),
-        metrics_host=metrics_address,
-        metrics_port=metrics_port,
+        scheduler_name=flags["scheduler_name"],
+        kubeconfig=flags["kubeconfig"],
+        context=flags["context"],
+        for_seconds=None if flags["duration"] is None else flags["duration"].total_seconds(),
+        pods=flags["pods"],
+        settle_seconds=flags["settle"].total_seconds(),
+        metrics_host=flags["metrics_address"],
+        metrics_port=flags["metrics_port"],
     )
     with display:
         report = run_on_fastest_loop(

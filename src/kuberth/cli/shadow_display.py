@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 import click
 from rich.console import Console, Group, RenderableType
@@ -30,19 +30,7 @@ _SHOWN: Final = 20
 _NOTHING: Final = "-"
 
 
-class ShadowDisplay(Protocol):
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *exc: object) -> None: ...
-
-    def decided(self, decision: ShadowDecision) -> None: ...
-
-    def message(self, sentence: str) -> None: ...
-
-    def end(self, report: ShadowReport) -> None: ...
-
-
-def display_for(output: str) -> ShadowDisplay:
+def display_for(output: str) -> JsonDisplay | TextDisplay:
     return JsonDisplay() if output == "json" else TextDisplay(Console())
 
 

@@ -348,11 +348,8 @@ def write_snapshot(kubeconfig: str | None, context: str | None, file: Path | Non
 
 
 async def _snapshot(kubeconfig: str | None, context: str | None) -> bytes:
-    api = HttpApi(load_client_config(kubeconfig=kubeconfig, context=context))
-    try:
+    async with HttpApi(load_client_config(kubeconfig=kubeconfig, context=context)) as api:
         return await take_snapshot(api)
-    finally:
-        await api.close()
 
 
 def write_recording(kubeconfig: str | None, context: str | None, limit: timedelta | None, file: Path) -> None:
@@ -366,18 +363,17 @@ def write_recording(kubeconfig: str | None, context: str | None, limit: timedelt
 
 
 async def _record(kubeconfig: str | None, context: str | None, limit: timedelta | None) -> list[Arrival]:
-    api = HttpApi(load_client_config(kubeconfig=kubeconfig, context=context))
     loop = asyncio.get_running_loop()
-    recording = Recording(api, now=loop.time)
-    following = asyncio.ensure_future(recording.follow())
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, following.cancel)
-    try:
-        await asyncio.wait([following], timeout=None if limit is None else limit.total_seconds())
-        if following.done() and not following.cancelled():
-            following.result()
-        return recording.arrivals()
-    finally:
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
-        await api.close()
+    async with HttpApi(load_client_config(kubeconfig=kubeconfig, context=context)) as api:
+        recording = Recording(api, now=loop.time)
+        following = asyncio.ensure_future(recording.follow())
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, following.cancel)
+        try:
+            await asyncio.wait([following], timeout=None if limit is None else limit.total_seconds())
+            if following.done() and not following.cancelled():
+                following.result()
+            return recording.arrivals()
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)

@@ -25,10 +25,10 @@ def top(**flags: Any) -> None:
     Press ? for the keys. -o json prints the state once.
     """
     # Heavy, and not for --help.
-    from kuberth.cli.context import run_on_fastest_loop
     from kuberth.cli.explain_sources import serving_at
     from kuberth.cli.top_session import show
     from kuberth.client.identity.kubeconfig import load_client_config
+    from kuberth.clock import run_on_fastest_loop
 
     client = load_client_config(kubeconfig=flags["kubeconfig"], context=flags["context"])
     if flags["server"] is not None:

@@ -123,14 +123,11 @@ def keys_of(descriptor: int, press: Callable[[str], None]) -> Iterator[None]:
 async def show(client: ClientConfig, *, view: str | None, once: bool, output: str) -> None:
     """Run until the user quits; KuberthError if there is nothing to show. `view` None: the first one."""
     console = Console(highlight=False, markup=False, emoji=False)
-    api = HttpApi(client)
-    try:
+    async with HttpApi(client) as api:
         if output == "json" or once or not (console.is_terminal and sys.stdin.isatty()):
             await _show_once(api, client, console, view, output)
         else:
             await _Session(api, client, console, view or VIEW).run()
-    finally:
-        await api.close()
 
 
 async def _show_once(

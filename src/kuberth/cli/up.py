@@ -96,9 +96,9 @@ def default_data() -> Path:
 def up(extras: Extras | None, /, **flags: Any) -> None:
     """Run a local cluster until Ctrl-C: a Kubernetes API server, simulated nodes and the scheduler."""
     # Heavy, and not for --help.
-    from kuberth.cli.context import run_on_fastest_loop
     from kuberth.cli.rule_reader import RuleReader
     from kuberth.cli.up_display import run_cluster
+    from kuberth.clock import run_on_fastest_loop
     from kuberth.config import FeatureGates, KubeSchedulerConfiguration, default_configuration
     from kuberth.config.feature_gates import parse_settings
     from kuberth.framework.registry import Registry

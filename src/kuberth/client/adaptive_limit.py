@@ -51,7 +51,7 @@ class AdaptiveLimit:
         self._refused_before = refusals()
         self._limit = float(FLOOR)
         self._probing_rounds = 0
-        """The number of rounds for which the limit is halved."""
+        """The number of rounds for which the limit stays halved."""
         self._probed_ns = clock.now_ns()
         self._in_flight = 0
         self._answered_ns = clock.now_ns()

@@ -11,7 +11,7 @@ import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from kuberth.api.core import Pod
 from kuberth.api.kinds import REGISTRY, KindInfo
@@ -28,7 +28,7 @@ from kuberth.client.identity.client_config import ClientConfig
 from kuberth.client.identity.credentials import Credential, Credentials, fixed_or_file
 from kuberth.client.identity.exec_credentials import ExecCredentials
 from kuberth.client.protocol import Api, ObjectList, WatchEvent
-from kuberth.client.rest.pages import decode_page
+from kuberth.client.reading import decode_page
 from kuberth.client.rest.protobuf_edits import PROTOBUF, with_finalizer
 from kuberth.client.rest.refusals import refusal, retry_after
 from kuberth.client.rest.request_heads import JSON, RequestHeads
@@ -56,7 +56,7 @@ _METHODS: Final = {Verb.CREATE: "POST", Verb.UPDATE: "PUT", Verb.PATCH: "PATCH",
 
 
 class HttpApi(Api):
-    """The API of any API server over HTTP. Close it when done: `await api.close()`.
+    """The API of any API server over HTTP. Close it when done: use it in `async with`, or call `close`.
 
     `metrics` counts every request as client-go does; several clients may share one. The code of a request
     without a response is "<error>".
@@ -115,6 +115,12 @@ class HttpApi(Api):
         self._closed = False
         self._pod_sharing = PodSharing()
         self._heads = RequestHeads(config, user_agent=user_agent)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.close()
 
     # The protocol
 

@@ -178,7 +178,7 @@ class PostingApi(Protocol):
 
 @runtime_checkable
 class RefusalCounter(Protocol):
-    """An API that counts the posts that the server asked to repeat later (429)."""
+    """An API that counts the POST requests that the server rejected as too many (429)."""
 
     @property
     def refused_posts(self) -> int:

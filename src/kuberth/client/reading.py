@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from kuberth.api.meta import ObjectMeta
-from kuberth.api.wire import Wire
+import msgspec
+
+from kuberth.api.meta import ListMeta, ObjectMeta
+from kuberth.api.wire import Wire, decode
 from kuberth.client.protocol import WatchEvent, WatchType
-from kuberth.errors import WireError
+from kuberth.errors import ApiError, WireError
 
 logger = logging.getLogger(__name__)
 
 Raw = TypeVar("Raw")
 Read = Callable[[type[Any], Raw], Any]
-"""`kuberth.api.wire.decode` for JSON, `convert` for trees."""
+"""Reads a raw object as a type: `kuberth.api.wire.decode` reads JSON, `convert` reads trees."""
 
 
 class _MetadataOnly(Wire):
@@ -63,3 +65,28 @@ def _skipped(
     logger.error("%s: an object cannot be decoded, its change is skipped: %s", what, error)
     # A bookmark, so that the watch continues from here.
     return WatchEvent(WatchType.BOOKMARK, None, metadata.resource_version)
+
+
+class Page(NamedTuple):
+    items: list[Any]
+    resource_version: str
+    continue_token: str
+
+
+class _RawList(msgspec.Struct, frozen=True):
+    metadata: ListMeta = ListMeta()
+    items: list[msgspec.Raw] | None = None
+
+
+_LISTS: msgspec.json.Decoder[_RawList] = msgspec.json.Decoder(_RawList)
+
+
+def decode_page(kind: type[Any], raw: bytes, *, what: str) -> Page:
+    # Item by item, so that an invalid one does not affect others; finding its end costs a tenth of decoding
+    # it.
+    try:
+        page = _LISTS.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ApiError(f"{what}: the response is not a list ({error}); is this a Kubernetes API?") from error
+    items = read_items(decode, kind, map(bytes, page.items or ()), what=what)
+    return Page(items, page.metadata.resource_version, page.metadata.continue_)

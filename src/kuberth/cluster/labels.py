@@ -90,7 +90,7 @@ class LabelColumns:
         self._columns: dict[str, LabelColumn] = {}
         """Columns of keys that nodes have or had."""
         self._unused: WeakValueDictionary[str, LabelColumn] = WeakValueDictionary()
-        """Columns of other keys."""
+        """Columns of keys that no node has had, while a reader holds them."""
         self._no_ids = _absent_everywhere(capacity)
         self._labels: dict[int, Mapping[str, str]] = {}
         self.keys: Counter[str] = Counter()

@@ -1,8 +1,8 @@
-"""Which pods belong to a group, and how far each of them has come.
+"""The pods of each pod group, by their scheduling state.
 
-In: pods as intake and the cluster table see them come, take a node and leave. Out: per group the pods that
-are unscheduled, assumed and assigned. It goes by the pods' `spec.schedulingGroup` alone: PodGroup objects
-need not exist. A group is known as long as one of its pods is.
+In: pods that intake and the cluster table add, assume, assign and remove. Out: per group, its unscheduled,
+assumed and assigned pods. Only the pods' `spec.schedulingGroup` counts: the PodGroup object need not exist.
+A group exists here as long as it has a pod.
 
     pod:   (unknown) ──arrive──▶ unscheduled ──assume──▶ assumed ──assign (seen on the API)──▶ assigned
                                       ▲                     │

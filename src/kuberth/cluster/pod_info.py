@@ -285,7 +285,7 @@ _NO_CLAIMS: Final = frozenset[str]()
 _MAX_SHARED: Final = 4096
 _MANY_LABELS: Final = 64
 _CLASSES: Final[dict[tuple[int, str, bool], tuple[Mapping[str, str], PodClass]]] = {}
-"""Classes by the identity of their labels, which are kept with them: replicas share theirs."""
+"""Classes by the identity of their labels, since replicas share the object; the values keep it alive."""
 _REQUESTS: Final[dict[tuple[int, ...], PodRequest]] = {}
 
 

@@ -124,7 +124,7 @@ def meets_node_selector(nodes: Nodes, selector: CompiledNodeSelector) -> Mask:
 
 
 def meets_required_affinity(nodes: Nodes, affinity: RequiredNodeAffinity) -> Mask:
-    """Nodes that a pod's nodeSelector and required node affinity both accept."""
+    """The nodes that match both a pod's nodeSelector and its required node affinity."""
     mask = everywhere(nodes)
     if affinity.selector is not None:
         mask &= has_labels(nodes, affinity.selector)

@@ -123,7 +123,7 @@ class ClusterTable:
         self.terms = Terms(self.labels, self.selected_labels)
         """Counts of placed pods by the terms that match them."""
         self.pod_groups = PodGroups()
-        """The pod groups that pods refer to."""
+        """The pod groups that pods name in `spec.schedulingGroup`."""
         self.claims: dict[str, RowCounts] = {}
         """Pods per row that use a claim, by namespace/name of the claim."""
         self.device_claims: dict[str, RowCounts] = {}
@@ -502,7 +502,7 @@ class ClusterTable:
         self._count(info, row, -1)
 
     def reorder(self, row: int, pods: Iterable[PodInfo]) -> None:
-        """Set the order of a row's pods, which are there already."""
+        """Set the order of the pods of a row; `pods` are those that the row has."""
         at = self._pods_at[row]
         at.clear()
         at.update((info.uid, info) for info in pods)

@@ -134,7 +134,7 @@ class _NamespaceGroups:
         """By namespace: the processed part of `_changed`, and the result for every id."""
 
     def take(self, pods: PodMatcher) -> int:
-        """The id of the matcher, with its use count increased."""
+        """Return the id of the matcher and increase its use count."""
         way = (pods.namespaces, pods.namespace_selector)
         found = self._ids.get(way)
         if found is None:

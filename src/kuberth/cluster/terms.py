@@ -313,7 +313,7 @@ class CarriedTerms:
             del self._by_topology[key]
 
     def forget_namespace(self, name: str) -> None:
-        """The labels of a namespace have changed."""
+        """Drop cached results of namespace selectors for a namespace whose labels changed."""
         for terms in self._by_topology.values():
             if terms.sums is not None:
                 terms.sums.forget_namespace(name)

@@ -27,13 +27,13 @@ class WhatIf:
         self._before: dict[int, tuple[PodInfo, ...]] = {}
 
     def add_pod(self, info: PodInfo, row: int) -> None:
-        """Add the pod to the row."""
+        """Add the pod to the node in this row."""
         self._remember(row)
         self._table.put(info, row)
         self._done.append((info, row, True))
 
     def remove_pod(self, info: PodInfo, row: int) -> None:
-        """Remove the pod from the row."""
+        """Remove the pod from the node in this row."""
         self._remember(row)
         self._table.take(info, row)
         self._done.append((info, row, False))
@@ -76,12 +76,12 @@ class LoggedWhatIf(WhatIf):
         self._assumed: dict[str, PodInfo] = {}
 
     def add_pod(self, info: PodInfo, row: int) -> None:
-        """Add the pod to the row."""
+        """Add the pod to the node in this row."""
         super().add_pod(info, row)
         self._table.settle(row)
 
     def remove_pod(self, info: PodInfo, row: int) -> None:
-        """Remove the pod from the row."""
+        """Remove the pod from the node in this row."""
         super().remove_pod(info, row)
         self._table.settle(row)
 

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from kuberth.config.decoding import BROKEN, Decoder
 from kuberth.config.defaults import apply_defaults
 from kuberth.config.feature_gates import FeatureGates, gate_problems
 from kuberth.config.in_tree import IN_TREE_ARGS
@@ -28,6 +27,7 @@ from kuberth.config.types import (
     PluginConfig,
 )
 from kuberth.config.validation import validate
+from kuberth.text.decoding import BROKEN, Decoder
 from kuberth.text.documents import clean_tree, read_tree
 from kuberth.text.field_errors import FieldError, InvalidConfiguration, child, item, show
 

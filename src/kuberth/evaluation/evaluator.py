@@ -13,20 +13,21 @@ which pods preemption would evict, and what queueing hints say. For cluster auto
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from kuberth.api.core import Namespace, Node, Pod
 from kuberth.assembly.profiles import assemble, derive_with, effective_gates, full_registry
+from kuberth.client.protocol import Api, ObjectList, WatchEvent
+from kuberth.client.writes import Verb, Write
 from kuberth.clock import SystemClock
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.table import ClusterTable
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration, default_configuration
-from kuberth.errors import KuberthError
-from kuberth.evaluation.dry_run import DryRunApi
+from kuberth.errors import KuberthError, NotFoundError
 from kuberth.extenders.http_extender import is_interested
 from kuberth.framework.cluster_events import ClusterEvent, Hint, concerns
 from kuberth.framework.cycle_state import CycleState
@@ -328,3 +329,53 @@ class _Ignore:
 
     def record(self, event: PodEvent) -> None:
         pass
+
+
+T = TypeVar("T")
+
+
+class DryRunApi(Api):
+    """An API for dry runs: it reads from the stores.
+
+    A deleted object is missing from its store until `undo_deletions`; other writes return what a server
+    would, without an effect.
+    """
+
+    def __init__(self, stores: Stores) -> None:
+        self._stores = stores
+        self._deleted: dict[str, Any] = {}
+
+    async def list(
+        self, kind: type[Any], *, resource_version: str = "", field_selector: str = ""
+    ) -> ObjectList:
+        return ObjectList(tuple(self._stores.of(kind)), "0")
+
+    async def watch(
+        self, kind: type[Any], *, resource_version: str, field_selector: str = ""
+    ) -> AsyncIterator[WatchEvent]:
+        changes: tuple[WatchEvent, ...] = ()
+        for change in changes:
+            yield change
+
+    async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T:
+        obj = self._stores.of(kind).get(name, namespace=namespace)
+        if obj is None:
+            raise NotFoundError(f"{kind.__name__} {namespace}/{name} is not among the objects")
+        return obj
+
+    async def write(self, write: Write) -> Any:
+        if write.verb in (Verb.CREATE, Verb.UPDATE):
+            return write.body
+        obj = await self.get(write.kind, write.name, namespace=write.namespace)
+        if write.verb is Verb.PATCH:
+            return obj
+        self._stores.of(write.kind).remove(obj)
+        self._deleted[f"{write.namespace}/{write.name}" if write.namespace else write.name] = obj
+        return None
+
+    def undo_deletions(self) -> Iterable[str]:
+        """Restore all deleted objects; returns their keys."""
+        deleted, self._deleted = self._deleted, {}
+        for obj in deleted.values():
+            self._stores.of(type(obj)).set(obj)
+        return deleted

@@ -39,7 +39,7 @@ class Extenders:
         return len(self._all)
 
     def decide_about(self, pod: Pod) -> bool:
-        """Whether an extender takes part in choosing the pod's node, so that the cycle has to wait."""
+        """Whether an extender filters or scores nodes for the pod, so that the cycle has to wait."""
         return any(_has_say(extender.config) and extender.is_interested(pod) for extender in self._all)
 
     def filtering(self, pod: Pod) -> Sequence[HttpExtender]:

@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 from kuberth.api.core import Pod
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.selected_labels import SelectedLabels
-from kuberth.config.decoding import Decoder
 from kuberth.config.resolve import plugins_named, resolve_profile
 from kuberth.config.types import KubeSchedulerProfile
 from kuberth.errors import ConfigError, described
@@ -49,12 +48,12 @@ from kuberth.framework.extension_points import (
     points_of,
 )
 from kuberth.framework.handle import Handle
-from kuberth.framework.inputs import Signer
+from kuberth.framework.inputs import Inputs, Signer, checked_inputs
 from kuberth.framework.registry import PluginFactory, Registry, UnusablePlugin
 from kuberth.framework.signatures import signer
-from kuberth.framework.statements import Statements
 from kuberth.framework.status import Status
 from kuberth.framework.unheard_events import unheard
+from kuberth.text.decoding import Decoder
 
 _IMPLIED_BY_NODE_ADD: Final = {
     # A new node is usually not ready at first; its pods must be retried when the taint is removed.
@@ -67,7 +66,7 @@ _IMPLIED_BY_NODE_ADD: Final = {
 GANG_PLUGIN: Final = "GangScheduling"
 """The plugin and its feature gate: only with both are new pods without a node events."""
 EXTENDER: Final = "Extender"
-"""The name that stands for all extenders among the plugins that rejected a pod."""
+"""The plugin name under which rejections by extenders are recorded."""
 _MAY_REJECT = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
 
 
@@ -316,3 +315,42 @@ def _is_registration(event: object) -> bool:
         and (event.hint is None or callable(event.hint))
         and (event.concern is None or isinstance(event.concern, Concern))
     )
+
+
+_INTERFACES: Final[Mapping[str, type[Plugin]]] = {
+    "pre_filter": PreFilterPlugin,
+    "filter": FilterPlugin,
+    "post_filter": PostFilterPlugin,
+    "pre_score": PreScorePlugin,
+    "score": ScorePlugin,
+}
+
+
+def inputs_of(plugin: Plugin) -> Inputs | None:
+    """The statement of one plugin; None if it has none. ConfigError if it is incomplete or wrong."""
+    return checked_inputs(
+        plugin, (phase for phase, interface in _INTERFACES.items() if isinstance(plugin, interface))
+    )
+
+
+class Statements:
+    """The `Inputs` of a profile's plugins; one that a difference proves wrong is ignored from then on."""
+
+    def __init__(self, plugins: Iterable[Plugin]) -> None:
+        """ConfigError for a statement that is incomplete or names unknown fields."""
+        self._inputs = {
+            plugin.name: inputs for plugin in plugins if (inputs := inputs_of(plugin)) is not None
+        }
+        self.version = 0
+        """Grows whenever a statement proves wrong."""
+
+    def of(self, plugin: str) -> Inputs | None:
+        """The plugin's statement; None if it has none, or a wrong one."""
+        return self._inputs.get(plugin)
+
+    def distrust(self, plugin: str) -> bool:
+        """Ignore the plugin's statement from now on. False if it is ignored already."""
+        if self._inputs.pop(plugin, None) is None:
+            return False
+        self.version += 1
+        return True

@@ -84,6 +84,15 @@ class Registry:
         for name in other:
             self.register(name, other[name], origin=other._origins[name])
 
+    def replacing(self, name: str, factory: PluginFactory) -> Registry:
+        """A copy in which `factory` creates the plugin of this name."""
+        copy = Registry()
+        for other in self:
+            if other != name:
+                copy.register(other, self[other], origin=self._origins[other])
+        copy.register(name, factory, origin="code")
+        return copy
+
     def load_entry_points(self) -> None:
         """Add every plugin that an installed package declares under `kuberth.plugins`.
 

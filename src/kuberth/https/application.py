@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, Final, Protocol
 
-from kuberth.https.limits import Limits
+from kuberth.https.connection_limit import Limits
 from kuberth.https.messages import ClientGone, Query, Receive, Request, Response, Send
 
 logger = logging.getLogger(__name__)

@@ -16,8 +16,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from kuberth.https.connection_limit import ConnectionLimit
-from kuberth.https.limits import Limits
+from kuberth.https.connection_limit import ConnectionLimit, Limits
 from kuberth.https.users import certified_user
 
 MALFORMED_SECONDS: Final = 60.0

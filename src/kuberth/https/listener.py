@@ -25,8 +25,7 @@ from kuberth.errors import PortTakenError, ServingError
 from kuberth.https.application import Application, HttpService
 from kuberth.https.certificates import Certificates
 from kuberth.https.connection import HttpConnection
-from kuberth.https.connection_limit import ConnectionLimit
-from kuberth.https.limits import Limits, affordable_connections
+from kuberth.https.connection_limit import ConnectionLimit, Limits, affordable_connections
 from kuberth.https.messages import Request, Response
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ who may read a page; only health needs no permission.
 from __future__ import annotations
 
 from kuberth.https.certificates import CertificateFiles, Certificates, SelfSigned
-from kuberth.https.limits import Limits
+from kuberth.https.connection_limit import Limits
 from kuberth.serving.access import DelegatedAccess
 from kuberth.serving.endpoints import scheduler_routes
 from kuberth.serving.health import HealthCheck

@@ -14,7 +14,7 @@ from types import AsyncGeneratorType
 from typing import Any, Final, Self, TypeVar, cast
 
 from kuberth.https.certificates import Certificates
-from kuberth.https.limits import Limits
+from kuberth.https.connection_limit import Limits
 from kuberth.https.listener import AddressFlags, Listener, in_thread
 from kuberth.https.messages import Request, Response
 from kuberth.serving.access import OPEN_PATHS, Access

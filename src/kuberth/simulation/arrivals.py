@@ -30,7 +30,7 @@ class Arrival(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     """A line of a trace. Lists and mappings are written as in a pod's spec."""
 
     arrival: float
-    """Seconds after the start."""
+    """When the pod is created, in seconds after the start."""
     duration: float | None = None
     """How long it runs once it has a node; None: forever."""
     name: str = ""

@@ -12,12 +12,11 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from kuberth.api import quantity
 from kuberth.api.core import Node
 from kuberth.api.kinds import REGISTRY
 from kuberth.api.wire import convert
-from kuberth.errors import ConfigError, QuantityError, WireError
-from kuberth.local.hollow.shapes import load_shapes, make_nodes
+from kuberth.errors import ConfigError, WireError
+from kuberth.local.hollow.shapes import check_amounts, load_shapes, make_nodes
 from kuberth.local.manifests import Manifest, read_manifests
 from kuberth.simulation.snapshots import is_snapshot, read_snapshot
 from kuberth.text.documents import read_tree
@@ -40,7 +39,7 @@ MANAGED: Final = frozenset(
         ("policy/v1", "PodDisruptionBudget"),
     }
 )
-"""Kinds that controllers act on: without them, controllers change nothing."""
+"""Kinds on which controllers act; a cluster without such objects needs no controllers."""
 
 
 class ClusterState(NamedTuple):
@@ -156,15 +155,10 @@ def as_object(manifest: Manifest) -> Any:
 
 
 def _expect_amounts(manifest: Manifest, node: Node) -> None:
-    for resource, amount in node.status.allocatable.items():
-        try:
-            found = quantity.parse(amount)
-        except QuantityError as error:
-            raise ConfigError(f"{manifest}: status.allocatable.{resource}: {error}") from error
-        if found.mantissa < 0:
-            raise ConfigError(
-                f"{manifest}: status.allocatable.{resource}: must not be negative, got {amount}"
-            )
+    try:
+        check_amounts(node.status.allocatable, "status.allocatable")
+    except ValueError as error:
+        raise ConfigError(f"{manifest}: {error}") from error
 
 
 def _complete(node: Node) -> Node:

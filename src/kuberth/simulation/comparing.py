@@ -10,7 +10,7 @@ import enum
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 import msgspec
@@ -146,9 +146,9 @@ def compare(outcomes: Mapping[str, Sequence[Outcome]]) -> Comparison:
     resources = sorted({name for runs in outcomes.values() for name in runs[0].utilisation})
     measures = dict(FIGURES)
     for resource in resources:
-        measures[f"utilisation {resource}"] = _utilisation(resource)
+        measures[f"utilisation {resource}"] = partial(_used, "utilisation", resource)
         if any(each.drain_utilisation for runs in outcomes.values() for each in runs):
-            measures[f"utilisation {resource} (drain)"] = _drain_utilisation(resource)
+            measures[f"utilisation {resource} (drain)"] = partial(_used, "drain_utilisation", resource)
     figures = []
     for name, measure in measures.items():
         base = [measure(each) for each in first]
@@ -173,12 +173,9 @@ def compare(outcomes: Mapping[str, Sequence[Outcome]]) -> Comparison:
     )
 
 
-def _utilisation(resource: str) -> Callable[[Outcome], float]:
-    return lambda each: each.utilisation.get(resource, 0.0)
-
-
-def _drain_utilisation(resource: str) -> Callable[[Outcome], float]:
-    return lambda each: each.drain_utilisation.get(resource, 0.0)
+def _used(field: str, resource: str, outcome: Outcome) -> float:
+    shares: dict[str, float] = getattr(outcome, field)
+    return shares.get(resource, 0.0)
 
 
 def _spread(values: Sequence[float]) -> float:

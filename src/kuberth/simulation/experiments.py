@@ -41,7 +41,7 @@ class Policy:
     queue: QueueFactory | None = None
     """Creates the scheduling queue; None: the priority queue."""
     gates: Mapping[str, bool] = field(default_factory=dict)
-    """Feature gates."""
+    """The feature gates that are set, by name; the others have their defaults."""
     nodes: NodePolicy | None = None
     """Adds and removes nodes, such as an `Autoscaler`."""
     cluster: ClusterState | None = None

@@ -86,7 +86,7 @@ class Kubelets:
             await self._idle_again.wait()
 
     def stop_timers(self) -> None:
-        """Let no more pods end."""
+        """Cancel the timers that end pods."""
         for uid in list(self._ends):
             self._forget(uid)
 

@@ -25,7 +25,7 @@ class Waits(msgspec.Struct, frozen=True):
     """
 
     pods: int
-    """Pods that got a node."""
+    """The number of pods with a node."""
     mean: float
     p50: float
     p90: float

@@ -42,9 +42,8 @@ from kuberth.simulation.controlling import ManagedCluster, namespace_of, served
 from kuberth.simulation.fleet import Fleet
 from kuberth.simulation.kubelets import Kubelets, create_arrivals, started
 from kuberth.simulation.node_policies import NodePolicy, node_of
-from kuberth.simulation.observing import ENDED, MAX_SAMPLES, Books, RunObserver
+from kuberth.simulation.observing import ENDED, MAX_SAMPLES, Books, RunObserver, RunRecorder
 from kuberth.simulation.outcomes import VERSION, Attempts, Outcome, Reason, rounded, waits
-from kuberth.simulation.stories import RunRecorder
 from kuberth.simulation.workloads import arrival_of
 
 GANG_GATES: Final = ("GenericWorkload", "GangScheduling")
@@ -77,7 +76,7 @@ class Scenario:
     managed: Sequence[Manifest] = ()
     """Objects that controllers act on: Deployments, Jobs, budgets and so on."""
     controllers: bool = False
-    """Run controllers even if nothing is managed."""
+    """Whether to run controllers even if `managed` is empty."""
     node_policies: Sequence[NodePolicy] = ()
     """The policies that add and remove nodes; not together with controllers."""
     records: bool = False

@@ -18,6 +18,7 @@ import msgspec
 
 from kuberth.errors import ConfigError
 from kuberth.simulation.arrivals import Arrival, problem_of
+from kuberth.text.documents import read_text
 
 FIELDS: Final = Arrival.__struct_fields__
 _JSON_CELLS: Final = ("node_selector", "tolerations", "affinity", "spread", "labels", "spec")
@@ -27,12 +28,7 @@ _NUMBERS: Final = {"arrival": float, "duration": float, "priority": int, "gang_s
 
 def read_trace(path: Path) -> list[Arrival]:
     """Read a trace; the extension decides the format (.csv, else JSON lines)."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: the file is not UTF-8 text (byte {error.start})") from error
+    text = read_text(path)
     arrivals = list(_read_csv(text, path) if path.suffix == ".csv" else _read_lines(text, path))
     if not arrivals:
         raise ConfigError(f"{path}: there is no pod in this trace")

@@ -196,13 +196,15 @@ def check_queue(factory: QueueFactory, name: str) -> PluginReport:
     return PluginReport(name, (), findings, ())
 
 
-def _found(rule: Callable[[], RuleFinding], module: str) -> RuleFinding:
+Result = tuple[RuleOutcome, str]
+
+
+def _found(rule: Callable[[], Result], module: str) -> RuleFinding:
     try:
         with time_limit(RULE_SECONDS, module):
-            return rule()
-    except RuleTimeoutError as error:
-        return RuleFinding(rule.__name__, RuleOutcome.FAILED, str(error))
-    except KuberthError as error:  # a value that the framework rejects, or an exception of the plugin
+            return RuleFinding(rule.__name__, *rule())
+    # The framework rejects a value, or the plugin raises an exception or takes too long.
+    except (RuleTimeoutError, KuberthError) as error:
         return RuleFinding(rule.__name__, RuleOutcome.FAILED, str(error))
     except Exception as error:  # where the plugin is called without the framework
         return RuleFinding(rule.__name__, RuleOutcome.FAILED, described(error))
@@ -220,35 +222,31 @@ class _Check:
 
     # Rules, in the order they are shown
 
-    def construction(self) -> RuleFinding:
+    def construction(self) -> Result:
         try:
             evaluator = self._evaluator(RandomCluster(self._seeds.start))
         except InvalidConfiguration as error:
             problems = "; ".join(str(each) for each in error.errors)
-            return self._failed("construction", f"its arguments are refused: {problems}")
+            return RuleOutcome.FAILED, f"its arguments are refused: {problems}"
         except KuberthError as error:
-            return self._failed("construction", str(error))
+            return RuleOutcome.FAILED, str(error)
         warnings = evaluator.runner.profile.warnings
         if warnings:
-            return RuleFinding("construction", RuleOutcome.WARNING, "; ".join(warnings))
-        return self._ok(
-            "construction", f"serves {', '.join(points_of(self._plugin)) or 'no extension point'}"
-        )
+            return RuleOutcome.WARNING, "; ".join(warnings)
+        return RuleOutcome.OK, f"serves {', '.join(points_of(self._plugin)) or 'no extension point'}"
 
-    def arguments(self) -> RuleFinding:
+    def arguments(self) -> Result:
         if self._plugin.args_type is None:
-            return self._skipped("arguments", "it declares no args_type, so its arguments are not checked")
+            return RuleOutcome.SKIPPED, "it declares no args_type, so its arguments are not checked"
         try:
             self._configuration({**(self._args or {}), "noSuchArgument": 1})
         except InvalidConfiguration:
-            return self._ok(
-                "arguments", f"decoded as {self._plugin.args_type.__name__}; unknown ones are refused"
-            )
-        return self._failed("arguments", "an unknown argument is accepted, so a typing error goes unnoticed")
+            return RuleOutcome.OK, f"decoded as {self._plugin.args_type.__name__}; unknown ones are refused"
+        return RuleOutcome.FAILED, "an unknown argument is accepted, so a typing error goes unnoticed"
 
-    def answers(self) -> RuleFinding:
+    def answers(self) -> Result:
         if not self._judges:
-            return self._skipped("answers", "it does not judge nodes")
+            return RuleOutcome.SKIPPED, "it does not judge nodes"
         asked = rejected = 0
         for cluster, evaluator in self._clusters():
             for pod in self._pods_of(cluster):
@@ -257,43 +255,35 @@ class _Check:
                 rejected += bool(answer.rejections or answer.pre_filter)
         message = f"{asked} pods on {len(self._seeds)} random clusters, {rejected} with rejected nodes"
         if issubclass(self._plugin, _MAY_REJECT) and not rejected and issubclass(self._plugin, FilterPlugin):
-            return RuleFinding(
-                "answers",
-                RuleOutcome.WARNING,
-                f"{message}: no branch that rejects was reached; give it pods of yours (--pods FILE)",
+            return RuleOutcome.WARNING, (
+                f"{message}: no branch that rejects was reached; give it pods of yours (--pods FILE)"
             )
-        return self._ok("answers", message)
+        return RuleOutcome.OK, message
 
-    def scheduling(self) -> RuleFinding:
+    def scheduling(self) -> Result:
         """Run a whole scheduler with the plugin: it logs every violation at any extension point."""
         trial = self._trial
         if trial.not_started:
-            return RuleFinding(
-                "scheduling",
-                RuleOutcome.WARNING,
-                f"no scheduler could be started with it: {trial.not_started}",
-            )
+            return RuleOutcome.WARNING, f"no scheduler could be started with it: {trial.not_started}"
         if trial.errors:
-            return self._failed("scheduling", _first(trial.errors))
+            return RuleOutcome.FAILED, _first(trial.errors)
         served = points_of(self._plugin)
         message = f"{trial.pods} pods in {trial.clusters} schedulers, {trial.bound} bound"
         missed = [point for point in served if point in _TRIED - _JUDGED and not trial.calls[point]]
         if missed:
-            return RuleFinding(
-                "scheduling",
-                RuleOutcome.WARNING,
-                f"{message}, and none reached {', '.join(missed)}; give it pods of yours (--pods FILE)",
+            return RuleOutcome.WARNING, (
+                f"{message}, and none reached {', '.join(missed)}; give it pods of yours (--pods FILE)"
             )
         if untried := [point for point in served if point not in _TRIED]:
             message += f"; not tried: {', '.join(untried)} (it takes pod groups)"
-        return self._ok("scheduling", message)
+        return RuleOutcome.OK, message
 
-    def objects(self) -> RuleFinding:
+    def objects(self) -> Result:
         """Compare pods and nodes before and after a whole scheduler has run."""
         changes = self._trial.changes
         if changes:
-            return self._failed("objects", f"{_first(changes)}: change a copy (msgspec.structs.replace)")
-        return self._ok("objects", "it changes no pod and no node that it is given")
+            return RuleOutcome.FAILED, f"{_first(changes)}: change a copy (msgspec.structs.replace)"
+        return RuleOutcome.OK, "it changes no pod and no node that it is given"
 
     @cached_property
     def _trial(self) -> SchedulingTrial:
@@ -308,22 +298,22 @@ class _Check:
         )
         return trial
 
-    def determinism(self) -> RuleFinding:
+    def determinism(self) -> Result:
         if not self._judges:
-            return self._skipped("determinism", "it does not judge nodes")
+            return RuleOutcome.SKIPPED, "it does not judge nodes"
         for cluster, evaluator in self._clusters():
             twin = self._evaluator(cluster)
             for pod in self._pods_of(cluster):
                 first, again, other = evaluator.evaluate(pod), evaluator.evaluate(pod), twin.evaluate(pod)
                 for answer, who in ((again, "asked twice"), (other, "another instance")):
                     if answer != first:
-                        return self._failed("determinism", f"{who}: {_difference(pod, first, answer)}")
-        return self._ok("determinism", "the same questions get the same answers")
+                        return RuleOutcome.FAILED, f"{who}: {_difference(pod, first, answer)}"
+        return RuleOutcome.OK, "the same questions get the same answers"
 
-    def forms(self) -> RuleFinding:
+    def forms(self) -> Result:
         """Compare both forms, and a view of one node with a view of all."""
         if not issubclass(self._plugin, FilterPlugin | ScorePlugin):
-            return self._skipped("forms", "it does not judge nodes one by one")
+            return RuleOutcome.SKIPPED, "it does not judge nodes one by one"
         for cluster, evaluator in self._clusters():
             plugin, nodes = evaluator.runner.profile.plugins[self._plugin.name], evaluator.cluster.all_nodes()
             for pod in self._pods_of(cluster):
@@ -332,21 +322,18 @@ class _Check:
                     for form, given in others:
                         for name, answer in expected.items():
                             if given[name] != answer:
-                                return self._failed(
-                                    "forms",
+                                return RuleOutcome.FAILED, (
                                     f"pod {pod.metadata.name}, node {name}: {first} gives {answer!r}, "
-                                    f"{form} gives {given[name]!r}",
+                                    f"{form} gives {given[name]!r}"
                                 )
-        return self._ok("forms", "one node and all nodes at once get the same answers")
+        return RuleOutcome.OK, "one node and all nodes at once get the same answers"
 
-    def statement(self) -> RuleFinding:
+    def statement(self) -> Result:
         evaluator = self._evaluator(RandomCluster(self._seeds.start))
         if evaluator.runner.profile.plugins[self._plugin.name].inputs is None:
-            return RuleFinding(
-                "statement",
-                RuleOutcome.WARNING,
+            return RuleOutcome.WARNING, (
                 "it states no `inputs`, so it is asked about every pod and node again, and equal pods that "
-                "fit nowhere are not rejected together",
+                "fit nowhere are not rejected together"
             )
         recorder = ReadRecorder()
         for cluster, evaluator in self._clusters(recorder.watching(self._plugin)):
@@ -355,7 +342,7 @@ class _Check:
                 for event, old, new in _changes(cluster):
                     evaluator.hints(pod, event, old, new)
         if recorder.outside:
-            return self._failed("statement", "; ".join(sorted(map(str, recorder.outside))))
+            return RuleOutcome.FAILED, "; ".join(sorted(map(str, recorder.outside)))
         for cluster, kept in self._clusters(with_plans=True):
             fresh = self._evaluator(cluster)
             pods = [*self._pods_of(cluster)]
@@ -363,24 +350,20 @@ class _Check:
                 equal = cluster.equal_pod(pod, f"equal-{number}")
                 before, after = kept.evaluate(equal), fresh.evaluate(equal)
                 if before != after:
-                    return self._failed(
-                        "statement", f"kept for equal pods: {_difference(equal, after, before)}"
-                    )
+                    return RuleOutcome.FAILED, f"kept for equal pods: {_difference(equal, after, before)}"
                 changed = cluster.change(cluster.nodes[number % len(cluster.nodes)])
                 cluster.nodes[number % len(cluster.nodes)] = changed
                 kept.add(changed)
                 fresh.add(changed)
-        return self._ok("statement", "it reads what it states, and kept answers stay right")
+        return RuleOutcome.OK, "it reads what it states, and kept answers stay right"
 
-    def events(self) -> RuleFinding:
+    def events(self) -> Result:
         if not issubclass(self._plugin, _MAY_REJECT):
-            return self._skipped("events", "it rejects no pods")
+            return RuleOutcome.SKIPPED, "it rejects no pods"
         if not issubclass(self._plugin, EnqueueExtensions):
-            return RuleFinding(
-                "events",
-                RuleOutcome.WARNING,
+            return RuleOutcome.WARNING, (
                 "it registers no events, so every event brings back the pods that it rejected; derive it "
-                "from EnqueueExtensions and say which events help",
+                "from EnqueueExtensions and say which events help"
             )
         evaluator = self._evaluator(RandomCluster(self._seeds.start))
         registered = [
@@ -389,20 +372,18 @@ class _Check:
             if each.plugin == self._plugin.name and not each.implied
         ]
         if not registered:
-            return RuleFinding(
-                "events",
-                RuleOutcome.WARNING,
+            return RuleOutcome.WARNING, (
                 "events_to_register is empty: a pod that it rejects waits until the pod itself changes, or "
-                "for up to 5m 30s until the queue tries all pods again",
+                "for up to 5m 30s until the queue tries all pods again"
             )
-        return self._ok("events", "; ".join(dict.fromkeys(each.event.description for each in registered)))
+        return RuleOutcome.OK, "; ".join(dict.fromkeys(each.event.description for each in registered))
 
-    def hints(self) -> RuleFinding:
+    def hints(self) -> Result:
         """Check that a change of a node that lets the plugin's pod pass requeues the pod."""
         if not issubclass(self._plugin, FilterPlugin | PreFilterPlugin) or not issubclass(
             self._plugin, EnqueueExtensions
         ):
-            return self._skipped("hints", "it has none about nodes that let pods pass")
+            return RuleOutcome.SKIPPED, "it has none about nodes that let pods pass"
         helped = 0
         for cluster, evaluator in self._clusters():
             for pod in self._pods_of(cluster):
@@ -423,18 +404,16 @@ class _Check:
                             evaluator, pod, old, new
                         ):
                             said = "it is not registered for it" if hint is None else "its hint says Skip"
-                            return self._failed(
-                                "hints",
+                            return RuleOutcome.FAILED, (
                                 f"pod {pod.metadata.name} fits after {event.label} of node "
-                                f"{new.metadata.name}, but {said}: the pod would go on waiting",
+                                f"{new.metadata.name}, but {said}: the pod would go on waiting"
                             )
         if not helped:
-            return self._skipped(
-                "hints",
+            return RuleOutcome.SKIPPED, (
                 "none tried: no random change of a node let a rejected pod pass; give it pods of yours "
-                "(--pods FILE)",
+                "(--pods FILE)"
             )
-        return self._ok("hints", f"{helped} changes of nodes that helped a pod bring it back")
+        return RuleOutcome.OK, f"{helped} changes of nodes that helped a pod bring it back"
 
     def _ask_hints(
         self, evaluator: Evaluator, pod: Pod, event: ClusterEvent, old: Node | None, new: Node
@@ -478,7 +457,7 @@ class _Check:
             pod = next((each for each in pods if not _skips(own, self._plugin.name, point, each)), None)
             if pod is None:
                 message = f"{point} is not measured: it skips every pod; give it pods of yours (--pods FILE)"
-                skipped.append(self._skipped("time", message))
+                skipped.append(RuleFinding("time", RuleOutcome.SKIPPED, message))
                 continue
             turns = [
                 (_microseconds(own, point, pod), _microseconds(reference, point, pod)) for _ in range(_RUNS)
@@ -524,19 +503,11 @@ class _Check:
 
     def _registry(self, factory: PluginFactory) -> Registry:
         """All plugins, with the checked one replacing an in-tree one of the same name."""
-        registry = Registry()
-        for name in self._others:
-            registry.register(name, self._others[name], origin=self._others.origin(name))
-        registry.register(self._plugin.name, factory, origin="code")
-        return registry
+        return self._known.replacing(self._plugin.name, factory)
 
     @cached_property
-    def _others(self) -> Registry:
-        found, others = full_registry(), Registry()
-        for name in found:
-            if name != self._plugin.name:
-                others.register(name, found[name], origin=found.origin(name))
-        return others
+    def _known(self) -> Registry:
+        return full_registry()
 
     def _configuration(self, args: Mapping[str, Any] | None) -> KubeSchedulerConfiguration:
         return load_configuration(_tree(self._profile(args)), self._registry(self._plugin))
@@ -549,15 +520,6 @@ class _Check:
         if args is not None:
             tree["pluginConfig"] = [{"name": name, "args": dict(args)}]
         return tree
-
-    def _ok(self, rule: str, message: str) -> RuleFinding:
-        return RuleFinding(rule, RuleOutcome.OK, message)
-
-    def _skipped(self, rule: str, message: str) -> RuleFinding:
-        return RuleFinding(rule, RuleOutcome.SKIPPED, message)
-
-    def _failed(self, rule: str, message: str) -> RuleFinding:
-        return RuleFinding(rule, RuleOutcome.FAILED, message)
 
 
 def _first(problems: Collection[str]) -> str:

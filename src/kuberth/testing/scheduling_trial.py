@@ -85,11 +85,7 @@ class SchedulingTrial:
         name: str,
     ) -> None:
         """Schedule the pods of every cluster; `plugin` is watched, and registered as `name`."""
-        own = Registry()
-        for other in registry:
-            if other != name:
-                own.register(other, registry[other], origin=registry.origin(other))
-        own.register(name, _Watched(plugin, self), origin="code")
+        own = registry.replacing(name, _Watched(plugin, self))
         own.register(Obstacles.name, Obstacles, origin="code")
         for cluster, pods in clusters:
             with self._listening():

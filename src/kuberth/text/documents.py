@@ -76,6 +76,16 @@ def read_file(path: Path, what: str) -> Any:
     return tree
 
 
+def read_text(path: Path) -> str:
+    """The text of a UTF-8 file; ConfigError if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: the file is not UTF-8 text (byte {error.start})") from error
+
+
 def read_documents(
     text: str | bytes, *, max_values: int = MAX_VALUES
 ) -> tuple[list[Document], list[FieldError]]:

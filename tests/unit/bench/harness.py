@@ -9,11 +9,11 @@ from typing import Any
 
 from kuberth.assembly import full_registry
 from kuberth.bench.arenas import IN_PROCESS, Arena, arena
-from kuberth.bench.claim_control import controlled_claims
+from kuberth.bench.cases import of_file
 from kuberth.bench.contenders import OwnScheduler
 from kuberth.bench.executor import Executor, Pace
-from kuberth.bench.finding import of_file
 from kuberth.bench.measurements import Measurement
+from kuberth.bench.running import controlled_claims
 
 PACE = Pace(sample_seconds=0.02, look_seconds=0.01, patience_seconds=30.0)
 FILES = {

@@ -6,8 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from kuberth.bench.cases import ThresholdMetricSelector, Workload, read_cases
-from kuberth.bench.finding import enabled, of_file, select, shipped
+from kuberth.bench.cases import (
+    ThresholdMetricSelector,
+    Workload,
+    enabled,
+    of_file,
+    read_cases,
+    select,
+    shipped,
+)
 from kuberth.bench.operations import (
     OPCODES,
     Barrier,
@@ -134,14 +141,14 @@ def case_with(operation: str = BASE, workload: str = "{name: w}", more: str = ""
         (case_with("5"), "op 0 (without an opcode)"),
         (
             case_with("{opcode: sleep, second: 1}"),
-            "op 0 (sleep): unknown field `second`; known are duration, durationParam",
+            "op 0 (sleep): second: unknown field; known are duration, durationParam, opcode",
         ),
         (case_with("{opcode: sleep, duration: soon}"), "op 0 (sleep): the duration"),
         (
             case_with("{opcode: createPods, count: two}"),
-            "op 0 (createPods): Expected `int`, got `str`, at `count`",
+            'op 0 (createPods): count: expected an integer, got "two"',
         ),
-        (case_with("{opcode: createPods, count: -1}"), "count cannot be below zero, but is -1"),
+        (case_with("{opcode: createPods, count: -1}"), "count: expected an integer >= 0, got -1"),
         (
             case_with("{opcode: createPods, countParam: many}"),
             "a parameter is written with a dollar sign: $many",
@@ -155,41 +162,47 @@ def case_with(operation: str = BASE, workload: str = "{name: w}", more: str = ""
             "skipWaitToCompletion and steadyState cannot both be true",
         ),
         (case_with("{opcode: createPods, persistentVolumeTemplatePath: a}"), "go together"),
-        (case_with("{opcode: createPodSets, namespacePrefix: a}"), "missing required field `createPodsOp`"),
+        (case_with("{opcode: createPodSets, namespacePrefix: a}"), "createPodsOp: required, but missing"),
         (
             case_with(
                 "{opcode: createPodSets, namespacePrefix: a, createPodsOp: {opcode: createPods, many: 1}}"
             ),
-            "unknown field `many`, at `createPodsOp`",
+            "createPodsOp.many: unknown field",
         ),
-        (case_with("{opcode: createNamespaces}"), "prefix must be set"),
-        (case_with("{opcode: createAny}"), "templatePath must be set"),
+        (case_with("{opcode: createNamespaces}"), "prefix: required, but missing"),
+        (case_with("{opcode: createAny}"), "templatePath: required, but missing"),
         (
             case_with("{opcode: updateAny, templatePath: a, updatePerSecond: -2}"),
-            "updatePerSecond cannot be below",
+            "updatePerSecond: expected an integer >= 0, got -2",
         ),
-        (case_with("{opcode: deletePods}"), "namespace must be set"),
-        (case_with("{opcode: churn, mode: shake}"), 'the mode is create or recreate, not "shake"'),
+        (case_with("{opcode: deletePods}"), "namespace: required, but missing"),
+        (
+            case_with("{opcode: churn, mode: shake}"),
+            'mode: expected one of "create", "recreate"',
+        ),
         (case_with("{opcode: churn, mode: recreate, templatePaths: [a]}"), "needs a number"),
-        (case_with("{opcode: churn, mode: create}"), "at least one of templatePaths"),
-        (case_with("{opcode: barrier, stageRequirement: Done}"), "Scheduled or Attempted"),
-        (case_with("{opcode: startCollectingMetrics}"), "at least one of namespaces"),
+        (case_with("{opcode: churn, mode: create}"), "templatePaths: required, but missing"),
+        (
+            case_with("{opcode: barrier, stageRequirement: Done}"),
+            'stageRequirement: expected one of ""',
+        ),
+        (case_with("{opcode: startCollectingMetrics}"), "namespaces: required, but missing"),
         (
             case_with("{opcode: createNodes, labelNodePrepareStrategy: {labelKey: a, labelValues: []}}"),
-            "labelValues",
+            "labelNodePrepareStrategy.labelValues: expected",
         ),
-        (case_with("{opcode: createResourceDriver, nodes: a}"), "driverName must be set"),
-        (case_with("{opcode: createResourceClaims, namespace: a}"), "templatePath must be set"),
+        (case_with("{opcode: createResourceDriver, nodes: a}"), "driverName: required, but missing"),
+        (case_with("{opcode: createResourceClaims, namespace: a}"), "templatePath: required, but missing"),
         (
             case_with(workload="{name: w, size: 5}"),
-            "case C: workload w: unknown field `size`; known are name, params",
+            "case C: workload w: size: unknown field; known are name, params",
         ),
-        (case_with(workload="{}"), "case C: workload 0: missing required field `name`"),
+        (case_with(workload="{}"), "case C: workload 0: name: required, but missing"),
         (case_with(workload="{name: w, threshold: -1}"), "a threshold cannot be below zero, but is -1"),
         (case_with(workload="{name: w, threshold: fast}"), "workload w: "),
         (case_with(workload="{name: w}\n  - {name: w}"), "the workload w is there twice"),
         (case_with() + case_with(), "the case C is there twice"),
-        (case_with(more="  speed: 1\n"), "case C: unknown field `speed`"),
+        (case_with(more="  speed: 1\n"), "case C: speed: unknown field"),
         ("- name: C\n  workloadTemplate: [{opcode: sleep}]\n  workloads: [{name: w}]", "nothing is measured"),
         (f"- name: C\n  workloadTemplate: [{BASE}]\n", "it has no workloads"),
     ],
@@ -215,19 +228,23 @@ def test_problems_are_reported_with_their_place(tmp_path: Path, text: str, expec
         (
             "{opcode: createPods, countParam: $many}",
             "{name: w, params: {many: 1.5}}",
-            "expected a whole number",
+            "count: expected an integer, got 1.5; from $many",
         ),
         (
             "{opcode: createPods, countParam: $many}",
             "{name: w, params: {many: true}}",
-            "expected a whole number",
+            "count: expected an integer, got true; from $many",
         ),
         (
             "{opcode: createPods, countParam: $many}",
             "{name: w, params: {many: -1}}",
-            "count cannot be below zero",
+            "count: expected an integer >= 0, got -1; from $many",
         ),
-        ("{opcode: sleep, durationParam: $d}", "{name: w, params: {d: 5}}", 'expected text such as "10s"'),
+        (
+            "{opcode: sleep, durationParam: $d}",
+            "{name: w, params: {d: 5}}",
+            "duration: expected a string, got 5; from $d",
+        ),
         ("{opcode: sleep, durationParam: $d}", "{name: w, params: {d: soon}}", "the duration"),
         ("{opcode: createPods, steadyState: true, count: 1}", "{name: w}", "a duration above zero"),
         ("{opcode: createPods, steadyState: true, duration: 1s}", "{name: w}", "a count above zero"),

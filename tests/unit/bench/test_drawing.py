@@ -10,11 +10,10 @@ from xml.etree import ElementTree
 import pytest
 
 from kuberth.bench.drawing import Chart, Curve, charts_svg, flame_svg, single_svgs
-from kuberth.bench.measurements import LatencySample
+from kuberth.bench.measurements import LatencySample, RateSample
 from kuberth.bench.plotting import expect_drawable, write_plot
 from kuberth.bench.profiling import StackSampler, read_folded
 from kuberth.bench.running import WorkloadResult
-from kuberth.bench.throughput import RateSample
 from kuberth.errors import ConfigError
 from tests.unit.bench.test_measurements import measured, result
 

@@ -253,7 +253,7 @@ def failure(folder: Path, *operations: str, pace: Pace = PACE) -> str:
         ),
         (
             "{opcode: barrier, namespaces: [nowhere]}",
-            "op 0 (barrier): no operation made the namespace nowhere",
+            "op 0 (barrier): no earlier operation creates the namespace nowhere",
         ),
         ("{opcode: createPods, count: 1, podTemplatePath: gone.yaml}", "op 0 (createPods): template "),
         ("{opcode: createPods, count: 1, podTemplatePath: node.yaml}", "expected a Pod, found a Node"),

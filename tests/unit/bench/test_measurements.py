@@ -6,11 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from kuberth.bench.cases import ThresholdMetricSelector
-from kuberth.bench.finding import shipped
-from kuberth.bench.measurements import Measurement, MetricSummary, ThresholdVerdict, judged, median, plain
+from kuberth.bench.cases import ThresholdMetricSelector, shipped
+from kuberth.bench.measurements import (
+    Distribution,
+    Measurement,
+    MetricSummary,
+    RateSample,
+    ThresholdVerdict,
+    judged,
+    median,
+    plain,
+)
 from kuberth.bench.running import WorkloadResult
-from kuberth.bench.throughput import Distribution, RateSample
 
 FLAT = Distribution(100, 100, 100, 100, 100)
 

@@ -11,8 +11,8 @@ import pytest
 
 from kuberth.assembly import full_registry
 from kuberth.bench.arenas import Arena, expect_https, find_program, shown_gates
+from kuberth.bench.cases import shipped, upstream, upstream_folder
 from kuberth.bench.contenders import OwnScheduler, configuration
-from kuberth.bench.finding import shipped, upstream, upstream_folder
 from kuberth.bench.processes import free_port, is_listening, running, usage_of
 from kuberth.bench.servers import RemoteServer
 from kuberth.client.http_api import HttpApi

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kuberth.bench.throughput import Distribution, ThroughputSampler, summarized
+from kuberth.bench.measurements import Distribution, ThroughputSampler, summarized
 from kuberth.text.figures import percentile
 
 

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from kuberth.bench.cases import ThresholdMetricSelector
-from kuberth.bench.finding import shipped
-from kuberth.bench.measurements import ThresholdVerdict
+from kuberth.bench.cases import ThresholdMetricSelector, shipped
+from kuberth.bench.measurements import Distribution, ThresholdVerdict
 from kuberth.bench.running import WorkloadResult
-from kuberth.bench.throughput import Distribution
 from kuberth.cli import main
 from kuberth.cli.bench_run import notes, results_tables
 from tests.unit.bench.test_measurements import measured

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from msgspec.structs import fields
 
 from kuberth.cli.config import config_group
+from kuberth.config.types import KubeSchedulerConfiguration
 from tests.unit.config.harness import document, with_plugins
 
 
@@ -41,8 +43,9 @@ def test_validate_lists_every_problem(tmp_path: Path) -> None:
     file = written(tmp_path / "a.yaml", document(parallelism=0, podInitialBackoffSeconds=0, x=1))
     result = run("validate", file)
     assert (result.exit_code, result.stdout) == (1, "")
+    names = [field.encode_name for field in fields(KubeSchedulerConfiguration)]
     assert result.stderr.splitlines() == [
-        f"{file}: x: unknown field",
+        f"{file}: x: unknown field; known are {', '.join(names)}",
         f"{file}: parallelism: must be greater than 0, got 0",
         f"{file}: podInitialBackoffSeconds: must be greater than 0, got 0",
     ]

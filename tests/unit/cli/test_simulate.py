@@ -68,7 +68,7 @@ def test_arrivals_are_drawn_once_for_each_seed() -> None:
 def test_configurations_are_compared_over_the_same_arrivals(tmp_path: Path) -> None:
     (tmp_path / "packed.yaml").write_text(PACKED)
     (tmp_path / "spread.yaml").write_text(SPREAD)
-    (tmp_path / "shapes.yaml").write_text("- {name: n, count: 2}\n")
+    (tmp_path / "shapes.yaml").write_text("- {name: node, count: 2}\n")
     report, table, plot = tmp_path / "r.html", tmp_path / "f.csv", tmp_path / "p.svg"
     files = [tmp_path / f"{name}.yaml" for name in ("packed", "spread", "shapes")]
     done = ran(

@@ -18,7 +18,7 @@ FILES = {
     "nameless.yaml": "apiVersion: v1\nkind: Pod\nmetadata: [1]\n",
     "doubled.yaml": "kind: Pod\nkind: Pod\n",
     "list.yaml": "kind: List\nitems: [{kind: Pod}, 5]\n",
-    "devices.yaml": "drivers: [{name: a.example, pools: [{device: []}]}]",
+    "devices.yaml": "drivers: [{name: a.example, pools: [{device: [], devices: [{name: d}]}]}]",
     "refused.yaml": "drivers: [{name: a.example, pools: [{devices: [{name: A_B}]}]}]",
     "shapes.yaml": "- name: gpu\n  colour: red\n",
     "config.yaml": "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nfoo: 1\n",
@@ -65,10 +65,10 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("-f doubled.yaml", "doubled.yaml: kind: given more than once, on lines 1 and 2"),
         ("-f list.yaml", "list.yaml: item 2: expected Kubernetes objects"),
         ("-f empty", "empty: there are no manifests in this folder"),
-        ("--shapes shapes.yaml", "shapes.yaml: shape 1: unknown field colour"),
+        ("--shapes shapes.yaml", "shapes.yaml: shape[0].colour: unknown field; known are name, count"),
         (
             "--devices devices.yaml",
-            "devices.yaml: drivers[0].pools[0]: unknown field device; known are name,",
+            "devices.yaml: drivers[0].pools[0].device: unknown field; known are name, nodes,",
         ),
         (
             "--devices refused.yaml",

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from kuberth.https.certificates import Certificates, SelfSigned
-from kuberth.https.limits import Limits
+from kuberth.https.connection_limit import Limits
 from kuberth.https.listener import AddressFlags, Listener
 from kuberth.https.messages import Request, Response
 from kuberth.https.users import User

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from kuberth.https.application import Application
-from kuberth.https.limits import Limits
+from kuberth.https.connection_limit import Limits
 from kuberth.https.messages import Message, Request, Response
 from tests.unit.https.harness import Site, run
 

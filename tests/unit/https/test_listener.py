@@ -17,7 +17,7 @@ import uvloop
 
 from kuberth.errors import ServingError
 from kuberth.https.connection import OncePerMinute, malformed_requests
-from kuberth.https.limits import Limits, affordable_connections
+from kuberth.https.connection_limit import Limits, affordable_connections
 from kuberth.https.messages import Request, Response
 from tests.unit.https.harness import LIMIT_SECONDS, close, cut, fetch, listening, open_tls, run, trusting
 

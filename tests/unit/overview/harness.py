@@ -9,8 +9,8 @@ from typing import Any
 
 from kuberth.clock import LoopClock
 from kuberth.overview import Overview
+from kuberth.overview.overview import Subscriber
 from kuberth.overview.reading import EventReader, StreamState
-from kuberth.overview.subscriber import Subscriber
 from kuberth.testing import World, running
 
 

@@ -13,9 +13,8 @@ from kuberth.framework.queued_pod import QueuedPod
 from kuberth.https.messages import Query, Request
 from kuberth.overview import overview_pages
 from kuberth.overview import pages as pages_module
-from kuberth.overview.answers import history_tree, node_tree, search_tree
 from kuberth.overview.histories import MOVES, PodHistories
-from kuberth.overview.pages import NODE_PATH
+from kuberth.overview.pages import NODE_PATH, history_tree, node_tree, search_tree
 from kuberth.queue import PriorityQueue
 from kuberth.queue.observing import UNREPORTED
 from kuberth.testing import FakeClock, make_node, make_pod

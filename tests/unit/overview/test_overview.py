@@ -257,7 +257,7 @@ def test_a_slow_reader_receives_the_current_state_without_steps_between() -> Non
 def test_a_reader_that_misses_many_deletions_receives_everything_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kuberth.overview.subscriber.MOST_GONE", 3)
+    monkeypatch.setattr("kuberth.overview.overview.MOST_GONE", 3)
 
     async def scenario() -> None:
         async with watching(make_node("n1")) as watched:

@@ -35,7 +35,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Every decision has to be the same whether nodes are tried one by one or together."""
     scope = WAYS[request.param]
     if scope is not None:
-        monkeypatch.setattr("kuberth.framework.statements.checked_inputs", restated(filter=scope))
+        monkeypatch.setattr("kuberth.framework.profile.checked_inputs", restated(filter=scope))
     return str(request.param)
 
 

@@ -15,10 +15,9 @@ from kuberth.api.selectors import Requirement, Selector, compile_label_selector
 from kuberth.api.wire import convert
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.informers.store import Store, object_key
+from kuberth.plugins.default_preemption import budgets
 from kuberth.plugins.default_preemption import budgets as module
-from kuberth.plugins.default_preemption import selector_sums
-from kuberth.plugins.default_preemption.budgets import Budgets
-from kuberth.plugins.default_preemption.selector_sums import SelectorSums
+from kuberth.plugins.default_preemption.budgets import Budgets, SelectorSums
 from kuberth.testing.factories import make_pod
 
 
@@ -178,7 +177,7 @@ def test_sums_find_the_selectors_that_accept(
     first: list[Selector], second: list[Selector], labels: Mapping[str, str], few_values: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(selector_sums, "_FEW_VALUES", few_values)
+        patch.setattr(budgets, "_FEW_VALUES", few_values)
         sums = SelectorSums()
         for place, selector in enumerate(first):
             sums.file(place, selector)

@@ -418,7 +418,7 @@ preemptors = st.fixed_dictionaries(
 def test_every_decision_is_the_one_of_a_search_that_remembers_nothing(
     sees: DependsOn, enough: int, preemptor: dict[str, Any], crowd: Any, changes: Any
 ) -> None:
-    with patch("kuberth.framework.statements.checked_inputs", restated(only="NodeResourcesFit", filter=sees)):
+    with patch("kuberth.framework.profile.checked_inputs", restated(only="NodeResourcesFit", filter=sees)):
         world = World(enough=enough, preemptor=preemptor)
         for name in NODES:
             world.set_node(name, 2, 4, 1, False)
@@ -722,9 +722,7 @@ def test_refusals_in_many_words_are_bounded() -> None:
 
 def test_a_plugin_that_fails_for_one_node_fails_for_it_alone() -> None:
     """All nodes are evaluated at once over columns; then one by one, to find the node that it fails for."""
-    with patch(
-        "kuberth.framework.statements.checked_inputs", restated(only="Moody", filter=DependsOn.REQUESTS)
-    ):
+    with patch("kuberth.framework.profile.checked_inputs", restated(only="Moody", filter=DependsOn.REQUESTS)):
         scene = Scene(nodes=3)
 
         def fail_for_one(_state: CycleState, _pod: Pod, node: NodeRow) -> Status | None:

@@ -17,7 +17,7 @@ import kuberth
 from kuberth.api.core import Pod
 from kuberth.config import FeatureGates, default_configuration
 from kuberth.https.application import Application
-from kuberth.https.limits import Limits
+from kuberth.https.connection_limit import Limits
 from kuberth.https.messages import Message, Request
 from kuberth.observe.metrics import ClientMetrics, LeaderElectionMetrics, SchedulerMetrics
 from kuberth.serving import HealthCheck, SelfSigned, Server, scheduler_routes

@@ -1,7 +1,7 @@
-"""Selectors, compiled once and asked often: labels, fields, nodes.
+"""Label, field and node selectors, compiled once and evaluated often.
 
-In: selector structs and selector strings of the API. Out: immutable, hashable objects with `matches`;
-a requirement also answers per label value, so a column is judged once per distinct value.
+In: selector structs and selector strings of the API. Out: immutable, hashable objects with `matches`.
+Requirements also match single label values, so that a column is evaluated once per distinct value.
 """
 
 from __future__ import annotations

@@ -64,9 +64,9 @@ class Requirement:
 
     def __init__(self, key: str, operator: Operator, values: tuple[str, ...] = ()) -> None:
         self.key: Final[str] = key
-        """The label it is about."""
+        """The key of the label."""
         self.operator: Final[Operator] = operator
-        """The relation, as it was written."""
+        """The operator, as written in the selector."""
         self.values: Final[tuple[str, ...]] = values
         """The values that the label's value is compared with."""
         meaning = _MEANING.get(operator, operator)
@@ -155,11 +155,11 @@ class Selector:
         self.requirements: Final[tuple[Requirement, ...]] = requirements
         """The requirements, ordered by key; all of them must hold."""
         self.matches_nothing: Final[bool] = matches_nothing
-        """Whether it is the one that matches no object."""
+        """Whether the selector matches no object at all."""
         self._hash: int | None = None
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether it accepts an object with these labels."""
+        """Whether the selector matches an object with these labels."""
         if self.matches_nothing:
             return False
         get = labels.get
@@ -167,17 +167,17 @@ class Selector:
 
     @property
     def empty(self) -> bool:
-        """Whether it restricts nothing, so that every object matches."""
+        """Whether the selector has no requirements and matches every object."""
         return not self.requirements and not self.matches_nothing
 
     @property
     def length(self) -> int:
-        """The number of its requirements and of their values."""
+        """The number of requirements plus the number of their values."""
         return len(self.requirements) + sum(len(each.values) for each in self.requirements)
 
     @property
     def keys(self) -> frozenset[str]:
-        """The label keys it looks at."""
+        """The label keys that the requirements name."""
         return frozenset(requirement.key for requirement in self.requirements)
 
     def with_requirements(self, requirements: Iterable[Requirement]) -> Selector:

@@ -1,7 +1,7 @@
 """Node selectors: the terms by which pods and volumes choose nodes.
 
 In: `NodeSelector`, preferred terms, or a pod. Out: compiled terms over a node's labels and name. A term
-that cannot be compiled keeps its errors and speaks up only when no other term matched, as upstream.
+that cannot be compiled keeps its errors; as upstream, they are raised only if no other term matches.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class CompiledNodeSelectorTerm:
         ) and self.matches_name(name)
 
     def matches_name(self, name: str) -> bool:
-        """Whether matchFields hold; a node without a name is not asked, as upstream."""
+        """Whether the matchFields match; as upstream, they match any node without a name."""
         if not name:
             return True
         return all(
@@ -63,12 +63,12 @@ class CompiledNodeSelectorTerm:
 
 @dataclass(frozen=True, slots=True)
 class CompiledNodeSelector:
-    """Terms, any of which suffices; a term that asks nothing matched nothing and is gone."""
+    """Terms of which one must match. Empty terms, which match no node, are left out."""
 
     terms: tuple[CompiledNodeSelectorTerm, ...] = ()
 
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
-        """Whether some term matches; if none does and some could not be compiled, raises `SelectorError`."""
+        """Whether a term matches. If none does and one could not be compiled, raises `SelectorError`."""
         if any(term.matches(labels, name) for term in self.terms):
             return True
         self.check()
@@ -76,7 +76,7 @@ class CompiledNodeSelector:
 
     @property
     def length(self) -> int:
-        """The number of its terms, their requirements and the values of these."""
+        """The number of terms, their requirements and the values of those."""
         return sum(
             1 + len(term.fields) + sum(1 + len(each.values) for each in term.requirements)
             for term in self.terms

@@ -1,7 +1,7 @@
-"""Remembers what was compiled of parts of pods.
+"""A bounded cache of what plugins compile from parts of pods.
 
-In: a part (terms, constraints), and what was made of it. Out: the same again for as long as it is in use. A
-pod can have thousands of terms, and hints read them at every change of a node or of another pod.
+In: a part (terms, constraints) and the compiled result. Out: the result again, while it is in use. A pod can
+have thousands of terms, and queueing hints read them at every change of a node or of another pod.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Final, Generic, TypeVar
 V = TypeVar("V")
 
 MAX_LENGTH: Final = 131_072
-"""Requirements and values that one memory holds, about 70 MiB: beyond this those unused for longest go."""
+"""The requirements and values that one cache holds, about 70 MiB; beyond it, the least recently used go."""
 
 
 class Remembered(Generic[V]):
-    """Remembers what was made of parts, found by their identity, which versions of a pod and replicas share.
+    """Compiled results by the identity of their parts, which versions of a pod and replicas share.
 
-    For one thread: every plugin has its own.
+    It is not thread-safe: every plugin has its own.
     """
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[int, Hashable], tuple[object, V, int]] = OrderedDict()
-        """Values with the part itself: as long as it lives, nothing else has its identity."""
+        """The values keep the parts alive, so that no other object gets the same identity."""
         self._length = 0
 
     def get(self, part: object, beside: Hashable = None) -> V | None:
-        """`beside`: what else the answer depends on."""
+        """The result for a part; `beside` is what else it depends on."""
         key = id(part), beside
         found = self._kept.get(key)
         if found is None:
@@ -37,7 +37,7 @@ class Remembered(Generic[V]):
         return found[1]
 
     def put(self, part: object, beside: Hashable, made: V, *, length: int) -> None:
-        """Remember what was made, of which nothing is remembered; `length`: its requirements and values."""
+        """Add a result that is not in the cache; `length` is the number of its requirements and values."""
         self._kept[id(part), beside] = part, made, length
         self._length += length
         while self._length > MAX_LENGTH:

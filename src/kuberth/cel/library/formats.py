@@ -43,7 +43,7 @@ register_equality(
 
 
 def _as_prefix(check: _Check) -> _Check:
-    """A prefix of a name, which may end with a dash."""
+    """Make the check of a name accept a prefix, which may end with a dash."""
     return lambda text: check(f"{text[:-2]}a" if len(text) > 1 and text.endswith("-") else text)
 
 

@@ -43,7 +43,7 @@ WRONG_TYPE = {
 
 
 class Clause(NamedTuple):
-    """Literal text (`kind` is empty), or a clause with an argument."""
+    """A part of a format string: a clause for an argument, or literal text if `kind` is empty."""
 
     kind: str
     text: str = ""

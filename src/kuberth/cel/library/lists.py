@@ -33,7 +33,7 @@ def _is_sorted(elements: list[Value]) -> bool:
 
 
 def _order(one: Value, other: Value) -> int:
-    """Elements that cannot be compared count as in order."""
+    """Compare two elements; those that cannot be compared are in order."""
     try:
         return compare(one, other)
     except CelRuntimeError:

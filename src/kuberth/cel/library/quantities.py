@@ -35,7 +35,7 @@ def _is_quantity(text: str) -> bool:
 
 
 def _as_integer(value: QuantityValue) -> int | None:
-    """The number, if upstream's short form holds it as an integer: not 1000m."""
+    """The value as an integer; None if upstream does not store it as one (1000m) or it exceeds an int."""
     quantity = value.quantity
     if quantity.big or not 0 <= quantity.exponent <= _LARGEST_EXPONENT:
         return 0 if quantity.mantissa == 0 and not quantity.big and quantity.exponent >= 0 else None

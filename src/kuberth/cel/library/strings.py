@@ -1,4 +1,4 @@
-"""Texts: the standard functions and version 2 of the strings extension."""
+"""String functions: the standard ones and version 2 of the strings extension."""
 
 from __future__ import annotations
 

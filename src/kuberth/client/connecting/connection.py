@@ -132,7 +132,7 @@ class Connection(asyncio.Protocol):
 
     @abstractmethod
     def _is_asked(self) -> bool:
-        """Whether a request waits for the head of its response."""
+        """Whether a request has been sent whose response head has not arrived."""
 
     @abstractmethod
     def on_message_complete(self) -> None:

@@ -43,7 +43,7 @@ _MAX_CONNECT_ANSWER: Final = 16 * 1024
 
 
 class TlsContexts:
-    """The current context."""
+    """The TLS context of new connections, renewed when certificates change."""
 
     def __init__(self, settings: TlsSettings, clock: Clock, *, source: str) -> None:
         self.generation = 0

@@ -48,7 +48,7 @@ class ApiStatus(msgspec.Struct, frozen=True):
     """Undecoded, because a proxy may have written it."""
 
     def blames(self, field: str) -> bool:
-        """Whether this field of the object is among the causes."""
+        """Whether the server names this field of the object as a cause."""
         causes = self.details.get("causes") if isinstance(self.details, dict) else None
         if not isinstance(causes, list):
             return False

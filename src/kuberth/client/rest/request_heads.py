@@ -39,7 +39,7 @@ class RequestHeads:
         return f"{method} {self._prefix}{path} HTTP/1.1\r\n{always}{headers}\r\n".encode()
 
     def post(self, path: str, body: bytes, credential: Credential) -> bytes:
-        """A whole POST request; only the path and two lengths are formatted for each."""
+        """Format a POST request with its body. Only the path and the length differ between requests."""
         if self._credential is not credential:
             self._take(credential)
         return b"%b%b%b%d\r\n\r\n%b" % (self._post_begin, path.encode(), self._post_end, len(body), body)

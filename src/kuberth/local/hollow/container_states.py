@@ -38,11 +38,11 @@ class ContainersState:
     ended_ns: int | None = None
     """When the containers ended; None if they run."""
     crashes: int = 0
-    """How often they ended since they last ran for long."""
+    """How often they ended since they last ran long enough to reset the backoff."""
     restarts: int = 0
 
     def is_of(self, status: Obj) -> bool:
-        """Whether a status shows this state: a write whose response was lost may have succeeded."""
+        """Whether a status shows this state already: a write without a response may have succeeded."""
         container = _first(status)
         shown = int(container.get("restartCount", 0)), "running" in container.get("state", {})
         return not container or shown == (self.restarts, self.ended_ns is None)
@@ -55,7 +55,7 @@ class ContainersState:
         return min(_FIRST_BACKOFF_SECONDS * 2.0 ** min(self.crashes - 2, 10), _LAST_BACKOFF_SECONDS)
 
     def seconds_to_restart(self, now_ns: int) -> float:
-        """How long until they run again; 0 or less while they run, or may."""
+        """Seconds until the containers may restart; 0 or less if they run or may restart now."""
         if self.ended_ns is None:
             return 0.0
         return self.backoff_seconds - (now_ns - self.ended_ns) / NANOSECONDS

@@ -25,7 +25,7 @@ class Controller:
         self._queues: list[Worker] = []
 
     def queue(self, name: str, sync: Sync, *, parallel: int = 8) -> Worker:
-        """A queue whose keys are synced while the controller runs."""
+        """Create a work queue; `sync` processes its keys while the controller runs."""
         queue = Worker(name, sync, parallel=parallel)
         self._queues.append(queue)
         return queue
@@ -33,7 +33,7 @@ class Controller:
     def watch(
         self, resource: str, handler: Handler | None = None, *, indexes: Mapping[str, Keys] | None = None
     ) -> Informer:
-        """The informer of a resource, which is synced before the controller starts."""
+        """Watch a resource; returns its informer, which has synced before the controller starts."""
         informer = self._watched[resource] = self._informers.of(resource)
         for name, keys in (indexes or {}).items():
             informer.add_index(name, keys)

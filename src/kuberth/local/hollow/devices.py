@@ -15,15 +15,19 @@ a node has; errors name the file, the field and what is expected there. What the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec.structs import force_setattr
 
 from kuberth.api import quantity
-from kuberth.errors import ConfigError, QuantityError
+from kuberth.errors import QuantityError
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.selecting import labels_of
+from kuberth.text.decoding import decode_tree
 from kuberth.text.documents import read_file
 
 _MOST_COUNT: Final = 4096
@@ -34,190 +38,187 @@ _MOST_COUNTER_SETS: Final = 8
 _SHAPE_LABEL: Final = "node.kubernetes.io/instance-type"
 _LISTS: Final = {"bools", "ints", "strings", "versions"}
 
-DRIVER_FIELDS: Final = ("name", "classes", "pools")
-POOL_FIELDS: Final = ("name", "nodes", "nodeSelector", "allNodes", "sharedCounters", "devices")
-_NODE_FIELDS: Final = ("name", "shape", "labels")
-_CLASS_FIELDS: Final = ("name", "selectors", "config", "extendedResourceName")
-DEVICE_FIELDS: Final = (
-    "name",
-    "count",
-    "attributes",
-    "capacity",
-    "consumesCounters",
-    "taints",
-    "allowMultipleAllocations",
-    "bindsToNode",
-    "bindingConditions",
-    "bindingFailureConditions",
-    "nodeAllocatableResourceMappings",
-)
 
-
-@dataclass(frozen=True, slots=True)
-class NodeChoice:
+class NodeChoice(msgspec.Struct, frozen=True, kw_only=True):
     """Selects nodes that have a pool each; all given conditions must hold."""
 
     name: str = "*"
     """A pattern, as of file names."""
     shape: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: dict[str, str | int | float | bool] = {}
 
     def takes(self, node: Obj) -> bool:
         labels = labels_of(node)
         return (
             fnmatchcase(name_of(node), self.name)
             and (not self.shape or labels.get(_SHAPE_LABEL) == f"hollow.{self.shape}")
-            and all(labels.get(key) == value for key, value in self.labels.items())
+            and all(labels.get(key) == str(value) for key, value in self.labels.items())
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PlayedPool:
+class _Written(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """A part of the file that becomes a part of an object."""
+
+    def tree(self) -> Obj:
+        """The part of the object: the fields that are given."""
+        tree: Obj = msgspec.to_builtins(self)
+        return tree
+
+
+class _Counters(_Written, frozen=True, kw_only=True):
+    counters: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "counters", _amounts(self.counters, "counters"))
+
+
+class CounterSet(_Counters, frozen=True, kw_only=True):
+    name: str
+
+
+class ConsumedCounters(_Counters, frozen=True, kw_only=True, rename="camel"):
+    counter_set: str
+
+
+class Device(_Written, frozen=True, kw_only=True, rename="camel"):
+    """A device, or `count` devices that differ in the number after their name."""
+
+    name: str
+    count: Annotated[int, msgspec.Meta(ge=1, le=_MOST_COUNT)] | None = None
+    attributes: dict[str, Any] = {}
+    capacity: dict[str, Any] = {}
+    consumes_counters: list[ConsumedCounters] = []
+    taints: Any = None
+    allow_multiple_allocations: Any = None
+    binds_to_node: Any = None
+    binding_conditions: Any = None
+    binding_failure_conditions: Any = None
+    node_allocatable_resource_mappings: Any = None
+
+    def __post_init__(self) -> None:
+        attributes = {key: _attribute(value, f"attributes.{key}") for key, value in self.attributes.items()}
+        force_setattr(self, "attributes", attributes)
+        force_setattr(self, "capacity", _amounts(self.capacity, "capacity"))
+
+    @property
+    def has_extras(self) -> bool:
+        lists = any(_LISTS & value.keys() for value in self.attributes.values())
+        return bool(self.taints or self.consumes_counters or lists)
+
+    def trees(self) -> Iterator[Obj]:
+        tree = self.tree()
+        if tree.pop("count", None) is None:
+            yield tree
+        for number in range(self.count or 0):
+            yield {**tree, "name": f"{self.name}-{number}"}
+
+
+class PlayedPool(msgspec.Struct, frozen=True, kw_only=True, rename="camel", dict=True):
     """Devices that are published together: once for each of some nodes, or once for all of them."""
 
-    where: str
-    """The field of the file that defines it."""
-    name: str
-    nodes: NodeChoice | None
-    """The nodes of the devices; None: the devices are attached to a network. `reach` says which nodes can use
-    them."""
-    reach: Mapping[str, Any]
-    devices: Sequence[Obj]
-    counters: Sequence[Obj]
+    name: str = ""
+    nodes: NodeChoice | None = None
+    node_selector: Any = None
+    all_nodes: bool | None = None
+    """The nodes that have the pool, or that can use its devices, which are then attached to a network."""
+    shared_counters: tuple[CounterSet, ...] = ()
+    devices: tuple[Device, ...]
+
+    def __post_init__(self) -> None:
+        given = {"nodes": self.nodes, "nodeSelector": self.node_selector, "allNodes": self.all_nodes}
+        places = [name for name, value in given.items() if value is not None]
+        if len(places) > 1:
+            raise ValueError(f"{' and '.join(places)} exclude each other; keep one of them")
+        if self.all_nodes is False:
+            raise ValueError("allNodes: expected true, or leave it out")
+        if self.reach and not self.name:
+            raise ValueError("name: expected text, because devices of a network have no node to name them by")
+        if not self.devices:
+            raise ValueError("devices: a pool has devices; write - name: gpu, or remove the pool")
+        _expect_unique([tree["name"] for tree in self.trees], "devices")
+
+    @property
+    def reach(self) -> Obj:
+        """The nodes that can use devices of a network; empty for devices of a node."""
+        if self.node_selector is not None:
+            return {"nodeSelector": self.node_selector}
+        return {} if self.all_nodes is None else {"allNodes": True}
+
+    def is_on(self, node: Obj) -> bool:
+        return not self.reach and (self.nodes is None or self.nodes.takes(node))
 
     def name_on(self, node: str) -> str:
         """The pool's name on a node: by default that of the node, as drivers do it."""
         return f"{node}/{self.name}" if self.name else node
 
+    @cached_property
+    def trees(self) -> Sequence[Obj]:
+        """The devices as in a slice."""
+        return [tree for device in self.devices for tree in device.trees()]
+
     def slices(self) -> Iterator[Obj]:
         """The spec of each of its slices: counters apart from devices, as few slices as the limits allow."""
-        for start in range(0, len(self.counters), _MOST_COUNTER_SETS):
-            yield {"sharedCounters": list(self.counters[start : start + _MOST_COUNTER_SETS])}
-        most = _MOST_WITH_EXTRAS if any(map(_has_extras, self.devices)) else _MOST_DEVICES
-        for start in range(0, len(self.devices), most):
-            yield {"devices": list(self.devices[start : start + most])}
+        counters = [each.tree() for each in self.shared_counters]
+        for start in range(0, len(counters), _MOST_COUNTER_SETS):
+            yield {"sharedCounters": counters[start : start + _MOST_COUNTER_SETS]}
+        most = _MOST_WITH_EXTRAS if any(each.has_extras for each in self.devices) else _MOST_DEVICES
+        for start in range(0, len(self.trees), most):
+            yield {"devices": list(self.trees[start : start + most])}
 
 
-@dataclass(frozen=True, slots=True)
-class Driver:
+class PlayedClass(_Written, frozen=True, kw_only=True, rename="camel"):
     name: str
-    pools: Sequence[PlayedPool]
-    classes: Sequence[tuple[str, Obj]]
-    """DeviceClass objects, each with the field of the file that defines it."""
+    selectors: Any = None
+    config: Any = None
+    extended_resource_name: Any = None
+
+    def device_class(self, driver: str) -> Obj:
+        """The DeviceClass; one without selectors would have the devices of all drivers."""
+        spec = {"selectors": [{"cel": {"expression": f'device.driver == "{driver}"'}}], **self.tree()}
+        metadata = {"name": spec.pop("name")}
+        return {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "DeviceClass",
+            "metadata": metadata,
+            "spec": spec,
+        }
+
+
+class Driver(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    classes: tuple[PlayedClass, ...] = ()
+    pools: tuple[PlayedPool, ...] = ()
+
+    def __post_init__(self) -> None:
+        _expect_unique([pool.name for pool in self.pools if pool.reach], "pools")
+
+    def device_classes(self) -> Sequence[Obj]:
+        return [each.device_class(self.name) for each in self.classes]
 
     def pools_on(self, node: Obj) -> dict[str, PlayedPool]:
         """The pools that a node has, by name; the first one that selects the node wins."""
         found: dict[str, PlayedPool] = {}
         for pool in self.pools:
-            if pool.nodes is not None and pool.nodes.takes(node):
+            if pool.is_on(node):
                 found.setdefault(pool.name_on(name_of(node)), pool)
         return found
 
     def network_pools(self) -> dict[str, PlayedPool]:
-        return {pool.name: pool for pool in self.pools if pool.nodes is None}
+        return {pool.name: pool for pool in self.pools if pool.reach}
 
 
-def load_devices(source: Path | Mapping[str, Any]) -> list[Driver]:
+class _File(msgspec.Struct, frozen=True):
+    drivers: tuple[Driver, ...] = ()
+
+    def __post_init__(self) -> None:
+        _expect_unique([driver.name for driver in self.drivers], "drivers")
+        _expect_unique([each.name for driver in self.drivers for each in driver.classes], "classes")
+
+
+def load_devices(source: Path | Mapping[str, Any]) -> Sequence[Driver]:
     """The drivers of a file, or of its content; raises ConfigError."""
-    where, tree = (source, read_file(source, "devices")) if isinstance(source, Path) else ("devices", source)
-    try:
-        return _drivers(tree)
-    except _FieldError as error:
-        raise ConfigError(f"{where}: {error}") from error
-
-
-class _FieldError(Exception):
-    """A problem of a field, and what to write instead."""
-
-
-def _drivers(tree: Any) -> list[Driver]:
-    top = _mapping(tree, "", known=("drivers",))
-    drivers = []
-    for where, entry in _entries(top.get("drivers"), "drivers"):
-        given = _mapping(entry, where, known=DRIVER_FIELDS)
-        name = _text(given, "name", where)
-        pools = [_pool(each, at) for at, each in _entries(given.get("pools"), f"{where}.pools")]
-        _expect_unique([pool.name for pool in pools if pool.nodes is None], f"{where}.pools", "pools")
-        classes = [
-            (at, _device_class(each, at, name))
-            for at, each in _entries(given.get("classes"), f"{where}.classes")
-        ]
-        drivers.append(Driver(name, pools, classes))
-    _expect_unique([driver.name for driver in drivers], "drivers", "drivers")
-    every = [name_of(each) for driver in drivers for _, each in driver.classes]
-    _expect_unique(every, "drivers", "classes")
-    return drivers
-
-
-def _pool(entry: Any, where: str) -> PlayedPool:
-    given = _mapping(entry, where, known=POOL_FIELDS)
-    places = [name for name in ("nodes", "nodeSelector", "allNodes") if name in given]
-    if len(places) > 1:
-        raise _FieldError(f"{where}: {' and '.join(places)} exclude each other; keep one of them")
-    network = bool(places) and places != ["nodes"]
-    if given.get("allNodes", True) is not True:
-        raise _FieldError(f"{where}.allNodes: expected true, or leave it out")
-    name = _text(given, "name", where) if network or "name" in given else ""
-    devices = [
-        device
-        for at, each in _entries(given.get("devices"), f"{where}.devices")
-        for device in _devices(each, at)
-    ]
-    _expect_unique([device["name"] for device in devices], f"{where}.devices", "devices")
-    counters = [
-        _with_counters(_mapping(each, at, known=("name", "counters")), at)
-        for at, each in _entries(given.get("sharedCounters"), f"{where}.sharedCounters")
-    ]
-    if not devices:
-        raise _FieldError(f"{where}.devices: a pool has devices; write - name: gpu, or remove the pool")
-    return PlayedPool(
-        where,
-        name,
-        nodes=None if network else _choice(given.get("nodes", {}), f"{where}.nodes"),
-        reach={places[0]: given[places[0]]} if network else {},
-        devices=devices,
-        counters=counters,
-    )
-
-
-def _choice(entry: Any, where: str) -> NodeChoice:
-    given = _mapping(entry, where, known=_NODE_FIELDS)
-    labels = _mapping(given.get("labels", {}), f"{where}.labels")
-    return NodeChoice(
-        name=_text(given, "name", where) if "name" in given else "*",
-        shape=_text(given, "shape", where) if "shape" in given else "",
-        labels={key: str(value) for key, value in labels.items()},
-    )
-
-
-def _devices(entry: Any, where: str) -> Iterator[Obj]:
-    """The device of an entry, or `count` devices that differ in the number after their name."""
-    given = dict(_mapping(entry, where, known=DEVICE_FIELDS))
-    name, count = _text(given, "name", where), given.pop("count", None)
-    if "attributes" in given:
-        attributes = _mapping(given["attributes"], f"{where}.attributes")
-        given["attributes"] = {
-            key: _attribute(value, f"{where}.attributes.{key}") for key, value in attributes.items()
-        }
-    if "capacity" in given:
-        capacity = _mapping(given["capacity"], f"{where}.capacity")
-        given["capacity"] = {
-            key: _amount(value, f"{where}.capacity.{key}") for key, value in capacity.items()
-        }
-    if "consumesCounters" in given:
-        given["consumesCounters"] = [
-            _with_counters(_mapping(each, at, known=("counterSet", "counters")), at)
-            for at, each in _entries(given["consumesCounters"], f"{where}.consumesCounters")
-        ]
-    if count is None:
-        yield given
-        return
-    if isinstance(count, bool) or not isinstance(count, int) or not 0 < count <= _MOST_COUNT:
-        raise _FieldError(
-            f"{where}.count: expected a number of devices from 1 to {_MOST_COUNT}, got {count!r}"
-        )
-    for number in range(count):
-        yield {**given, "name": f"{name}-{number}"}
+    tree = read_file(source, "devices") if isinstance(source, Path) else source
+    return decode_tree(tree, _File, source=str(source) if isinstance(source, Path) else "devices").drivers
 
 
 def _attribute(value: Any, where: str) -> Obj:
@@ -227,79 +228,27 @@ def _attribute(value: Any, where: str) -> Obj:
     for type_, kind in ((bool, "bool"), (int, "int"), (str, "string")):
         if isinstance(value, type_):
             return {kind: value}
-    raise _FieldError(
+    raise ValueError(
         f"{where}: expected text, a whole number, true or false, or {{version: 1.2.3}}; got {value!r}"
     )
 
 
-def _amount(value: Any, where: str) -> Obj:
-    """A capacity as the API has it; a plain quantity becomes its value."""
-    tree = dict(value) if isinstance(value, Mapping) else {"value": value}
-    amount = tree.get("value")
-    if isinstance(amount, bool) or not isinstance(amount, int | float | str):
-        raise _FieldError(f"{where}: expected a quantity such as 80Gi, got {amount!r}")
-    try:
-        quantity.parse(str(amount))
-    except QuantityError as error:
-        raise _FieldError(f"{where}: {error}") from error
-    return {**tree, "value": str(amount)}
+def _amounts(amounts: Mapping[str, Any], where: str) -> Obj:
+    """Capacities as the API has them; a plain quantity becomes its value."""
+    found = {}
+    for key, value in amounts.items():
+        tree = dict(value) if isinstance(value, Mapping) else {"value": value}
+        amount = tree.get("value")
+        if isinstance(amount, bool) or not isinstance(amount, int | float | str):
+            raise ValueError(f"{where}.{key}: expected a quantity such as 80Gi, got {amount!r}")
+        try:
+            quantity.parse(str(amount))
+        except QuantityError as error:
+            raise ValueError(f"{where}.{key}: {error}") from error
+        found[key] = {**tree, "value": str(amount)}
+    return found
 
 
-def _with_counters(given: Obj, where: str) -> Obj:
-    counters = _mapping(given.get("counters"), f"{where}.counters")
-    amounts = {key: _amount(value, f"{where}.counters.{key}") for key, value in counters.items()}
-    return {**given, "counters": amounts}
-
-
-def _device_class(entry: Any, where: str, driver: str) -> Obj:
-    given = dict(_mapping(entry, where, known=_CLASS_FIELDS))
-    name = _text(given, "name", where)
-    del given["name"]
-    # A class without selectors would have the devices of all drivers.
-    given.setdefault("selectors", [{"cel": {"expression": f'device.driver == "{driver}"'}}])
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "DeviceClass",
-        "metadata": {"name": name},
-        "spec": given,
-    }
-
-
-def _has_extras(device: Obj) -> bool:
-    return bool(
-        device.get("taints")
-        or device.get("consumesCounters")
-        or any(_LISTS & value.keys() for value in device.get("attributes", {}).values())
-    )
-
-
-def _mapping(tree: Any, where: str, *, known: Sequence[str] = ()) -> Obj:
-    at = f"{where}: " if where else ""
-    if not isinstance(tree, Mapping):
-        wanted = f"a mapping with {', '.join(known)}" if known else "a mapping"
-        raise _FieldError(f"{at}expected {wanted}, got {tree!r:.80}")
-    if known and (unknown := [str(key) for key in tree if key not in known]):
-        raise _FieldError(f"{at}unknown field {', '.join(unknown)}; known are {', '.join(known)}")
-    return {str(key): value for key, value in tree.items()}
-
-
-def _entries(tree: Any, where: str) -> Iterator[tuple[str, Any]]:
-    if tree is None:
-        return
-    if not isinstance(tree, Sequence) or isinstance(tree, str):
-        raise _FieldError(f"{where}: expected a list, got {tree!r:.80}")
-    for index, entry in enumerate(tree):
-        yield f"{where}[{index}]", entry
-
-
-def _text(given: Obj, name: str, where: str) -> str:
-    value = given.get(name)
-    if not isinstance(value, str) or not value:
-        got = "nothing" if value is None else repr(value)
-        raise _FieldError(f"{where}.{name}: expected text, got {got}")
-    return value
-
-
-def _expect_unique(names: Sequence[str], where: str, what: str) -> None:
+def _expect_unique(names: Sequence[str], what: str) -> None:
     if doubled := sorted({name for name in names if names.count(name) > 1}):
-        raise _FieldError(f"{where}: more than one of the {what} is called {', '.join(doubled)}")
+        raise ValueError(f"more than one of the {what} is called {', '.join(doubled)}")

@@ -48,7 +48,7 @@ class HollowDrivers:
     async def run(self) -> None:
         await self._controller.wait_synced()
         for driver in self._drivers.values():
-            for _, device_class in driver.classes:
+            for device_class in driver.device_classes():
                 await self._core.patch(
                     CLASSES,
                     name_of(device_class),
@@ -114,7 +114,7 @@ def pool_slices(driver: str, pool: PlayedPool, node: Obj | None) -> list[Obj]:
     """The slices of a pool, of generation 1."""
     name = pool.name if node is None else pool.name_on(name_of(node))
     parts = list(pool.slices())
-    reach = dict(pool.reach) if node is None else {"nodeName": name_of(node)}
+    reach = pool.reach if node is None else {"nodeName": name_of(node)}
     metadata: Obj = {}
     if node is not None:
         metadata["ownerReferences"] = [
@@ -148,14 +148,15 @@ def pool_slices(driver: str, pool: PlayedPool, node: Obj | None) -> list[Obj]:
 
 async def check_drivers(core: Core, drivers: Sequence[Driver], file: Path) -> None:
     """Raise ConfigError with the file and field of what the server would refuse."""
-    for driver in drivers:
-        for where, device_class in driver.classes:
-            await _try(core, CLASSES, device_class, f"{file}: {where}")
-        for pool in driver.pools:
-            node = None if pool.nodes is None else {"metadata": {"name": "node-1", "uid": "none"}}
+    for number, driver in enumerate(drivers):
+        where = f"{file}: drivers[{number}]"
+        for index, device_class in enumerate(driver.device_classes()):
+            await _try(core, CLASSES, device_class, f"{where}.classes[{index}]")
+        for index, pool in enumerate(driver.pools):
+            node = None if pool.reach else {"metadata": {"name": "node-1", "uid": "none"}}
             for slice_ in pool_slices(driver.name, pool, node):
                 slice_["metadata"]["name"] = "checked"
-                await _try(core, SLICES, slice_, f"{file}: {pool.where}")
+                await _try(core, SLICES, slice_, f"{where}.pools[{index}]")
 
 
 async def _try(core: Core, resource: str, body: Obj, where: str) -> None:

@@ -39,10 +39,10 @@ logger = logging.getLogger(__name__)
 LEASE_NAMESPACE: Final = "kube-node-lease"
 _RENEW_SECONDS: Final = 10.0
 _RENEWALS_A_SECOND: Final = 100
-"""The most lease writes: more nodes renew less often, and their leases last longer, so that heartbeats
-drown neither the loop nor the history that watches resume from."""
+"""The maximum rate of lease writes. With more nodes, each renews less often and its lease lasts longer, so
+that heartbeats do not fill the event loop or the history from which watches resume."""
 _SLICES: Final = 100
-"""Leases are renewed in this many batches, so that other requests need not wait: 50 of 5,000 at a time."""
+"""Leases are renewed in this many batches (5,000 in batches of 50), and other requests run between them."""
 _REGISTER_AT_ONCE: Final = 250
 
 

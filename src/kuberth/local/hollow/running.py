@@ -80,7 +80,7 @@ _FACTORIES: Final[Sequence[ControllerFactory]] = (
 )
 CONTROLLERS: Final[Mapping[str, ControllerFactory]] = {factory.name: factory for factory in _FACTORIES}
 """Controllers by their names in kube-controller-manager's `--controllers`. The controller of events has no
-name there, for etcd forgets events by itself."""
+name there, since etcd expires events."""
 
 STORAGE_CLASS: Final = {
     "apiVersion": "storage.k8s.io/v1",

@@ -7,13 +7,16 @@ names, labels, taints and capacity.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec.structs import force_setattr, replace
 
 from kuberth.api import quantity
 from kuberth.errors import ConfigError, QuantityError
 from kuberth.local.apiserver.objects import Obj
+from kuberth.text.decoding import decode_tree
 from kuberth.text.documents import read_file
 
 HOLLOW: Final = "kuberth.dev/hollow"
@@ -21,24 +24,43 @@ HOLLOW: Final = "kuberth.dev/hollow"
 VERSION: Final = "v1.36.4+hollow"
 
 _CAPACITY: Final = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"}
-_FIELDS: Final = {"name", "count", "labels", "annotations", "taints", "capacity", "allocatable", "zones"}
+_TEXTS: Final = ("labels", "annotations", "capacity", "allocatable")
+"""Fields whose values are text, also where YAML reads a number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
     """A number of identical nodes."""
 
     name: str = "node"
     """Prefix of their names; `-1`, `-2` and so on follow."""
-    count: int = 1
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    taints: Sequence[Mapping[str, Any]] = ()
-    capacity: Mapping[str, str] = field(default_factory=lambda: dict(_CAPACITY))
-    allocatable: Mapping[str, str] | None = None
-    """The allocatable resources of a node; None: all of the capacity."""
-    zones: Sequence[str] = ("a", "b", "c")
+    count: Annotated[int, msgspec.Meta(ge=0)] = 1
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    taints: tuple[dict[str, Any], ...] = ()
+    capacity: dict[str, str] = {}
+    """What differs from the default capacity."""
+    allocatable: dict[str, str] | None = None
+    """The allocatable resources of a node that differ from the capacity; None: all of the capacity."""
+    zones: tuple[str, ...] = ("a", "b", "c")
     """Zones that the nodes are assigned to in turn; empty: no zone label."""
+
+    def __post_init__(self) -> None:
+        check_amounts(self.capacity, "capacity")
+        check_amounts(self.allocatable or {}, "allocatable")
+        capacity = _CAPACITY | (self.capacity or self.allocatable or {})
+        force_setattr(self, "capacity", capacity)
+        force_setattr(self, "allocatable", capacity | (self.allocatable or {}))
+
+
+def check_amounts(amounts: Mapping[str, Any], field: str) -> None:
+    """Raise ValueError, naming the field and the resource, for an amount that no node can have."""
+    for resource, amount in amounts.items():
+        try:
+            parsed = quantity.parse(amount)
+        except QuantityError as error:
+            raise ValueError(f"{field}.{resource}: {error}") from error
+        if parsed.mantissa < 0:
+            raise ValueError(f"{field}.{resource}: must not be negative, got {amount}")
 
 
 def load_shapes(source: Path | Sequence[Mapping[str, Any]] | None, *, count: int) -> list[Shape]:
@@ -54,11 +76,18 @@ def load_shapes(source: Path | Sequence[Mapping[str, Any]] | None, *, count: int
         tree = tree["nodes"]
     if not isinstance(tree, Sequence) or isinstance(tree, str):
         raise ConfigError(f"{where}: expected a list of node shapes")
-    shapes = [_shape(entry, f"{where}: shape {index + 1}") for index, entry in enumerate(tree)]
+    shapes = decode_tree([_with_texts(entry) for entry in tree], list[Shape], source=where, path="shape")
     names = [shape.name for shape in shapes]
     if doubled := {name for name in names if names.count(name) > 1}:
         raise ConfigError(f"{where}: more than one shape is called {', '.join(sorted(doubled))}")
-    return _with_counts(shapes, [isinstance(entry.get("count"), int) for entry in tree], count)
+    return _with_counts(shapes, ["count" in entry for entry in tree], count)
+
+
+def _with_texts(entry: Any) -> Any:
+    if not isinstance(entry, Mapping):
+        return entry
+    maps = {name: entry[name] for name in _TEXTS if isinstance(entry.get(name), Mapping)}
+    return {**entry, **{name: {key: str(value) for key, value in maps[name].items()} for name in maps}}
 
 
 def make_nodes(shapes: Sequence[Shape], *, now: str) -> Iterator[Obj]:
@@ -168,51 +197,6 @@ def node_status(
 
 def default_capacity() -> dict[str, str]:
     return dict(_CAPACITY)
-
-
-def _shape(entry: Any, where: str) -> Shape:
-    if not isinstance(entry, Mapping):
-        raise ConfigError(f"{where}: expected a mapping with any of {', '.join(sorted(_FIELDS))}")
-    if unknown := set(entry) - _FIELDS:
-        names = ", ".join(sorted(map(str, unknown)))
-        raise ConfigError(f"{where}: unknown field {names}; known are {', '.join(sorted(_FIELDS))}")
-    given = dict(entry)
-    if not isinstance(given.get("count", 0), int) or given.get("count", 0) < 0:
-        raise ConfigError(f"{where}: count is a number of nodes, got {given['count']!r}")
-    for maps in ("labels", "annotations"):
-        if maps in given:
-            given[maps] = _mapping(given[maps], f"{where}: {maps}")
-    if "capacity" in given:
-        given["capacity"] = default_capacity() | _quantities(given["capacity"], f"{where}: capacity")
-    if "allocatable" in given:
-        allocatable = _quantities(given["allocatable"], f"{where}: allocatable")
-        capacity = given.setdefault("capacity", default_capacity() | allocatable)
-        given["allocatable"] = capacity | allocatable
-    taints = given.get("taints", ())
-    if not isinstance(taints, list | tuple) or not all(isinstance(taint, Mapping) for taint in taints):
-        raise ConfigError(f"{where}: taints is a list of {{key, value, effect}}")
-    zones = given.get("zones", ())
-    if not isinstance(zones, list | tuple):
-        raise ConfigError(f"{where}: zones is a list of names")
-    return Shape(**given)
-
-
-def _mapping(tree: Any, where: str) -> dict[str, str]:
-    if not isinstance(tree, Mapping):
-        raise ConfigError(f"{where}: expected a mapping")
-    return {str(key): str(value) for key, value in tree.items()}
-
-
-def _quantities(tree: Any, where: str) -> dict[str, str]:
-    quantities = _mapping(tree, where)
-    for resource, amount in quantities.items():
-        try:
-            parsed = quantity.parse(amount)
-        except QuantityError as error:
-            raise ConfigError(f"{where}.{resource}: {error}") from error
-        if parsed.mantissa < 0:
-            raise ConfigError(f"{where}.{resource}: must not be negative, got {amount}")
-    return quantities
 
 
 def _with_counts(shapes: list[Shape], counted: list[bool], count: int) -> list[Shape]:

@@ -150,7 +150,7 @@ class Evictions:
         )
 
     def _forget_the_gone(self) -> None:
-        """Once the number of victims has doubled since the last check: most may still be terminating."""
+        """Forget victims that are gone, once their number has doubled since the last check."""
         if len(self._condemned) >= self._next_look:
             self._condemned = {uid: info for uid, info in self._condemned.items() if self._stored(info)}
             self._next_look = 2 * len(self._condemned) + FEW_CONDEMNED

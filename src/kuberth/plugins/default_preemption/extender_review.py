@@ -43,7 +43,7 @@ class ExtenderReview:
         return moment(self._cluster, self._handle.nominator, self._handle.stores)
 
     async def ask(self, extenders: Sequence[HttpExtender], pod: Pod, search: Search) -> Agreed | Status:
-        """The candidates that all extenders accept, called one after the other."""
+        """Call the extenders one after the other; returns the candidates that all of them accept."""
         candidates = [search.candidate(row) for row in search.rows.tolist()]
         agreed: Agreed = {candidate.node_name: candidate.victims for candidate in candidates}
         for extender in extenders:

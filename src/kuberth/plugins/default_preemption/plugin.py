@@ -125,7 +125,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         return self._counted(self._evict_for(state, *found) if isinstance(found, _Chosen) else found)
 
     def follows_verdicts(self, info: PodInfo) -> bool:
-        """While no placed pod has a lower priority, there are no victims, whatever pods come and go."""
+        """While no placed pod has a lower priority, there are no victims, even if other pods change."""
         return not self._handle.cluster.rows_with_priority_below(info.priority).any()
 
     async def post_filter_waiting(self, state: CycleState, pod: Pod, diagnosis: Diagnosis) -> Outcome:
@@ -184,7 +184,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         return ""
 
     def _find(self, state: CycleState, pod: Pod, diagnosis: Diagnosis) -> _Chosen | Outcome:
-        """The candidates and the best of them, or why preemption does not help."""
+        """Find the candidates and choose the best one, or say why preemption does not help."""
         if pod.spec.scheduling_group is not None and (why := self._why_not_for_member(pod)):
             return None, Status.unschedulable(why)
         metadata = pod.metadata
@@ -271,6 +271,6 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
             plan.forget((own_row,))
 
     def candidates_to_find(self, nodes: int) -> int:
-        """The number of candidates at which a search among `nodes` ends."""
+        """The number of candidates to find among this many nodes; the search ends there."""
         share = nodes * self._args.min_candidate_nodes_percentage // 100
         return min(max(share, self._args.min_candidate_nodes_absolute), nodes)

@@ -44,9 +44,7 @@ def named_claims_of(
         if name is None:
             continue  # the template needs no claim
         namespace = pod.metadata.namespace
-        claim = claims.get(name, namespace=namespace)
-        if claim is None:
-            raise ClaimsNotReady(f'could not find ResourceClaim "{namespace}/{name}"')
+        claim = _expect_claim(claims, namespace, name)
         if claim.metadata.deletion_timestamp is not None:
             raise ClaimsNotReady(f'resourceclaim "{name}" is being deleted')
         if reference.resource_claim_name is None and not _is_for(pod, claim, with_groups=with_groups):
@@ -57,6 +55,13 @@ def named_claims_of(
                 f"{namespace}/{pod.metadata.name} ({why})"
             )
         yield reference, claim
+
+
+def _expect_claim(claims: KnownClaims, namespace: str, name: str) -> ResourceClaim:
+    claim = claims.get(name, namespace=namespace)
+    if claim is None:
+        raise ClaimsNotReady(f'could not find ResourceClaim "{namespace}/{name}"')
+    return claim
 
 
 def _name_of(pod: Pod, reference: PodResourceClaim) -> str | None:
@@ -108,7 +113,7 @@ def group_name_of(pod: Pod) -> str:
 
 
 def group_in(groups: Store[PodGroup], pod: Pod) -> PodGroup | None:
-    """The pod's group, if it is there."""
+    """The pod's PodGroup; None if it does not exist."""
     return groups.get(group_name_of(pod), namespace=pod.metadata.namespace)
 
 
@@ -147,10 +152,7 @@ def claims_of_group(group: PodGroup, claims: KnownClaims) -> Iterator[ResourceCl
         name = _name_in_group(group, reference)
         if name is None:
             continue
-        namespace = group.metadata.namespace
-        claim = claims.get(name, namespace=namespace)
-        if claim is None:
-            raise ClaimsNotReady(f'could not find ResourceClaim "{namespace}/{name}"')
+        claim = _expect_claim(claims, group.metadata.namespace, name)
         owners = claim.metadata.owner_references
         owner = next((owner.uid for owner in owners if owner.controller), None)
         if reference.resource_claim_name is not None or owner == group.metadata.uid:

@@ -48,7 +48,7 @@ class Judged:
         self.scores: Column = np.zeros(0, np.int64)
         """int64[site]: the score of the chosen alternatives."""
         self.found: list[Found | None] = []
-        """By site."""
+        """By site: the devices found."""
         self.taken: Column = np.zeros(0, np.int64)
         """int64[site]: the index in `takes` of the node resources that the chosen devices use."""
         self.takes: list[tuple[ClaimTake | None, ...]] = [(None,) * len(demand.claims)]

@@ -32,11 +32,11 @@ class ClaimTake(NamedTuple):
     amounts: tuple[tuple[str, str], ...] = ()
     """Quantities by name of the resource."""
     problem: str = ""
-    """Why they are unknown."""
+    """Why the amounts are unknown; empty if they are known."""
 
 
 def take_of(devices: Iterable[tuple[KnownDevice, Mapping[str, Quantity]]]) -> ClaimTake | None:
-    """`devices` come with their consumed capacity. None if none of them uses node resources."""
+    """Add up the node resources of devices with their consumed capacity; None if no device uses any."""
     amounts: dict[str, Quantity] = {}
     is_taking = False
     for device, consumed in devices:

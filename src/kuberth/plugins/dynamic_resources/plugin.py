@@ -285,7 +285,7 @@ class DynamicResources(
         return None
 
     def _pending_in_group(self, state: CycleState, claim: ResourceClaim) -> AllocationResult | None:
-        """The allocation of this claim for another pod of the group in the same attempt."""
+        """The allocation of this claim by another pod of the group in the same attempt, if there is one."""
         uids = None if state.group is None else state.group.state.get(_GIVEN_TO_GROUP)
         if uids is None or claim.metadata.uid not in uids:
             return None

@@ -33,7 +33,7 @@ _NOTHING: Final = Footprint()
 
 
 class Weighing:
-    """Checks node resources for all cycles of a profile."""
+    """Checks whether nodes have the resources that a pod's devices use; shared by all cycles of a profile."""
 
     def __init__(
         self, cluster: ClusterTable, inventory: Inventory, judgements: Judgements, *, pod_level: bool

@@ -95,7 +95,7 @@ class _RequiredNeighbours:
         )
 
     def is_at(self, nodes: Nodes) -> Mask:
-        """Nodes that share every topology with such a pod.
+        """The nodes that share every topology with a matching pod.
 
         If a pod matches its own terms and no such pod is placed yet, any node with all topology keys is
         accepted, so that the first pod of a series can start.

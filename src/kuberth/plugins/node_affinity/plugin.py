@@ -182,7 +182,7 @@ def _preferred_terms(pod: Pod) -> PreferredTerms | Status:
 
 
 def _named_nodes(terms: Sequence[NodeSelectorTerm]) -> frozenset[str] | None:
-    """The only nodes that can match, if every term names some; None if any node may match."""
+    """The names of the nodes that can match, if every term names nodes; None if any node may match."""
     if not terms:
         return None
     names: set[str] = set()

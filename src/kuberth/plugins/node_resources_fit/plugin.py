@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from operator import floordiv
 from typing import Final
 
+import numpy as np
+
 from kuberth.api.core import Pod
 from kuberth.api.pod_resources import is_extended_resource
+from kuberth.cluster.arrays import Column
 from kuberth.cluster.nodes import NodeRow, Nodes
-from kuberth.config.plugin_args import NodeResourcesFitArgs
+from kuberth.cluster.resource_columns import MEMORY
+from kuberth.config.plugin_args import NodeResourcesFitArgs, ResourceSpec
 from kuberth.errors import QuantityError
 from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
 from kuberth.framework.cycle_state import CycleState, StateKey
@@ -33,10 +38,9 @@ from kuberth.plugins.node_resources_fit.hints import (
     after_node_event,
     after_pod_event,
 )
-from kuberth.plugins.node_resources_fit.placements import fullness
 from kuberth.plugins.node_resources_fit.shortages import NOTHING, shortage, shortages
-from kuberth.plugins.node_resources_fit.strategies import strategy_of, toward_zero
-from kuberth.plugins.resources.allocation import Share, scores_of, shares_of, uses_of_one
+from kuberth.plugins.node_resources_fit.strategies import most_allocated, strategy_of, toward_zero
+from kuberth.plugins.resources.allocation import Share, Use, scores_of, shares_of, uses_of_one
 from kuberth.plugins.resources.requests import (
     REQUEST_FIELDS,
     Amounts,
@@ -146,3 +150,28 @@ class NodeResourcesFit(
 
     def _after_node_event(self, pod: Pod, old: object, new: object) -> Hint:
         return after_node_event(pod, old, new, pod_level=self._pod_level, backed=self._backing.backed)
+
+
+def fullness(proposed: ProposedPlacement, resources: Iterable[ResourceSpec]) -> int:
+    asked: Counter[str] = Counter()
+    for info in proposed.pods:
+        try:
+            asked.update(amounts_for_fit_score(info.pod, info))
+        except QuantityError:
+            continue  # it has no valid request
+    nodes, table = proposed.candidate.nodes, proposed.candidate.nodes.table
+    uses: list[Use[Column]] = []
+    for share in shares_of(resources, asked):
+        index = table.resource_index(share.resource)
+        if index is None:
+            continue
+        offered = nodes.take(table.allocatable[index])
+        counts = table.nonzero_requested if index <= MEMORY else table.requested
+        has = offered != 0
+        whole = int(offered.sum())
+        if whole:
+            taken = int(np.where(has, nodes.take(counts[index]), 0).sum())
+            after = min(taken + share.amount, whole)
+            # Sums over many nodes are large: arrays overflow as upstream's integers do.
+            uses.append((share.weight, np.array([whole]), np.array([after]), 0))
+    return int(np.sum(most_allocated(uses, toward_zero)))

@@ -81,7 +81,7 @@ class SoftSpread:
         return rounded
 
     def normalized(self, scores: NDArray[np.int64]) -> NDArray[np.int64]:
-        """100 for the lowest if that is zero; nodes that lack a key get 0."""
+        """Invert the scores: the lowest one becomes 100. Nodes that lack a topology key get 0."""
         scored = ~self._unscored
         highest = int(scores.max(where=scored, initial=0))
         if highest == 0:

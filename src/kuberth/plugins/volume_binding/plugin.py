@@ -254,7 +254,7 @@ class VolumeBinding(
 
 
 def _decisions(findings: Findings, wanted: Wanted) -> Decisions:
-    """The findings for the only node of a view."""
+    """The volumes and claims chosen for the only node of a view."""
     decisions = Decisions()
     for claim, choice in findings.matches:
         index = int(choice[0])

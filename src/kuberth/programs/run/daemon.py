@@ -11,8 +11,8 @@ import logging
 import random
 import signal
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -127,7 +127,7 @@ async def run(settings: Settings) -> int:
                 clock=clock,
                 metrics=client_metrics,
             )
-            return await stack.enter_async_context(_closing(api))
+            return await stack.enter_async_context(api)
 
         api = await connect(client)
         events_api = await connect(client, batching=EVENTS)
@@ -220,14 +220,6 @@ def _reloading(settings: Settings, scheduler: Scheduler) -> Reloading | None:
     election = settings.config.leader_election
     lease = Lease(metadata=ObjectMeta(name=election.resource_name, namespace=election.resource_namespace))
     return Reloading(scheduler, read, sources=settings.rule_sources, regarding=lambda: lease)
-
-
-@asynccontextmanager
-async def _closing(api: HttpApi) -> AsyncIterator[HttpApi]:
-    try:
-        yield api
-    finally:
-        await api.close()
 
 
 def _serve(

@@ -17,7 +17,7 @@ from kuberth.simulation.published.columns import TableRow, read_rows
 GPU_MILLI: Final = "alibabacloud.com/gpu-milli"
 MODEL: Final = "alibabacloud.com/gpu-model"
 PRIORITIES: Final = {"LS": 1000, "Guaranteed": 1000, "Burstable": 500, "BE": 0, "": 0}
-"""The trace has classes of service in place of priorities."""
+"""Priorities by QoS class: the trace has only the classes."""
 
 _POD: Final = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "creation_time", "deletion_time")
 _NODE: Final = ("sn", "cpu_milli", "memory_mib", "gpu")

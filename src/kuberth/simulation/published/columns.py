@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from kuberth.errors import ConfigError
+from kuberth.text.documents import read_text
 
 
 class TableRow:
@@ -46,13 +47,7 @@ class TableRow:
 
 
 def read_rows(path: Path, *, needed: Sequence[str]) -> Iterator[TableRow]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: the file is not UTF-8 text (byte {error.start})") from error
-    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+    rows = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
     try:
         header = [name.strip() for name in next(rows, ())]
         columns = {name: number for number, name in enumerate(header)}

@@ -17,7 +17,7 @@ from kuberth.simulation.arrivals import Arrival
 from kuberth.simulation.published.columns import TableRow, read_rows
 
 MACHINE: Final = {"cpu_milli": 64_000, "memory_mib": 512 * 1024}
-"""The amount that 1.0 stands for; the trace does not say."""
+"""The amount that 1.0 means here; the trace does not say."""
 _NEEDED: Final = (
     "time",
     "type",

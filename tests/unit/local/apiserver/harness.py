@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pytest
 
 from kuberth.clock import NANOSECONDS, SystemClock, VirtualTimeLoop
-from kuberth.https.limits import Limits
+from kuberth.https.connection_limit import Limits
 from kuberth.local.apiserver.http.api_service import RequestLimits
 from kuberth.local.apiserver.http.credentials import ClusterCredentials
 from kuberth.local.apiserver.http.server import LIMITS, HttpServer

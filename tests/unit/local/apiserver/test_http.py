@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kuberth.local.apiserver.http.account_tokens import AccountTokens
+from kuberth.local.apiserver.http.authentication import AccountTokens
 from kuberth.local.apiserver.http.credentials import ClusterCredentials
 from kuberth.local.apiserver.verbs.core import Core
 from tests.unit.local.apiserver.harness import CoreHarness, ServerHarness, labelled_pod, run_with_server

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kuberth.errors import ServingError
-from kuberth.https.limits import Limits
+from kuberth.https.connection_limit import Limits
 from kuberth.local.apiserver.http.api_service import RequestLimits
 from kuberth.local.apiserver.http.server import LIMITS, HttpServer
 from tests.unit.local.apiserver.harness import (

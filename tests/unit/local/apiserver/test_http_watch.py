@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kuberth.https.limits import Limits
+from kuberth.https.connection_limit import Limits
 from kuberth.local.apiserver.http.api_service import RequestLimits
 from tests.unit.local.apiserver.harness import ServerHarness, labelled_pod, run_with_server
 

@@ -11,7 +11,7 @@ import pytest
 from kuberth.cel.validation_rules import compile_rule
 from kuberth.clock import NANOSECONDS
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.printing.ages import human_duration
+from kuberth.local.apiserver.printing.cells import human_duration
 from kuberth.local.apiserver.printing.forms import to_table
 from kuberth.local.apiserver.printing.json_paths import compile_path
 from kuberth.local.apiserver.resources import ResourceTable

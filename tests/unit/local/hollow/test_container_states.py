@@ -11,7 +11,7 @@ import pytest
 
 from kuberth.clock import LoopClock
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.printing.pod_summary import pod_ready, pod_restarts, pod_status
+from kuberth.local.apiserver.printing.cells import pod_ready, pod_restarts, pod_status
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core

@@ -33,7 +33,7 @@ def test_plain_values_become_what_the_api_has() -> None:
         "consumesCounters": [{"counterSet": "set", "counters": {"memory": "10Gi"}}],
     }
     (pool,) = only(driver({"devices": [device]})).pools
-    first, second = pool.devices
+    first, second = pool.trees
     assert (first["name"], second["name"]) == ("gpu-0", "gpu-1")
     assert first["attributes"] == {
         "model": {"string": "h200"},
@@ -74,9 +74,9 @@ def test_of_pools_of_one_name_a_node_has_the_first() -> None:
         {"name": "fabric", "allNodes": True, "devices": [{"name": "nic"}]},
     ]
     found = only(driver(*pools))
-    names = {name: pool.devices[0]["name"] for name, pool in found.pools_on(node("big-1")).items()}
+    names = {name: pool.trees[0]["name"] for name, pool in found.pools_on(node("big-1")).items()}
     assert names == {"big-1": "big", "big-1/extra": "extra"}
-    assert found.pools_on(node("other"))["other"].devices[0]["name"] == "small"
+    assert found.pools_on(node("other"))["other"].trees[0]["name"] == "small"
     assert list(found.network_pools()) == ["fabric"]
 
 
@@ -96,8 +96,7 @@ def test_counters_have_slices_of_their_own() -> None:
 
 
 def test_a_class_without_selectors_has_the_devices_of_its_driver() -> None:
-    ((where, made),) = only(driver(classes=[{"name": "gpu"}])).classes
-    assert where == "drivers[0].classes[0]"
+    (made,) = only(driver(classes=[{"name": "gpu"}])).device_classes()
     assert made["spec"]["selectors"][0]["cel"]["expression"] == 'device.driver == "gpu.example.com"'
 
 
@@ -107,26 +106,36 @@ ONE = {"name": "d"}
 @pytest.mark.parametrize(
     "tree, problem",
     [
-        ([], "expected a mapping with drivers"),
-        ({"driver": []}, "unknown field driver; known are drivers"),
+        ([], "devices: expected a mapping, got an empty list"),
+        ({"driver": []}, 'driver: unknown field; did you mean "drivers"?'),
         ({"drivers": {}}, "drivers: expected a list"),
-        ({"drivers": [{}]}, "drivers[0].name: expected text, got nothing"),
-        ({"drivers": [{"name": 3}]}, "drivers[0].name: expected text, got 3"),
-        ({"drivers": [{"name": "a"}, {"name": "a"}]}, "drivers: more than one of the drivers is called a"),
-        (driver({"device": []}), "drivers[0].pools[0]: unknown field device; known are name, nodes"),
-        (driver({}), "drivers[0].pools[0].devices: a pool has devices"),
+        ({"drivers": [{}]}, "drivers[0].name: required, but missing"),
+        ({"drivers": [{"name": 3}]}, "drivers[0].name: expected a string, got 3"),
+        ({"drivers": [{"name": "a"}, {"name": "a"}]}, "more than one of the drivers is called a"),
+        (driver({"device": []}), "drivers[0].pools[0].device: unknown field; did you mean"),
+        (driver({}), "drivers[0].pools[0].devices: required, but missing"),
+        (driver({"devices": []}), "drivers[0].pools[0]: devices: a pool has devices"),
         (driver({"nodes": {}, "allNodes": True, "devices": [ONE]}), "nodes and allNodes exclude each other"),
-        (driver({"allNodes": True, "devices": [ONE]}), "drivers[0].pools[0].name: expected text"),
-        (driver({"name": "n", "allNodes": False, "devices": [ONE]}), "pools[0].allNodes: expected true"),
-        (driver({"nodes": {"zone": "a"}, "devices": [ONE]}), "pools[0].nodes: unknown field zone"),
-        (driver({"devices": [{"name": "d", "count": 0}]}), "devices[0].count: expected a number of devices"),
-        (driver({"devices": [{"name": "d", "count": True}]}), "devices[0].count: expected a number"),
-        (driver({"devices": [ONE, ONE]}), "pools[0].devices: more than one of the devices is called d"),
+        (driver({"allNodes": True, "devices": [ONE]}), "drivers[0].pools[0]: name: expected text"),
+        (driver({"name": "n", "allNodes": False, "devices": [ONE]}), "pools[0]: allNodes: expected true"),
+        (
+            driver({"nodes": {"zone": "a"}, "devices": [ONE]}),
+            "nodes.zone: unknown field; known are name, shape",
+        ),
+        (
+            driver({"devices": [{"name": "d", "count": 0}]}),
+            "devices[0].count: expected an integer >= 1",
+        ),
+        (
+            driver({"devices": [{"name": "d", "count": True}]}),
+            "devices[0].count: expected an integer, got",
+        ),
+        (driver({"devices": [ONE, ONE]}), "pools[0]: more than one of the devices is called d"),
         (driver({"devices": [{**ONE, "attributes": {"a": 1.5}}]}), "attributes.a: expected text, a whole"),
-        (driver({"devices": [{**ONE, "capacity": {"m": "lots"}}]}), "devices[0].capacity.m: "),
+        (driver({"devices": [{**ONE, "capacity": {"m": "lots"}}]}), "devices[0]: capacity.m: "),
         (driver({"devices": [{**ONE, "capacity": {"m": None}}]}), "capacity.m: expected a quantity"),
-        (driver({"devices": [ONE], "sharedCounters": [{"name": "c"}]}), "counters: expected a mapping"),
-        (driver(classes=[{"selectors": []}]), "drivers[0].classes[0].name: expected text"),
+        (driver({"devices": [ONE], "sharedCounters": [{"name": "c"}]}), "counters: required, but missing"),
+        (driver(classes=[{"selectors": []}]), "drivers[0].classes[0].name: required, but missing"),
         (driver(classes=[{"name": "a"}, {"name": "a"}]), "more than one of the classes is called a"),
     ],
 )

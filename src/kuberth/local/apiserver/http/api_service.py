@@ -15,10 +15,15 @@ from typing import Final
 
 from kuberth.clock import Clock
 from kuberth.https.messages import JSON, BodyTooLarge, ClientGone, Request, Response
-from kuberth.local.apiserver.http.answers import failure_answer, tree_answer
 from kuberth.local.apiserver.http.authentication import Authenticator, authorize, is_open
 from kuberth.local.apiserver.http.discovery import AGGREGATED_TYPE, Discovery
-from kuberth.local.apiserver.http.negotiation import decode_body, discovery_form, negotiate
+from kuberth.local.apiserver.http.negotiation import (
+    decode_body,
+    discovery_form,
+    failure_answer,
+    negotiate,
+    tree_answer,
+)
 from kuberth.local.apiserver.http.openapi import (
     V2_DOCUMENT_PROTOBUF,
     V2_PROTOBUF,

@@ -147,6 +147,11 @@ def _group_version_kind(row: ServedResource, subresource: Subresource) -> Obj:
     return {"group": group, "version": version, "kind": subresource.kind}
 
 
+def _other_names(row: ServedResource) -> Obj:
+    given = {"shortNames": list(row.short_names), "categories": list(row.categories)}
+    return {field: names for field, names in given.items() if names}
+
+
 def _legacy_entries(row: ServedResource) -> list[Obj]:
     entry: Obj = {
         "name": row.plural,
@@ -155,11 +160,7 @@ def _legacy_entries(row: ServedResource) -> list[Obj]:
         "kind": row.kind,
         "verbs": _verbs(row),
     }
-    if row.short_names:
-        entry["shortNames"] = list(row.short_names)
-    if row.categories:
-        entry["categories"] = list(row.categories)
-    entries = [entry]
+    entries = [entry | _other_names(row)]
     for name in row.subresources:
         subresource = _subresource(name)
         part: Obj = {
@@ -182,11 +183,8 @@ def _entry(row: ServedResource) -> Obj:
         "scope": "Namespaced" if row.namespaced else "Cluster",
         "singularResource": row.singular_name,
         "verbs": _verbs(row),
+        **_other_names(row),
     }
-    if row.short_names:
-        entry["shortNames"] = list(row.short_names)
-    if row.categories:
-        entry["categories"] = list(row.categories)
     if row.subresources:
         entry["subresources"] = [
             {

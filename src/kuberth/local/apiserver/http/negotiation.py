@@ -1,7 +1,7 @@
 """Media types: what a client accepts and what it sends.
 
-In: Accept and Content-Type headers, bodies. Out: the format of the response, JSON trees, or a 400, 406 or
-415. Protobuf is read but never written: clients that prefer it also accept JSON.
+In: Accept and Content-Type headers, bodies. Out: responses in an accepted format, JSON trees, or a 400, 406
+or 415. Protobuf is read but never written: clients that prefer it also accept JSON.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from kuberth.https.messages import JSON
+from kuberth.https.messages import JSON, Response
 from kuberth.local.apiserver.objects import is_larger
 from kuberth.local.apiserver.refusals import bad_request, too_large, unsupported_media_type
 from kuberth.local.apiserver.schema.protobuf import MEDIA_TYPE as PROTOBUF
@@ -131,6 +131,19 @@ def encode(tree: Any, media_type: str = JSON, *, pretty: bool = False) -> bytes:
         return write_yaml(tree).encode()
     data = msgspec.json.encode(tree)
     return msgspec.json.format(data, indent=2) + b"\n" if pretty else data
+
+
+def tree_answer(tree: Any, *, status: int = 200, media_type: str = JSON, pretty: bool = False) -> Response:
+    return Response(encode(tree, media_type, pretty=pretty), status=status, content_type=media_type)
+
+
+def failure_answer(error: StatusError) -> Response:
+    response = tree_answer(error.to_object(), status=error.code)
+    if error.retry_after_seconds is not None:
+        response.headers["retry-after"] = str(error.retry_after_seconds)
+    if error.code == 401:
+        response.headers["www-authenticate"] = 'Bearer realm="kuberth"'
+    return response
 
 
 class Body(NamedTuple):

@@ -70,7 +70,7 @@ class OpenApi:
         self._groups: object = None
 
     def index(self) -> Obj:
-        """/openapi/v3"""
+        """The response to /openapi/v3: the paths of the documents."""
         paths = {}
         for group, version in self._discovery.group_versions():
             path = _path(group, version)

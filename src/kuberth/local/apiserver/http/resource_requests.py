@@ -18,7 +18,6 @@ import msgspec
 
 from kuberth.clock import Clock
 from kuberth.https.messages import JSON, Query, Request, Response
-from kuberth.local.apiserver.http.answers import tree_answer
 from kuberth.local.apiserver.http.negotiation import (
     APPLY,
     BODY_TYPES,
@@ -31,6 +30,7 @@ from kuberth.local.apiserver.http.negotiation import (
     object_form,
     parse_media_type,
     read_body,
+    tree_answer,
 )
 from kuberth.local.apiserver.http.routing import Target
 from kuberth.local.apiserver.objects import Obj, name_of

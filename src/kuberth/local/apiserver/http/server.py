@@ -12,11 +12,10 @@ from typing import Final, Self
 
 from kuberth.clock import Clock, SystemClock
 from kuberth.https.application import HttpService
-from kuberth.https.limits import Limits
+from kuberth.https.connection_limit import Limits
 from kuberth.https.listener import AddressFlags, Listener
-from kuberth.local.apiserver.http.account_tokens import AccountTokens
 from kuberth.local.apiserver.http.api_service import ApiService, Page, RequestLimits
-from kuberth.local.apiserver.http.authentication import Authenticator
+from kuberth.local.apiserver.http.authentication import AccountTokens, Authenticator
 from kuberth.local.apiserver.http.credentials import ClusterCredentials
 from kuberth.local.apiserver.verbs.core import Core
 

@@ -162,7 +162,7 @@ def _retain(target: Obj, patch: Obj) -> Obj:
 
 
 def _clean(tree: Any) -> Any:
-    """A patch's content without its directives, if there is nothing to merge with."""
+    """The content of a patch without directives, for a value that does not exist yet."""
     if isinstance(tree, dict):
         return {
             key: _clean(value)

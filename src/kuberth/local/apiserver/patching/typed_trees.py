@@ -70,7 +70,7 @@ def _is_atomic(field: Field) -> bool:
 
 
 def field_set(tree: Any, field: Field) -> FieldSet:
-    """The fields a tree sets; a leaf, and whatever is only replaced as a whole, is an empty set."""
+    """The fields that a tree sets; a leaf or an atomic value is an empty set."""
     if isinstance(tree, dict) and not _is_atomic(field):
         found = {}
         for name, value in tree.items():

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from kuberth.cel.validation_rules import compile_rule
 from kuberth.local.apiserver.objects import Obj, name_of
-from kuberth.local.apiserver.printing import cells, pod_summary
-from kuberth.local.apiserver.printing.ages import since
+from kuberth.local.apiserver.printing import cells
+from kuberth.local.apiserver.printing.cells import since
 from kuberth.local.apiserver.printing.json_paths import compile_path
 from kuberth.local.apiserver.resources import Column
 
@@ -93,7 +93,7 @@ def _built_in_cell(definition: Obj) -> Cell:
 def _shown_by(definition: Obj) -> Callable[[Any, int], Any]:
     if "cell" in definition:
         name = definition["cell"]
-        function = next(getattr(each, name) for each in (cells, pod_summary) if hasattr(each, name))
+        function = getattr(cells, name)
         if len(signature(function).parameters) > 1:
             return function  # type: ignore[no-any-return]  # it was found by its name
         return lambda value, now: function(value)

@@ -1,18 +1,18 @@
 """Objects in other forms: tables as kubectl prints them, and metadata alone.
 
-In: an object or a list, and the form the client asked for. Out: a Table or PartialObjectMetadata(List).
+In: an object or a list, and the form that the client requested. Out: a Table or PartialObjectMetadata(List).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from kuberth.local.apiserver.http.negotiation import Form
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.printing.columns import NAME_AND_AGE
 from kuberth.local.apiserver.refusals import bad_request
-from kuberth.local.apiserver.resources import Column, ServedResource
+from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.status_errors import StatusError
 
 META_V1: Final = "meta.k8s.io/v1"
@@ -33,37 +33,27 @@ def to_table(
 ) -> Obj:
     """`now` is in nanoseconds; `include_object` is None, Metadata or Object, as in the query."""
     columns = resource.columns or NAME_AND_AGE
+    rows: list[Obj] = []
+    for obj in objects:
+        row: Obj = {"cells": [column.cell(obj, now) for column in columns]}
+        phase = obj.get("status", {}).get("phase") if resource.id == "pods" else None
+        if phase in ("Succeeded", "Failed"):
+            message = "The pod has completed successfully." if phase == "Succeeded" else "The pod failed."
+            row["conditions"] = [{"type": "Completed", "status": "True", "reason": phase, "message": message}]
+        if include_object != "None":
+            is_whole = include_object == "Object"
+            row["object"] = obj if is_whole else metadata_alone(obj, api_version=api_version)
+        rows.append(row)
     return {
         "kind": "Table",
         "apiVersion": api_version,
         "metadata": dict(list_metadata or {}),
-        "columnDefinitions": [_definition(column) for column in columns],
-        "rows": [
-            to_row(resource, obj, now=now, include_object=include_object, api_version=api_version)
-            for obj in objects
+        "columnDefinitions": [
+            {name: getattr(column, name) for name in ("name", "type", "format", "description", "priority")}
+            for column in columns
         ],
+        "rows": rows,
     }
-
-
-def to_row(
-    resource: ServedResource,
-    obj: Obj,
-    *,
-    now: int,
-    include_object: str = "Metadata",
-    api_version: str = META_V1,
-) -> Obj:
-    cells: list[Any] = [column.cell(obj, now) for column in resource.columns or NAME_AND_AGE]
-    row: Obj = {"cells": cells}
-    if resource.id == "pods" and obj.get("status", {}).get("phase") in ("Succeeded", "Failed"):
-        phase = obj["status"]["phase"]
-        message = "The pod has completed successfully." if phase == "Succeeded" else "The pod failed."
-        row["conditions"] = [{"type": "Completed", "status": "True", "reason": phase, "message": message}]
-    if include_object == "Object":
-        row["object"] = obj
-    elif include_object == "Metadata":
-        row["object"] = metadata_alone(obj, api_version=api_version)
-    return row
 
 
 def metadata_alone(obj: Obj, *, api_version: str = META_V1) -> Obj:
@@ -72,16 +62,6 @@ def metadata_alone(obj: Obj, *, api_version: str = META_V1) -> Obj:
         "kind": "PartialObjectMetadata",
         "apiVersion": api_version,
         "metadata": obj.get("metadata", {}),
-    }
-
-
-def _definition(column: Column) -> Obj:
-    return {
-        "name": column.name,
-        "type": column.type,
-        "format": column.format,
-        "description": column.description,
-        "priority": column.priority,
     }
 
 
@@ -101,6 +81,7 @@ class Printer:
         self._include = include
         self.now_ns = now_ns
         self._headers = True
+        self._api_version = f"meta.k8s.io/{form.version}"
 
     @property
     def is_plain(self) -> bool:
@@ -123,9 +104,9 @@ class Printer:
                 "kind": "PartialObjectMetadataList",
                 "apiVersion": self._api_version,
                 "metadata": obj.get("metadata", {}),
-                "items": [self._partial(item) for item in obj["items"]],
+                "items": [metadata_alone(item, api_version=self._api_version) for item in obj["items"]],
             }
-        return self._partial(obj)
+        return metadata_alone(obj, api_version=self._api_version)
 
     def convert_event(self, event: str, obj: Obj) -> Obj:
         """The object of a watch event in the requested form; of a table only the first has column headers."""
@@ -135,10 +116,6 @@ class Printer:
         table = self._table(obj, [] if event == "BOOKMARK" else [obj])
         self._headers = False
         return table
-
-    @property
-    def _api_version(self) -> str:
-        return f"meta.k8s.io/{self._form.version}"
 
     def _table(self, obj: Obj, items: list[Obj]) -> Obj:
         metadata = obj.get("metadata", {})
@@ -154,6 +131,3 @@ class Printer:
         if not self._headers:
             table["columnDefinitions"] = None
         return table
-
-    def _partial(self, obj: Obj) -> Obj:
-        return metadata_alone(obj, api_version=self._api_version)

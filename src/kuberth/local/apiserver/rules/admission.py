@@ -40,7 +40,7 @@ _STATUS_COUNTS: Final = {
     "HorizontalPodAutoscaler": ("desiredReplicas",),
     "PodDisruptionBudget": ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"),
 }
-"""Numbers that a status always has."""
+"""By kind: fields of the status that the API server writes even if they are 0."""
 _SERVICE_NETWORK: Final = ipaddress.ip_network("10.96.0.0/12")
 
 

@@ -22,8 +22,7 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     validate_annotation_keys,
     validate_labels,
 )
-from kuberth.local.apiserver.rules.pod_validation import validate_quantity
-from kuberth.local.apiserver.rules.scheduling_validation import validate_tolerations
+from kuberth.local.apiserver.rules.pod_validation import validate_quantity, validate_tolerations
 from kuberth.local.apiserver.status_errors import Cause
 from kuberth.text import names
 

@@ -50,7 +50,7 @@ _JUDGING: Final = {
 }
 """Keywords for which a value may be refused."""
 _NOT_STORED: Final = object()
-"""Stands for the stored value where there is none: on creation, and within lists."""
+"""Used as the stored value where there is none: on creation, and within lists."""
 
 
 @cache
@@ -130,13 +130,13 @@ class _Node:
                 _FILLS[schema["fill"]](holder[name])
 
     def is_unset(self, value: Any) -> bool:
-        """Whether Go would take the value for an absent one."""
+        """Whether Go's types cannot distinguish the value from an absent one."""
         if value is None or "pointer" in self._schema or "absent" in self._schema:
             return value is None
         return value == "" or (value == 0 and "zeroIsUnset" in self._schema)
 
     def causes(self, tree: Any, path: str, old: Any) -> list[Cause]:
-        """The problems of a value that is set."""
+        """Validate a value that is set; returns the problems."""
         if self._enum is not None and tree not in self._enum:
             return [not_supported(path, tree, self._enum)]
         if isinstance(tree, int):

@@ -43,15 +43,15 @@ class KindRules:
     """The rules of one kind, for creations (there is no old object) and updates alike."""
 
     default: Callable[[Obj], None] = _nothing
-    """Fill in what upstream fills in."""
+    """Set upstream's defaults."""
     prepare: Callable[[Obj, Obj | None, WriteContext], None] = _nothing
-    """Set what the server owns, and admit: may raise."""
+    """Set the fields that the server owns; raises StatusError if the object is not admitted."""
     validate: Callable[[Obj, Obj | None], list[Cause]] = _no_causes
     """Everything that is wrong with the object, or with the change from the old one."""
     default_status: Callable[[Obj], None] = _nothing
-    """Fill in what upstream fills in when the status subresource is written."""
+    """Set upstream's defaults in a write of the status subresource."""
     prepare_status: Callable[[Obj, Obj, WriteContext], None] = _nothing
-    """Set what the server owns, and admit a write of the status subresource: may raise."""
+    """The same for a write of the status subresource."""
     validate_status: Callable[[Obj, Obj | None], list[Cause]] = _no_causes
     """Everything that is wrong with the object, or with the change, in a write of the status subresource."""
 

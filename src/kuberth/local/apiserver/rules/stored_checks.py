@@ -23,9 +23,8 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     too_long,
     validate_labels,
 )
-from kuberth.local.apiserver.rules.pod_validation import validate_pod_spec, validate_quantity
+from kuberth.local.apiserver.rules.pod_validation import validate_pod_spec, validate_quantity, validate_taints
 from kuberth.local.apiserver.rules.quotas import NAMED_COUNTS
-from kuberth.local.apiserver.rules.scheduling_validation import validate_taints
 from kuberth.local.apiserver.status_errors import Cause
 from kuberth.local.cron import ScheduleError, parse_schedule, zone_of
 from kuberth.text import names

@@ -184,7 +184,7 @@ def _int_or_string(value: Value) -> int | str:
 
 
 def _timestamp(value: Value, precision: str) -> str | None:
-    """1 seconds, 2 nanoseconds since the epoch; nothing at all is Go's zero time."""
+    """Decode a time: 1 is seconds since the epoch, 2 nanoseconds. Without fields, it is Go's zero time."""
     parts = dict(_parts(_bytes(value)))
     if not parts:
         return None

@@ -34,13 +34,13 @@ from kuberth.local.apiserver.schema import crds, fields
 from kuberth.local.apiserver.schema.catalogue import rows_with
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.store.store import CompactedError, RevisionStore, StorageError
-from kuberth.local.apiserver.verbs import eviction, pod_binding, scale
+from kuberth.local.apiserver.verbs import subresources
 from kuberth.local.apiserver.verbs.aliases import to_stored, to_view
 from kuberth.local.apiserver.verbs.bodies import FieldValidation, decode, decode_status
 from kuberth.local.apiserver.verbs.deletion import plan_deletion, read_options
 from kuberth.local.apiserver.verbs.listing import ListRequest, list_objects, parse_version
 from kuberth.local.apiserver.verbs.selecting import select
-from kuberth.local.apiserver.verbs.watching import Event, Watcher
+from kuberth.local.apiserver.verbs.watching import Event, watch_events
 from kuberth.local.apiserver.verbs.writing import WriteOptions, Writer, expect_same_uid, storage_failed
 
 _SUCCESS: Final[Obj] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
@@ -115,7 +115,7 @@ class Core:
         if found is None:
             raise not_found(row, name)
         if subresource == "scale":
-            return scale.scale_of(row, found)
+            return subresources.scale_of(row, found)
         if subresource not in ("", "status", "approval", "resize", "ephemeralcontainers"):
             raise method_not_supported(row, "get")
         return to_view(row, found)
@@ -181,7 +181,7 @@ class Core:
         if from_now or send_initial_events:
             initial, since = self._store.list(row.stored_as, namespace=namespace), self._store.revision
         try:
-            watcher = Watcher(
+            return watch_events(
                 self._store,
                 row,
                 matches=matches if prefix or not selection.everything else None,
@@ -193,7 +193,6 @@ class Core:
             )
         except CompactedError:
             raise expired(f"{_TOO_OLD}: {since} ({self._store.compacted_revision})") from None
-        return watcher.events()
 
     @_writes
     async def create(
@@ -247,7 +246,7 @@ class Core:
         old = self._latest(row, namespace, name)
         options = WriteOptions(field_manager, subresource, dry_run)
         if subresource == "scale":
-            return await self._scale(row, old, decode(scale.SCALE, body), options)
+            return await self._scale(row, old, decode(subresources.SCALE, body), options)
         if field_validation is not None:
             field_validation.check(row, body)
         new = decode_status(row, body, old) if subresource == "status" else decode(row, body)
@@ -278,8 +277,10 @@ class Core:
         old = self._latest(row, namespace, name)
         options = WriteOptions(field_manager, subresource, dry_run)
         if subresource == "scale":
-            patched = apply_patch(scale.SCALE, scale.scale_of(row, old), patch, content_type=content_type)
-            return await self._scale(row, old, decode(scale.SCALE, patched), options), False
+            patched = apply_patch(
+                subresources.SCALE, subresources.scale_of(row, old), patch, content_type=content_type
+            )
+            return await self._scale(row, old, decode(subresources.SCALE, patched), options), False
         patched = apply_patch(row, to_view(row, old), patch, content_type=content_type)
         if field_validation is not None:
             field_validation.check_patched(row, patch, patched)
@@ -346,7 +347,7 @@ class Core:
     # Subresources, and patches that may create
 
     async def _bind(self, row: ServedResource, namespace: str, name: str, body: Any, *, dry_run: bool) -> Obj:
-        asked = pod_binding.read_binding(body)
+        asked = subresources.read_binding(body)
         wanted = asked.get("metadata", {})
         name = name or wanted.get("name", "")
         if wanted.get("name", name) != name:
@@ -356,7 +357,7 @@ class Core:
                 "the namespace of the provided object does not match the namespace sent on the request"
             )
         pod = self._latest(row, namespace, name)
-        bound = pod_binding.bound_pod(
+        bound = subresources.bound_pod(
             pod,
             asked,
             now=self._writer.now,
@@ -370,7 +371,7 @@ class Core:
     async def _evict(
         self, row: ServedResource, namespace: str, name: str, body: Any, *, dry_run: bool
     ) -> Obj:
-        asked = eviction.read_eviction(body)
+        asked = subresources.read_eviction(body)
         if asked.get("metadata", {}).get("name", name) != name:
             raise bad_request("name in URL does not match name in Eviction object")
         options = read_options(asked.get("deleteOptions"))
@@ -380,11 +381,11 @@ class Core:
         present = self._store.latest_list(budgets.stored_as, namespace=namespace)
         # The deletion is planned first: if its preconditions fail, the budget must not change.
         plan_deletion(row, pod, options, now_ns=self._clock.now_ns())
-        allowed = eviction.judge(pod, present, now=self._writer.now)
+        budget = subresources.judge_eviction(pod, present, now=self._writer.now)
         if not dry_run:
-            if allowed.budget is not None:
-                self._writer.stage(budgets, key_of(allowed.budget), allowed.budget)
-            marked = self._writer.stage(row, key_of(pod), eviction.marked_pod(pod, now=self._writer.now))
+            if budget is not None:
+                self._writer.stage(budgets, key_of(budget), budget)
+            marked = self._writer.stage(row, key_of(pod), subresources.evicted_pod(pod, now=self._writer.now))
             options.get("preconditions", {}).pop("resourceVersion", None)
             stored, _ = self._remove(row, marked, options, dry_run=False)
             await self._durable(revision_of(stored))
@@ -404,7 +405,7 @@ class Core:
         manager, subresource = options.manager, options.subresource
         if not manager:
             raise invalid(_PATCH_OPTIONS, "", [required("fieldManager", "is required for apply patch")])
-        kind = scale.SCALE if subresource == "scale" else row
+        kind = subresources.SCALE if subresource == "scale" else row
         patch = applying.typed(kind, patch)
         wanted = decode(kind, patch)
         if "spec" not in patch:
@@ -421,17 +422,17 @@ class Core:
             stored = self._writer.create(row, obj, options, namespace=namespace)
             return await self._settle(row, stored, dry_run=options.dry_run), True
         if subresource == "scale":
-            wanted = scale.applied(row, wanted)
+            wanted = subresources.applied_scale(row, wanted)
         merged = applying.merged(
             row, to_view(row, old), wanted, manager=manager, subresource=subresource, force=force, now=now
         )
         new = decode(row, merged)
         stored_view = await self._replace(row, old, new, options)
-        return (scale.scale_of(row, stored_view) if subresource == "scale" else stored_view), False
+        return (subresources.scale_of(row, stored_view) if subresource == "scale" else stored_view), False
 
     async def _scale(self, row: ServedResource, old: Obj, asked: Obj, options: WriteOptions) -> Obj:
-        stored = self._writer.replace(row, old, scale.scaled(row, old, asked), options)
-        return scale.scale_of(row, await self._settle(row, stored, dry_run=options.dry_run))
+        stored = self._writer.replace(row, old, subresources.scaled(row, old, asked), options)
+        return subresources.scale_of(row, await self._settle(row, stored, dry_run=options.dry_run))
 
     # The common ways of reading and writing
 

@@ -9,7 +9,7 @@ reads.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kuberth.api.nodes import Node
 from kuberth.api.pods import Pod
@@ -46,6 +46,21 @@ _TOLERATED: Final = (
 _TOLERATED_BY_HOST_NETWORK: Final = (("network-unavailable", "NoSchedule"),)
 
 
+class _Work(NamedTuple):
+    """A daemon set, and what is on the nodes."""
+
+    owner: Obj
+    on_node: dict[str, list[Obj]]
+    """Its pods by the name of their node."""
+    verdicts: dict[str, tuple[bool, bool]]
+    """Whether a pod should run, and whether a running one may continue, by name of the node."""
+    revision: str
+
+    @property
+    def wanted(self) -> list[str]:
+        return [node for node, (should_run, _) in self.verdicts.items() if should_run]
+
+
 class DaemonSetController:
     name = "daemonset"
 
@@ -75,21 +90,19 @@ class DaemonSetController:
         on_node: dict[str, list[Obj]] = {}
         for pod in owned:
             on_node.setdefault(_target(pod), []).append(pod)
-        verdicts = self._verdicts(owner)
         versions = await self._history.versions(owner)
         revision = labels_of(versions.update).get(REVISION_LABEL, "")
-        wait = None
+        work, wait = _Work(owner, on_node, self._verdicts(owner), revision), None
         if not self._sets.is_leaving(owner):
             live = {labels_of(pod).get(REVISION_LABEL) for pod in owned}
             used = {name_of(one) for one in versions.history if labels_of(one).get(REVISION_LABEL) in live}
             await self._history.clean_up(owner, versions, used=used)
-            wait = await self._manage(owner, on_node, verdicts, revision)
-            await self._update(owner, on_node, verdicts, revision)
-        later = await self._write_status(owner, on_node, verdicts, revision)
+            wait = await self._manage(work)
+            await self._update(work)
+        later = await self._write_status(work)
         return min((each for each in (wait, later) if each is not None), default=None)
 
     def _verdicts(self, owner: Obj) -> dict[str, tuple[bool, bool]]:
-        """Whether a pod should run, and whether a running one may continue, by name of the node."""
         template = owner["spec"]["template"]
         spec = {**template.get("spec", {}), "tolerations": _tolerations(template.get("spec", {}))}
         pod = convert(Pod, {"metadata": {"name": "x", "namespace": "x"}, "spec": spec})
@@ -110,15 +123,9 @@ class DaemonSetController:
             )
         return verdicts
 
-    async def _manage(
-        self,
-        owner: Obj,
-        on_node: dict[str, list[Obj]],
-        verdicts: dict[str, tuple[bool, bool]],
-        revision: str,
-    ) -> float | None:
-        """Create missing pods and delete surplus ones; returns seconds until the next attempt after a
-        failure."""
+    async def _manage(self, work: _Work) -> float | None:
+        """Create missing pods and delete surplus ones; seconds until the next attempt after a failure."""
+        owner, on_node, verdicts, revision = work
         waits, missing, leaving = [], [], []
         for node, (should_run, _) in verdicts.items():
             present = [pod for pod in on_node.get(node, ()) if not self._pods.is_leaving(pod)]
@@ -157,22 +164,13 @@ class DaemonSetController:
             return [*new[1:], *old]
         return [*new[1:], *old[1:]]
 
-    async def _update(
-        self,
-        owner: Obj,
-        on_node: dict[str, list[Obj]],
-        verdicts: dict[str, tuple[bool, bool]],
-        revision: str,
-    ) -> None:
+    async def _update(self, work: _Work) -> None:
         """Take one step towards the newest template on every node."""
+        owner, on_node, _, revision = work
         strategy = owner["spec"].get("updateStrategy") or {}
         if strategy.get("type") == "OnDelete":
             return
-        on_wanted = {
-            node: _split(self._alive(on_node.get(node, ())), revision)
-            for node, (should_run, _) in verdicts.items()
-            if should_run
-        }
+        on_wanted = {node: _split(self._alive(on_node.get(node, ())), revision) for node in work.wanted}
         surge = _surge(owner, len(on_wanted))
         if surge:
             await self._surge(owner, on_wanted, revision, surge)
@@ -211,14 +209,9 @@ class DaemonSetController:
     def _wait(self, owner: Obj, pod: Obj) -> float | None:
         return seconds_to_available(pod, owner, clock=self._clock)
 
-    async def _write_status(
-        self,
-        owner: Obj,
-        on_node: dict[str, list[Obj]],
-        verdicts: dict[str, tuple[bool, bool]],
-        revision: str,
-    ) -> float | None:
-        wanted = [node for node, (should_run, _) in verdicts.items() if should_run]
+    async def _write_status(self, work: _Work) -> float | None:
+        owner, on_node, _, revision = work
+        wanted = work.wanted
         alive = {node: self._alive(pods) for node, pods in on_node.items()}
         first = [_shown_pod(alive[node], revision) for node in wanted if alive.get(node)]
         waits = [self._wait(owner, pod) for pod in first]

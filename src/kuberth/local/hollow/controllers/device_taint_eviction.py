@@ -18,6 +18,7 @@ from kuberth.api.resource import (
     ResourceClaim,
     ResourceSlice,
 )
+from kuberth.api.taints import toleration_tolerates
 from kuberth.api.wire import convert
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.errors import WireError
@@ -35,7 +36,6 @@ from kuberth.local.hollow.pod_claims import (
 from kuberth.local.hollow.pod_states import disrupted, node_of
 from kuberth.local.hollow.recording import Recorder
 from kuberth.plugins.devices.taint_rules import is_meant
-from kuberth.plugins.dynamic_resources.allocator.taints import tolerates
 from kuberth.text.timestamps import nanoseconds
 
 SLICES: Final = "resourceslices.resource.k8s.io"
@@ -161,7 +161,7 @@ def _due_ns(result: DeviceRequestAllocationResult, taint: DeviceTaint) -> int | 
     """When the taint requires eviction of the device's pods; None: never."""
     seconds: list[int] = []
     for toleration in result.tolerations:
-        if toleration.effect == _EFFECT and tolerates(toleration, taint):
+        if toleration.effect == _EFFECT and toleration_tolerates(toleration, taint):
             if toleration.toleration_seconds is None:
                 return None
             seconds.append(max(0, toleration.toleration_seconds))

@@ -6,7 +6,7 @@ which the eviction verb honours.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from kuberth.clock import Clock
@@ -145,7 +145,3 @@ class DisruptionController:
                 break
             found = obj = owner
         return found
-
-
-def _namespace(obj: Obj) -> Iterable[str]:
-    return (namespace_of(obj),)

@@ -192,7 +192,7 @@ class JobController:
         return not job_rules.is_ignored(job, pod)
 
     def _end(self, job: Obj, tally: _Tally) -> JobEnd | None:
-        """The job's result so far, whatever its active pods do; None while it continues."""
+        """The job's result, regardless of its active pods; None while it continues."""
         if (earlier := job_rules.earlier_end(job)) is not None:
             return earlier
         failed = [pod for pod in (*tally.ended, *tally.new_failed) if phase(pod) != "Succeeded"]

@@ -129,6 +129,8 @@ class ReplicaSetController:
     resource: ClassVar = "replicasets.apps"
     kind: ClassVar = "ReplicaSet"
     component: ClassVar = "replicaset-controller"
+    shows_leaving: ClassVar = True
+    """Whether its status counts terminating pods."""
 
     def __init__(self, informers: Informers, *, clock: Clock) -> None:
         self._clock = clock
@@ -210,7 +212,7 @@ class ReplicaSetController:
         status: Obj = {
             "replicas": replicas.active,
             **{name: count for name, count in counts.items() if count},
-            **self._status_of_leaving(replicas.terminating),
+            **({"terminatingReplicas": replicas.terminating} if self.shows_leaving else {}),
             "observedGeneration": replica_set["metadata"].get("generation", 0),
         }
         if conditions := self._conditions(replica_set, failure):
@@ -231,9 +233,6 @@ class ReplicaSetController:
         selector: Obj | None = owner["spec"].get("selector")
         return selector
 
-    def _status_of_leaving(self, count: int) -> Obj:
-        return {"terminatingReplicas": count}
-
 
 class ReplicationControllerController(ReplicaSetController):
     """Runs replication controllers like replica sets: their selector is a plain set of labels."""
@@ -242,10 +241,8 @@ class ReplicationControllerController(ReplicaSetController):
     resource = "replicationcontrollers"
     kind = "ReplicationController"
     component = "replication-controller"
+    shows_leaving = False
 
     def _selector(self, owner: Obj) -> Obj | None:
         labels = owner["spec"].get("selector")
         return {"matchLabels": labels} if labels else None
-
-    def _status_of_leaving(self, count: int) -> Obj:
-        return {}

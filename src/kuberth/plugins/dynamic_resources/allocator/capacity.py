@@ -1,4 +1,4 @@
-"""Consumable capacity: how much of a device a request consumes, and whether that is available.
+"""Consumable capacity and shared counters: how much of a device a request consumes, and what is available.
 
 In: the requested capacities, and what is consumed already. Out: what the request would consume, or that the
 device is too small or does not allow such an amount.
@@ -10,7 +10,9 @@ from collections.abc import Mapping
 
 from kuberth.api.quantity import Quantity, QuantityFormat
 from kuberth.errors import QuantityError
-from kuberth.plugins.devices.slices import OfferedCapacity, RequestPolicy
+from kuberth.plugins.devices.pools import DevicePool
+from kuberth.plugins.devices.slices import KnownDevice, OfferedCapacity, RequestPolicy
+from kuberth.plugins.devices.usage import DeviceUsage
 
 Amounts = Mapping[str, Quantity]
 
@@ -85,3 +87,51 @@ def _is_same_text(amount: Quantity, default: Quantity) -> bool:
         and (amount.mantissa, amount.exponent, amount.format, amount.text)
         == (default.mantissa, default.exponent, default.format, default.text)
     )
+
+
+class PoolCounters:
+    """The shared counters of partitionable devices: what remains of one pool during a search."""
+
+    __slots__ = ("_consumed", "_left")
+
+    def __init__(self, pool: DevicePool, usage: DeviceUsage) -> None:
+        """Raises QuantityError if amounts overflow."""
+        self._left: dict[tuple[str, str], Quantity] = {
+            (name, counter): amount
+            for name, amounts in pool.counters.items()
+            for counter, amount in amounts.items()
+        }
+        self._consumed: dict[tuple[str, str], Quantity] = {}
+        for device in (*pool.devices, *pool.others):
+            if device.consumes and usage.is_taken(device.id):
+                for name, taken in device.consumes:
+                    for counter, amount in taken:
+                        if (name, counter) in self._left:
+                            self._left[name, counter] = self._left[name, counter] - amount
+
+    def take(self, device: KnownDevice) -> bool:
+        """Add the device; False if a counter does not suffice, and it was not added."""
+        before = dict(self._consumed)
+        try:
+            for name, taken in device.consumes:
+                for counter, amount in taken:
+                    sum_ = self._consumed.get((name, counter))
+                    self._consumed[name, counter] = amount if sum_ is None else sum_ + amount
+        except QuantityError:
+            self._consumed = before
+            return False
+        consumed = self._consumed
+        for each, left in self._left.items():
+            taken_now = consumed.get(each)
+            if left < _ZERO if taken_now is None else left < taken_now:
+                self._consumed = before
+                return False
+        return True
+
+    def put_back(self, device: KnownDevice) -> None:
+        for name, taken in device.consumes:
+            for counter, amount in taken:
+                self._consumed[name, counter] = self._consumed[name, counter] - amount
+
+
+_ZERO = Quantity(0)

@@ -23,6 +23,8 @@ from collections.abc import Hashable, Sequence
 from typing import Final, NamedTuple
 
 from kuberth.api.quantity import Quantity
+from kuberth.api.resource import DeviceTaint, DeviceToleration
+from kuberth.api.taints import toleration_tolerates
 from kuberth.cel.values import WORK
 from kuberth.errors import KuberthError, QuantityError
 from kuberth.plugins.devices.pools import DevicePool
@@ -30,7 +32,7 @@ from kuberth.plugins.devices.sites import DeviceCandidate, Site
 from kuberth.plugins.devices.slices import DeviceId, KnownDevice, PoolId, attribute_value
 from kuberth.plugins.devices.usage import DeviceUsage
 from kuberth.plugins.dynamic_resources.allocator.candidates import selects
-from kuberth.plugins.dynamic_resources.allocator.capacity import Amounts, all_consumed, fits
+from kuberth.plugins.dynamic_resources.allocator.capacity import Amounts, PoolCounters, all_consumed, fits
 from kuberth.plugins.dynamic_resources.allocator.constraints import (
     DistinctAttribute,
     MatchAttribute,
@@ -38,7 +40,6 @@ from kuberth.plugins.dynamic_resources.allocator.constraints import (
     attribute_of,
     constraint_of,
 )
-from kuberth.plugins.dynamic_resources.allocator.counters import PoolCounters
 from kuberth.plugins.dynamic_resources.allocator.demand import (
     MOST_RESULTS,
     AllocationError,
@@ -46,7 +47,6 @@ from kuberth.plugins.dynamic_resources.allocator.demand import (
     WantedClaim,
     WantedRequest,
 )
-from kuberth.plugins.dynamic_resources.allocator.taints import tolerates_all
 
 _TIMEOUT: Final = "the search has used up its share of work"
 _FREE_COST: Final = 100
@@ -442,7 +442,7 @@ class DeviceSearch:
             if counters is None or not counters.take(device):
                 return None
         added = 0
-        refused = bool(device.preventing_taints) and not tolerates_all(
+        refused = bool(device.preventing_taints) and not _tolerates_all(
             request.tolerations, device.preventing_taints
         )
         if not refused:
@@ -630,7 +630,7 @@ class DeviceSearch:
             ),
             (candidate.pool.id, device.consumes) if device.consumes else None,
             tuple(
-                tolerates_all(request.tolerations, device.preventing_taints)
+                _tolerates_all(request.tolerations, device.preventing_taints)
                 for request in self._demand.requests
             )
             if device.preventing_taints
@@ -638,6 +638,11 @@ class DeviceSearch:
             device.is_shareable,
             _capacity_looks(device, self._usage),
         )
+
+
+def _tolerates_all(tolerations: Sequence[DeviceToleration], taints: Sequence[DeviceTaint]) -> bool:
+    """Whether every taint is tolerated, for any time."""
+    return all(any(toleration_tolerates(toleration, taint) for toleration in tolerations) for taint in taints)
 
 
 def _trouble(pool: DevicePool) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from msgspec import Meta, Struct
 
-from kuberth.config.decoding import BROKEN, Decoder
+from kuberth.text.decoding import BROKEN, Decoder
 
 
 class Inner(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -30,6 +30,11 @@ class Sample(Struct, frozen=True, kw_only=True, rename="camel"):
     either: int | str = 0
     pair: tuple[int, str] = (0, "")
     anything: Any = None
+
+
+KNOWN = (
+    "count, ratio, flag, period, secret, inner, many, names, labels, anyMapping, mode, either, pair, anything"
+)
 
 
 class Ordered(Struct, frozen=True, kw_only=True):
@@ -112,7 +117,7 @@ def test_null_is_the_same_as_nothing() -> None:
         pytest.param({"many": {}}, "many: expected a list, got an empty mapping", id="list"),
         pytest.param(
             {"many": [{"someName": "x"}, {"someName": "y", "weight": -1}]},
-            "many[1].weight: expected `int` >= 0, got -1",
+            "many[1].weight: expected an integer >= 0, got -1",
             id="constraint",
         ),
         pytest.param({"names": ["a", 1]}, "names[1]: expected a string, got 1", id="item"),
@@ -121,8 +126,12 @@ def test_null_is_the_same_as_nothing() -> None:
         pytest.param({"mode": "quick"}, 'mode: expected one of "fast", "slow", got "quick"', id="literal"),
         pytest.param({"either": []}, "either: expected `int | str`, got an empty list", id="union"),
         pytest.param({"cuont": 1}, 'cuont: unknown field; did you mean "count"?', id="unknown-with-hint"),
-        pytest.param({"zzz": 1}, "zzz: unknown field", id="unknown"),
-        pytest.param({"some_name": 1}, "some_name: unknown field", id="python-name-is-not-the-field"),
+        pytest.param({"zzz": 1}, f"zzz: unknown field; known are {KNOWN}", id="unknown"),
+        pytest.param(
+            {"some_name": 1},
+            f"some_name: unknown field; known are {KNOWN}",
+            id="python-name-is-not-the-field",
+        ),
     ],
 )
 def test_one_error(tree: Any, error: str) -> None:
@@ -135,7 +144,7 @@ def test_every_error_is_found() -> None:
     # Defaults stand in for what is wrong, so that the rest can be validated.
     assert (value.count, value.many) == (0, ())
     assert errors == [
-        "zzz: unknown field",
+        f"zzz: unknown field; known are {KNOWN}",
         'count: expected an integer, got "x"',
         'many[0].someNam: unknown field; did you mean "someName"?',
         "many[0].someName: required, but missing",

@@ -12,18 +12,29 @@ import binascii
 import types
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
 from kuberth.text.durations import parse_duration
-from kuberth.text.field_errors import FieldError, child, did_you_mean, item, show
+from kuberth.text.field_errors import FieldError, InvalidConfiguration, child, did_you_mean, item, show
 
+T = TypeVar("T")
 FieldType = Callable[[type, str, Mapping[str, Any]], Any]
 """Called with the struct type, the field name and the struct's tree; returns a type that overrides the
 annotation, or None."""
 
 _WANTED: dict[Any, str] = {bool: "true or false", int: "an integer", float: "a number", str: "a string"}
+
+
+def decode_tree(tree: Any, as_type: type[T], *, source: str = "", path: str = "") -> T:
+    """The value of a tree; InvalidConfiguration with every problem, each after the name of the source."""
+    decoder = Decoder()
+    value = decoder.decode(tree, as_type, path)
+    if decoder.errors:
+        raise InvalidConfiguration(decoder.errors, source=source)
+    assert isinstance(value, get_origin(as_type) or as_type)
+    return value
 
 
 class Broken:
@@ -66,7 +77,7 @@ class Decoder:
             return self._broken(path, tree, "a mapping")
         fields = {field.encode_name: field for field in msgspec.structs.fields(as_type)}
         for key in [key for key in tree if key not in fields]:
-            hint = did_you_mean(key, fields.keys() - tree.keys())
+            hint = did_you_mean(key, fields.keys() - tree.keys()) or f"; known are {', '.join(fields)}"
             self._error(child(path, key), f"unknown field{hint}", tree[key])
         values: dict[str, Any] = {}
         broken = False
@@ -113,7 +124,7 @@ class Decoder:
         arguments = get_args(as_type)
         if get_origin(as_type) is tuple and arguments[-1] is not Ellipsis:
             return self._leaf(tree, as_type, path)
-        if not isinstance(tree, list):
+        if not isinstance(tree, list | tuple):
             return self._broken(path, tree, "a list")
         values = [self.decode(each, arguments[0], item(path, i)) for i, each in enumerate(tree)]
         if any(value is BROKEN for value in values):
@@ -140,6 +151,7 @@ class Decoder:
         except msgspec.ValidationError as error:
             # msgspec's path is relative to this leaf; ours is absolute.
             problem = str(error).partition(" - at `$")[0].partition(", got ")[0]
+            problem = problem.replace("`int` ", "an integer ").replace("`float` ", "a number ")
             if get_origin(plain) is Literal:
                 problem = f"expected one of {', '.join(show(each) for each in get_args(plain))}"
             self._break(path, f"{problem[:1].lower()}{problem[1:]}, got {show(tree)}", tree)
