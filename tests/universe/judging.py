@@ -187,6 +187,9 @@ class _Judge:
                 case "write":
                     yield from self._judge_write(entry)
                     self._note(entry)
+                    if entry["kind"] == "ResourceClaim":
+                        # A deallocation that is in flight meets a conflict.
+                        self._forget_tries_of_users(entry["by"], entry["key"])
                 case "decision":
                     yield from self._judge_pause(entry)
                     yield from self._judge_decision(entry)
@@ -305,11 +308,13 @@ class _Judge:
     def _note_failed_deallocation(self, entry: Tree) -> None:
         """A pod is activated if a claim of its own cannot be deallocated for it."""
         request, _, claim = entry["what"].rpartition(" ")
-        if request != DEALLOCATING:
-            return
+        if request == DEALLOCATING:
+            self._forget_tries_of_users(entry["by"], claim)
+
+    def _forget_tries_of_users(self, process: str, claim: str) -> None:
         for (by, uid), tried in list(self._tried.items()):
             pod = self._kinds["Pod"].newest().get(tried["key"])
-            if by == entry["by"] and pod is not None and claim in (device_claim_keys(pod) or ()):
+            if by == process and pod is not None and claim in (device_claim_keys(pod) or ()):
                 del self._tried[by, uid]
 
     def _note_doubt(self, entry: Tree) -> None:

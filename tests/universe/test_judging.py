@@ -1002,6 +1002,25 @@ def test_a_failed_deallocation_activates_the_pod(what: str, rules: list[str]) ->
 
 
 @pytest.mark.parametrize(
+    ("written", "by", "rules"),
+    [
+        pytest.param("of-p", BY, [], id="its claim"),
+        pytest.param("of-q", BY, ["a rejected pod backs off"], id="another claim"),
+        pytest.param("of-p", "users", ["a rejected pod backs off"], id="by another client"),
+    ],
+)
+def test_a_deallocation_that_meets_a_conflict_activates_the_pod(
+    written: str, by: str, rules: list[str]
+) -> None:
+    """The process itself has allocated the claim for another pod."""
+    objects = [device_claim("of-p", "x", node_name="n3"), device_claim("of-q"), with_device("p")]
+    story = Stories(*TWO, *objects, patient=True).attempt("p")
+    soon = story.revision + 0.5
+    story.write(device_claim(written, "y", node_name="n3"), by=by).attempt("p", at=soon)
+    assert [rule for rule in story.broken() if "backs off" in rule] == rules
+
+
+@pytest.mark.parametrize(
     ("fault", "what", "attempts", "rules"),
     [
         pytest.param("dropped", "patch ResourceClaim default/of-p", 1, [], id="dropped"),
