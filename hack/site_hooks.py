@@ -1,7 +1,8 @@
 """What the documentation site does differently from the pages in a checkout, and from its theme.
 
-In: pages, and the built site. Out: links to files that are not documentation name the file instead; no page
-loads anything from another server, and screen readers find names for everything.
+In: pages, and the built site. Out: links that show the name of a page's file show its title instead; links to
+files that are not documentation become names of files; no page loads anything from another server, and screen
+readers find names for everything.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 _UPWARD: Final = re.compile(r"(?<!!)\[([^\]]+)\]\(((?:\.\./)+)([^)#]*)[^)]*\)")
+_NAMED: Final = re.compile(r"\[[\w-]+\.md\](?=\(([\w./-]+\.md))")
 _OWN: Final = "assets/iframe-worker.js"
 _CHANGES: Final = (
     # What the theme loads so that search works without a web server.
@@ -32,8 +34,9 @@ _SECTION: Final = re.compile(
 """A section's list of pages. What the theme names it by is empty if the section has a first page."""
 
 
-def on_page_markdown(markdown: str, page: Any, **_more: Any) -> str:
-    """Name files of the repository that the site does not have."""
+def on_page_markdown(markdown: str, page: Any, config: Any, **_more: Any) -> str:
+    """Show titles of pages, and name files of the repository that the site does not have."""
+    folder = Path(config.docs_dir, page.file.src_uri).parent
     depth = page.file.src_uri.count("/")
 
     def named(link: re.Match[str]) -> str:
@@ -42,7 +45,11 @@ def on_page_markdown(markdown: str, page: Any, **_more: Any) -> str:
             return link[0]
         return f"`{path}`" if path.rstrip("/").endswith(text.strip("`/")) else f"{text} (`{path}`)"
 
-    return _UPWARD.sub(named, markdown)
+    def titled(link: re.Match[str]) -> str:
+        with (folder / link[1]).open(encoding="utf-8") as target:
+            return f"[{target.readline().removeprefix('# ').strip()}]"
+
+    return _NAMED.sub(titled, _UPWARD.sub(named, markdown))
 
 
 def on_post_build(config: Any, **_more: Any) -> None:

@@ -135,7 +135,7 @@ export type Change =
   | { kind: "SetLabel"; node: string; key: string; value: string | null }
   | { kind: "RemoveGate"; gate: string }
   | { kind: "DeletePod"; pod: string; node: string; preempted: boolean }
-  | { kind: "ScaleRequest" | "Tolerate" | "DropNodeSelector" | "DropNodeAffinity" | "DropAffinity" | "RelaxSpread" | "AddNodes" };
+  | { kind: "ScaleRequest" | "Tolerate" | "DropNodeSelector" | "DropNodeAffinity" | "DropAffinity" | "RelaxSpread" | "RepairNode" | "AddNodes" };
 
 export interface Proposal {
   text: string;

@@ -13,6 +13,7 @@ import selectors
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
 from typing import Any, Final, Protocol, TypeVar
 
@@ -165,15 +166,31 @@ def run_in_virtual_time(
     """Run `main` on a new `VirtualTimeLoop`.
 
     TimeoutError after `limit_seconds` of virtual time: with periodic work, waiting for something that never
-    happens would otherwise not end.
+    happens would otherwise not end. If the caller runs in an event loop, as the cells of a notebook do, it is
+    blocked, and the new loop has its own thread, because a thread runs only one loop at a time.
     """
+    loops: list[asyncio.AbstractEventLoop] = []
 
     async def limited() -> T:
+        loops.append(asyncio.get_running_loop())
         async with asyncio.timeout(limit_seconds):
             return await main()
 
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        return runner.run(limited())
+    def run() -> T:
+        with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+            return runner.run(limited())
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return run()
+    with ThreadPoolExecutor(1) as threads:
+        try:
+            return threads.submit(run).result()
+        except KeyboardInterrupt:
+            for loop in loops:
+                loop.call_soon_threadsafe(loop.stop)
+            raise
 
 
 def run_on_fastest_loop(main: Coroutine[Any, Any, T]) -> T:

@@ -75,6 +75,14 @@ def test_nothing_is_loaded_from_other_servers(site: Path) -> None:
     assert not re.findall(r"url\(\s*['\"]?(?:https?:)?//[^)]*\)|@import[^;]*//", styles)
 
 
+def test_links_show_titles_of_pages(site: Path) -> None:
+    found = {
+        str(page): re.findall(r">([\w-]+\.md)</a>", page.read_text("utf-8")) for page in site.rglob("*.html")
+    }
+    assert {page: names for page, names in found.items() if names} == {}
+    assert ">Installing</a>" in (site / "index.html").read_text("utf-8")
+
+
 @pytest.mark.parametrize("question, page, words", QUESTIONS, ids=lambda each: str(each))
 def test_the_answer_is_two_clicks_from_the_landing_page(
     site: Path, question: str, page: str, words: str

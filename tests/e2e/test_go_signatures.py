@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import PAGES, prose
+from tests.docs.pages import PAGES, blocks, prose
 from tests.e2e.assets import cache_folder
 
 pytestmark = pytest.mark.e2e
@@ -49,6 +49,14 @@ def signatures(page: Path) -> list[str]:
 @pytest.mark.parametrize("page", NAMING, ids=str)
 def test_signatures_are_those_of_the_sources(page: Path, sources: str) -> None:
     assert [each for each in signatures(page) if f" {each}" not in sources] == []
+
+
+def test_go_code_has_the_signatures_of_the_sources(sources: str) -> None:
+    text = "".join(each.text for page in NAMING for each in blocks(page) if each.language == "go")
+    found = re.findall(r"^func (?:\(.+?\) |New)(.+) \{$", text, re.MULTILINE)
+    assert len(found) == 3
+    plain = sources.replace("fwk.", "")
+    assert [each for each in found if each.replace("fwk.", "") not in plain] == []
 
 
 def test_signatures_are_found() -> None:

@@ -10,6 +10,7 @@ import sys
 import pytest
 from hack.animation import recorded
 
+from kuberth.cli.demo import demo
 from kuberth.errors import KuberthError
 from kuberth.programs.demo import playing
 from kuberth.programs.demo.scenes import SCENES, Scene, TourStep
@@ -38,6 +39,13 @@ def test_the_tour() -> None:
     ), "the README shows another tour: run `make animation`"
 
 
+def test_the_pauses_add_up_to_two_minutes() -> None:
+    """As the README says; what happens in the scenes takes seconds."""
+    pauses = sum(1 + (len(scene.steps) - 1) / 2 for scene in SCENES)
+    seconds = demo.make_context("demo", []).params["pause"]
+    assert 100 <= pauses * seconds <= 130
+
+
 def lines_of(printed: list[str]) -> str:
     """Titles, commands and results without blanks: the recording has no page, lines are wrapped there, and
     nodes and numbers differ from one tour to the next."""
@@ -52,10 +60,10 @@ def test_a_step_without_effect_ends_the_tour(monkeypatch: pytest.MonkeyPatch) ->
 
     async def play() -> None:
         await playing.play(
-            lambda _style, line: lines.append(line), pause_seconds=0, page=False, scenes=[scene]
+            lambda _style, line: lines.append(line), pause_seconds=0.1, page=False, scenes=[scene]
         )
 
     with pytest.raises(ExceptionGroup) as caught:
         asyncio.run(play())
     assert caught.group_contains(KuberthError, match="`kubectl get pods` had no effect")
-    assert "Nothing" in lines
+    assert lines[1:3] == ["1 scene, 0.1 seconds apart (--pause).", "Nothing"]

@@ -51,10 +51,10 @@ def work(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     done: list[int] = []
     run = DeviceSearch.run
 
-    def counted(self: DeviceSearch, *args: Any) -> Found | None:
+    def counted(self: DeviceSearch, *args: Any, **more: Any) -> Found | None:
         before = self.work
         try:
-            return run(self, *args)
+            return run(self, *args, **more)
         finally:
             done.append(self.work - before)
 

@@ -38,9 +38,13 @@ def test_which_nodes(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_notebook_runs_and_packing_shortens_waits(capsys: pytest.CaptureFixture[str]) -> None:
     file = Path(which_nodes.__file__).parent / "simulate" / "compare_policies.ipynb"
     namespace: dict[str, Any] = {}
-    for cell in json.loads(file.read_text(encoding="utf-8"))["cells"]:
-        if cell["cell_type"] == "code":
-            exec(compile("".join(cell["source"]), str(file), "exec"), namespace)
+
+    async def kernel() -> None:
+        for cell in json.loads(file.read_text(encoding="utf-8"))["cells"]:
+            if cell["cell_type"] == "code":
+                exec(compile("".join(cell["source"]), str(file), "exec"), namespace)
+
+    asyncio.run(kernel())  # Jupyter runs cells in an event loop
     assert namespace["comparison"].figure("wait mean (s)", "packed").difference < 0
     assert "rejected" in capsys.readouterr().out
     assert namespace["report"].startswith("<!doctype html>")

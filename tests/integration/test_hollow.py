@@ -8,12 +8,14 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from kuberth.assembly.scheduler import Scheduler
 from kuberth.clock import LoopClock
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.in_process import InProcessApi
-from tests.manifests import deployment_manifest, template_manifest
+from tests.manifests import deployment_manifest, pod_manifest, template_manifest
 from tests.unit.local.hollow.harness import World, playing, virtual
 
 
@@ -86,6 +88,28 @@ def test_what_does_not_fit_waits_for_a_job_to_end() -> None:
             pods = await world.all("Pod")
             assert sum(bool(pod["spec"].get("nodeName")) for pod in pods) == 2
             await world.condition("Job", "work", "Complete", seconds=200)
+
+    virtual(main)
+
+
+@pytest.mark.parametrize(("before", "after"), [("6", "2"), ("2", "6")], ids=["smaller", "larger"])
+def test_a_resized_pod_counts_with_its_new_size(before: str, after: str) -> None:
+    async def main() -> None:
+        async with whole_cluster(nodes=1) as world:
+            await world.create(pod_manifest("a", requests={"cpu": before}))
+            await world.status("Pod", "a", phase="Running")
+            if before > after:
+                await world.create(pod_manifest("b", requests={"cpu": "5"}))
+                await world.quiet()
+                assert "nodeName" not in (await world.get("Pod", "b"))["spec"]
+            size = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": after}}}]}}
+            await world.patch("Pod", "a", size, sub="resize")
+            if before < after:
+                await world.create(pod_manifest("b", requests={"cpu": "5"}, nodeName="node-1"))
+                found = await world.status("Pod", "b", phase="Failed")
+                assert found["status"]["reason"] == "OutOfcpu"
+            else:
+                await world.status("Pod", "b", phase="Running")
 
     virtual(main)
 

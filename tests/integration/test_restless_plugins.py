@@ -9,6 +9,7 @@ import pytest
 
 from kuberth.api.core import Pod
 from kuberth.clock import run_in_virtual_time
+from kuberth.errors import KuberthError, first_error
 from kuberth.framework.extension_points import FilterPlugin, PermitPlugin, PermitResult
 from kuberth.framework.status import Status
 from kuberth.testing import make_node, make_pod
@@ -49,3 +50,17 @@ def test_its_own_condition_does_not_bring_a_pod_back(plugin: Any) -> None:
             assert 1 <= plugin.asked <= 25
 
     run_in_virtual_time(scenario)
+
+
+def test_pods_that_bring_each_other_back_end_a_run_on_virtual_time() -> None:
+    """Each rejection at Permit gives up a place, which is an event for the other pod."""
+
+    async def scenario() -> None:
+        pods = [make_pod("a"), make_pod("b")]
+        async with running_with(NoTimeToWait(), make_node("n1"), *pods) as world:
+            await world.quiet(seconds=100)
+
+    with pytest.RaisesGroup(KuberthError, allow_unwrapped=True, flatten_subgroups=True) as caught:
+        run_in_virtual_time(scenario)
+    error = first_error(caught.value)
+    assert "was tried 1,000 times while virtual time stood at 0 s; NoTimeToWait rejected it" in str(error)

@@ -89,3 +89,14 @@ def test_search_works_from_files(page: Page, pages: list[Path]) -> None:
     page.get_by_role("textbox", name="Search").fill("toleration")
     expect(page.locator(".md-search-result__item").first).to_be_visible()
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+def test_commands_are_copied_without_prompts(page: Page, pages: list[Path]) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(next(each for each in pages if each.name == "first-plugin.html").as_uri())
+    page.get_by_role("button", name="Copy to clipboard").first.click()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied.splitlines()[:2] == [
+        "kuberth plugin new quiet-nodes --points filter,score",
+        "cd quiet-nodes",
+    ]

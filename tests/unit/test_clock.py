@@ -2,7 +2,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import signal
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -63,6 +67,47 @@ def test_time_limits_are_virtual_too() -> None:
         return now()
 
     assert run_in_virtual_time(main) == pytest.approx(3600)
+
+
+def test_it_runs_where_a_loop_runs_already() -> None:
+    """As the cells of a notebook do."""
+
+    async def main() -> float:
+        await asyncio.sleep(5)
+        return now()
+
+    async def cell() -> float:
+        return run_in_virtual_time(main)
+
+    assert asyncio.run(cell()) == 5
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT is ignored in a process that a shell has started in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_where_a_loop_runs_already_ends_both() -> None:
+    ended = threading.Event()
+
+    async def main() -> None:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        try:
+            for _ in itertools.count():
+                await asyncio.sleep(1)
+        finally:
+            ended.set()
+
+    async def cell() -> None:
+        run_in_virtual_time(main, limit_seconds=1e12)
+
+    with closing(asyncio.new_event_loop()) as loop, pytest.raises(KeyboardInterrupt):
+        loop.run_until_complete(cell())
+    assert ended.wait(60)
 
 
 @pytest.mark.parametrize("limit_seconds", [None, 10.0], ids=["a-day", "as-given"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -62,7 +63,10 @@ def playing(seeds: range, *, jobs: int) -> Iterator[Iterable[Played]]:
     if jobs <= 1:
         yield map(play_one, seeds)
         return
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the processes end with this one
+    with multiprocessing.get_context("fork").Pool(
+        jobs, signal.signal, (signal.SIGTERM, signal.SIG_DFL)
+    ) as pool:
         yield pool.imap(play_one, seeds)
 
 

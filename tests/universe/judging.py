@@ -140,7 +140,7 @@ class _Judge:
         self._tried: dict[tuple[str, str], Tree] = {}
         """The last attempt, by process and UID of the pod."""
         self._calm_since = float("inf")
-        self._last_failed: dict[str, float] = {}
+        self._last_failed: dict[str, Tree] = {}
         """By UID of the pod: when it was last found to fit nowhere."""
         self._mute: set[str] = set()
         """UIDs of pods that last failed in a process that could not write so: it had not renewed its lease in
@@ -219,7 +219,7 @@ class _Judge:
                 case "no node":
                     yield from self._judge_pause(entry)
                     self._tried[entry["by"], entry["uid"]] = entry
-                    self._last_failed[entry["uid"]] = entry["at"]
+                    self._last_failed[entry["uid"]] = entry
                     self._mute.discard(entry["uid"])
                     if self._elects and entry["at"] - self._renewed.get(entry["by"], 0.0) >= RENEW_SECONDS:
                         self._mute.add(entry["uid"])
@@ -581,16 +581,21 @@ class _Judge:
                 continue
             node = node_of(victim) or assumed.get(_uid(victim), "")
             state = self._state(attempt, pods, assumed)
+            # As upstream, a pod that is deleted while it is bound keeps its place until its binding ends.
+            known = {_uid(each) for each in pods.values()}
+            full = state.with_pods(
+                (self._placed_as[entry["by"], uid], where)
+                for uid, where in assumed.items()
+                if uid not in known and (entry["by"], uid) in self._placed_as
+            )
             # The process alone knows which volume an unbound claim of a pod that it placed will have.
             is_free = not _shares_unbound_claim(pod, state, assumed) and not self._has_rivals(
                 attempt, pod, pods
             )
-            if is_free and any(may_run(pod, name, state.in_doubt()) for name in state.nodes):
+            if is_free and any(may_run(pod, name, full.in_doubt()) for name in full.nodes):
                 reasons.append(f"{attempt['key']} fits without a victim")
                 continue
-            if self._breaks_budget_needlessly(victim, pod, state) and not self._has_rivals(
-                attempt, pod, pods
-            ):
+            if self._breaks_budget_needlessly(victim, pod, full) and not self._has_rivals(attempt, pod, pods):
                 reasons.append(f"{attempt['key']} could have kept the budget")
                 continue
             # As upstream, preemption asks no extender that has no verb for it.
@@ -699,15 +704,22 @@ class _Judge:
             # As upstream, pods that are nominated for other nodes do not count while a node is tried.
             here = known.with_pods((other, where) for other, where in nominations if where == name)
             # As upstream, no event says that a pod is gone whose nomination was not written yet.
-            failed = self._last_failed.get(_uid(pod), 0.0)
+            last = self._last_failed.get(_uid(pod))
             before = [
                 here.with_pod(other, name)
                 for at, other in rivals_gone
-                if at >= failed and _priority(other) >= _priority(pod)
+                if (last is None or at >= last["at"]) and _priority(other) >= _priority(pod)
             ]
             # As upstream, no event says that spread sums lose a pod that begins to be deleted.
+            unmarked = (
+                set()
+                if last is None
+                else {_uid(each) for each in self._seen_pods(last).values() if not _is_marked(each)}
+            )
             return all(
-                may_run(pod, name, each) and may_run(pod, name, each.with_marked_pods())
+                may_run(pod, name, each)
+                and may_run(pod, name, each.with_marked_pods())
+                and may_run(pod, name, each.with_marked_pods(only=unmarked))
                 for each in (*states, here, *before)
             )
 
@@ -765,7 +777,8 @@ class _Judge:
         for key, pod in sorted(pending.items()):
             if pod["spec"].get("schedulingGates") or _is_marked(pod) or not has_license(pod, state):
                 continue
-            failed = self._last_failed.get(_uid(pod), float("inf"))
+            last = self._last_failed.get(_uid(pod))
+            failed = float("inf") if last is None else last["at"]
             is_late = self._calm_since < failed < at - REPORT_SECONDS and _uid(pod) not in self._mute
             if is_late and not _is_rejected(pod):
                 yield Broken("a rejected pod is reported", at, key)

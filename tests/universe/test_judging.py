@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -282,6 +283,15 @@ def test_a_victim_of_a_pod_that_changed_in_its_cycle(extender: str, rules: list[
     story = Stories(node("n1"), closed, FULL, preemptor, extender=extender)
     story.write(pod("p", priority=1, tolerations=[{"operator": "Exists"}])).attempt("p", version="4")
     assert story.write(marked(FULL), by=BY).broken() == rules
+
+
+@pytest.mark.parametrize("rules", [[], ["no victim without need"]], ids=["being bound", "released"])
+def test_a_pod_that_is_deleted_while_it_is_bound_keeps_its_place(rules: list[str]) -> None:
+    story = Stories(node("n1"), pod("w", on="n1"), pod("o"), pod("p", priority=1)).attempt("o", "n1")
+    story.write(pod("o"), gone=True)
+    if rules:
+        story.note(entry="undone", uid="o", key="default/o", node="n1")
+    assert story.attempt("p").write(marked(pod("w", on="n1")), by=BY).broken() == rules
 
 
 def test_a_victim_of_no_attempt() -> None:
@@ -753,9 +763,18 @@ def test_a_pod_without_its_license() -> None:
 # What kube-scheduler does, too
 
 
-def waits(*objects: Tree, name: str, nominations: Tree | None = None) -> list[str]:
-    """The rules that are broken if a pod waits for five seconds although it fits."""
+def waits(
+    *objects: Tree, name: str, nominations: Tree | None = None, after_failure: Sequence[Tree] = ()
+) -> list[str]:
+    """The rules that are broken if a pod waits for five seconds although it fits.
+
+    `after_failure`: objects that are written after the pod was tried.
+    """
     story = Stories(*TWO, *objects)
+    if after_failure:
+        story.attempt(name)
+    for each in after_failure:
+        story.write(each)
     placed = {each["metadata"]["name"]: each["spec"]["nodeName"] for each in objects if on_a_node(each)}
     others = [
         story.queued(each["metadata"]["name"])
@@ -763,7 +782,7 @@ def waits(*objects: Tree, name: str, nominations: Tree | None = None) -> list[st
         if not on_a_node(each) and each["metadata"]["name"] != name
     ]
     queues = {"unschedulable": [story.queued(name, "PodTopologySpread")], "backoff": others}
-    for at in (1.0, 6.0):
+    for at in (101.0, 106.0):
         versions = {each: story.version(each, story.revision) for each in placed}
         kept = {"placed": placed, "versions": versions, "nominations": nominations or {}}
         story.books(at=at, queues=queues, **kept)
@@ -779,6 +798,14 @@ def test_no_event_says_that_spread_sums_lose_a_pod_that_begins_to_be_deleted() -
     waiting = pod("w2", topologySpreadConstraints=[SPREAD])
     assert not waits(full, marked(pod("w1", on="n1")), waiting, name="w2")
     assert waits(full, waiting, name="w2") == ["no pod misses its event"]
+
+
+def test_pods_that_were_being_deleted_at_the_last_attempt_do_not_count() -> None:
+    # With all pods that are being deleted, both zones have two, and the pod fits; when tried, it did not.
+    here = [pod(name, on="n1", cpu="0") for name in ("w1", "w2")]
+    there = [marked(pod(name, on="n2", cpu="0")) for name in ("w3", "w4")]
+    objects = (pod("o", on="n2", cpu="2"), *here, *there, pod("w5", topologySpreadConstraints=[SPREAD]))
+    assert not waits(*objects, name="w5", after_failure=[marked(each) for each in here])
 
 
 def test_pods_that_are_nominated_for_other_nodes_do_not_count_while_a_node_is_tried() -> None:

@@ -5,7 +5,7 @@ In: trees. Out: what they say. Nothing here is imported from the scheduler.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from fractions import Fraction
 from functools import cache
 from typing import Any, Final
@@ -72,9 +72,14 @@ class State:
         """The same, with all that may be taken counted as taken."""
         return self._with(self.placed, cautious=True)
 
-    def with_marked_pods(self) -> State:
-        """The same, with pods that are being deleted counted like the others."""
-        return self._with([(_unmarked(pod), node) for pod, node in self.placed])
+    def with_marked_pods(self, *, only: Set[str] | None = None) -> State:
+        """The same, with pods that are being deleted counted like the others; `only`: these, by UID."""
+        return self._with(
+            [
+                (_unmarked(pod) if only is None or pod["metadata"]["uid"] in only else pod, node)
+                for pod, node in self.placed
+            ]
+        )
 
     def replacing(self, others: Mapping[str, Tree]) -> State:
         """The same, with other versions of some pods, by UID."""

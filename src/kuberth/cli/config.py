@@ -36,7 +36,7 @@ def config_group() -> None:
     pass
 
 
-@config_group.command("validate")
+@config_group.command("validate", short_help="List every problem of a configuration.")
 @click.argument("file", metavar="FILE")
 @feature_gates_option
 @plugin_option
@@ -75,7 +75,7 @@ def validate_command(
     )
 
 
-@config_group.command("print")
+@config_group.command("print", short_help="Print a configuration with all defaults.")
 @click.argument("file", metavar="[FILE]", required=False)
 @feature_gates_option
 @plugin_option

@@ -101,6 +101,12 @@ def _waits(tree: Tree, style: _Style) -> Iterator[RenderableType]:
     yield Text(text)
 
 
+def _last_attempt(tree: Tree, _style: _Style) -> Iterator[RenderableType]:
+    # For other pods, the message repeats what the sections below say.
+    if tree["verdict"] == "fits" and "message" in tree:
+        yield Text(f"failed: {tree['message']}")
+
+
 def _nominated(tree: Tree, _style: _Style) -> Iterator[RenderableType]:
     nomination = tree.get("nominated")
     if nomination is None:
@@ -144,7 +150,8 @@ def _nearest(tree: Tree, style: _Style) -> Iterator[RenderableType]:
     for group in style.groups(groups):
         yield Text(f"{'; '.join(group['misses'])} {style.on(group['nodes'])}")
     if len(groups) > len(style.groups(groups)):
-        yield Text(f"and {len(groups) - len(style.groups(groups))} more groups of nodes (--names shows them)")
+        more = count(len(groups) - len(style.groups(groups)), "more group")
+        yield Text(f"and {more} of nodes (--names shows them)")
 
 
 def _preemption(tree: Tree, _style: _Style) -> Iterator[RenderableType]:
@@ -176,7 +183,8 @@ def _freeing(tree: Tree, _style: _Style) -> Iterator[RenderableType]:
     for proposal in tree.get("proposals", ()):
         yield Text(f"• {proposal['text']}")
     if not tree.get("proposals") and tree["verdict"] in ("rejected", "gated"):
-        yield Text("no tested change helps")
+        absent = "; what is listed under Missing has to be there first" if tree.get("missing") else ""
+        yield Text(f"no tested change helps{absent}")
 
 
 def _scores(tree: Tree, style: _Style) -> Iterator[RenderableType]:
@@ -208,6 +216,7 @@ def _notes(tree: Tree, _style: _Style) -> Iterator[RenderableType]:
 
 _SECTIONS: Final[Sequence[tuple[str, Callable[[Tree, _Style], Iterator[RenderableType]]]]] = (
     ("Waiting", _waits),
+    ("Last attempt", _last_attempt),
     ("Nominated", _nominated),
     ("Missing", _missing),
     ("Feasible nodes", _feasible),

@@ -20,6 +20,7 @@ from kuberth.config import FeatureGates, KubeSchedulerConfiguration
 from kuberth.errors import ApiError, ConfigError, KuberthError
 from kuberth.evaluation import Evaluator
 from kuberth.explaining import Question, explain
+from kuberth.explaining.new_claims import with_claims
 from kuberth.explaining.page import PATH
 from kuberth.explaining.sources import (
     WorkloadPod,
@@ -60,14 +61,15 @@ class Inquiry:
     def question(
         self, pod: Pod, objects: list[Any], *, refusal: str = "", notes: tuple[str, ...] = ()
     ) -> Question:
+        pod, around, more = with_claims(with_priority(pod, objects), objects)
         return Question(
-            with_priority(pod, objects),
-            objects,
+            pod,
+            around,
             config=self.config,
             registry=self.registry,
             feature_gates=self.feature_gates,
             refusal=refusal,
-            notes=notes,
+            notes=(*notes, *more),
         )
 
 

@@ -31,7 +31,7 @@ def plugin_group() -> None:
     """Create, list and check scheduler plugins."""
 
 
-@plugin_group.command("new")
+@plugin_group.command("new", short_help="Create a package with a plugin, its tests and a configuration.")
 @click.argument("name")
 @default_option(
     "--points", None, "filter,score", f"Extension points to serve: {', '.join(POINTS)}.", metavar="A,B"
@@ -64,7 +64,7 @@ def new_command(name: str, points: str, directory: Path | None) -> None:
     click.echo("  kuberth up --config config.yaml --reload")
 
 
-@plugin_group.command("list")
+@plugin_group.command("list", short_help="List plugins and queues, or describe the named ones.")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @plugin_option
 @output_option("table", "json")

@@ -1,4 +1,5 @@
-"""Devices for a pod's claims: how many of a node match, how many are free, and which claims hold the others.
+"""Devices for a pod's claims and extended resources: how many of a node match, how many are free, and which
+claims hold the others.
 
 In: a pod and the cluster of an evaluator. Out: per node the `DeviceShortage`s of its requests. Constraints,
 counters and taints are not considered: if enough devices are free, the plugin's own reason is shown.
@@ -6,12 +7,14 @@ counters and taints are not considered: if enough devices are free, the plugin's
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kuberth.api.core import Pod
+from kuberth.api.core import ContainerExtendedResourceRequest, Pod
 from kuberth.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from kuberth.cluster.nodes import NodeRow
+from kuberth.cluster.pod_info import PodInfo
 from kuberth.config import FeatureGates
 from kuberth.evaluation import Evaluator
 from kuberth.informers.store import object_key
@@ -22,6 +25,12 @@ from kuberth.plugins.devices.slices import DeviceId
 from kuberth.plugins.devices.usage import takes_of
 from kuberth.plugins.dynamic_resources.allocator.candidates import selects
 from kuberth.plugins.dynamic_resources.allocator.demand import AllocationError, WantedClaim, WantedRequest
+from kuberth.plugins.dynamic_resources.extended import (
+    backed_resources,
+    requests_for,
+    special_claim,
+    with_requests,
+)
 
 
 class Holder(NamedTuple):
@@ -41,10 +50,10 @@ class Holder(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeviceShortage:
-    """A request of a claim for which a node has too few free devices."""
+    """A request of a claim, or for an extended resource, for which a node has too few free devices."""
 
     claim: str
-    """namespace/name."""
+    """namespace/name; "" for an extended resource."""
     request: str
     needed: int
     matching: int
@@ -53,6 +62,15 @@ class DeviceShortage:
     """The number of matching devices that no claim has."""
     holders: tuple[Holder, ...]
     """The claims that hold the others, those with most devices first."""
+    backing: ContainerExtendedResourceRequest | None = None
+    """The extended resource and its container; None for a request of a claim."""
+
+    @property
+    def subject(self) -> str:
+        """What the devices are for."""
+        if self.backing is None:
+            return f"request {self.request} of ResourceClaim {self.claim}"
+        return f"{self.backing.resource_name} of container {self.backing.container_name}"
 
 
 class DeviceCounts:
@@ -68,29 +86,42 @@ class DeviceCounts:
             if claim.status.allocation is not None:
                 for take in takes_of(claim.status.allocation, shares=features.has_shares):
                     self._holders.setdefault(take.device, []).append(claim)
-        classes = KnownClasses(stores.of(DeviceClass))
-        self._wanted = [
-            (object_key(claim), WantedClaim(claim.spec, 0, classes, first_key=0, features=features))
-            for claim in _unallocated(pod, evaluator)
-        ]
-        self._known: dict[int, tuple[DeviceShortage, ...]] = {}
+        self._pod, self._cluster, self._features = pod, evaluator.cluster, features
+        self._classes = KnownClasses(stores.of(DeviceClass))
+        has_extended = gates.enabled("DRAExtendedResource")
+        self._backed = backed_resources(PodInfo(pod).request.scalars, self._classes) if has_extended else {}
+        self._wanted = [(object_key(claim), self._parsed(claim)) for claim in _unallocated(pod, evaluator)]
+        self._known: dict[tuple[int, tuple[str, ...]], tuple[DeviceShortage, ...]] = {}
 
     def shortages(self, row: int) -> tuple[DeviceShortage, ...]:
         """The requests for which the node of this row has too few free devices."""
-        site = int(self._sites.of_row[row])
-        if site not in self._known:
-            self._known[site] = tuple(self._of_site(site))
-        return self._known[site]
+        site, node = int(self._sites.of_row[row]), NodeRow(self._cluster, row)
+        # Extended resources that the node does not offer itself are backed by devices.
+        backed = tuple(name for name in self._backed if not node.allocatable(name))
+        if (site, backed) not in self._known:
+            self._known[site, backed] = tuple(self._of_site(site, backed))
+        return self._known[site, backed]
 
-    def _of_site(self, site: int) -> Iterator[DeviceShortage]:
-        for key, claim in self._wanted:
+    def _parsed(self, claim: ResourceClaim) -> WantedClaim:
+        return WantedClaim(claim.spec, 0, self._classes, first_key=0, features=self._features)
+
+    def _of_site(self, site: int, backed: Iterable[str]) -> Iterator[DeviceShortage]:
+        requests, mappings = requests_for(self._pod, backed, self._classes)
+        special = self._parsed(with_requests(special_claim(self._pod), requests))
+        backing = {mapping.request_name: mapping for mapping in reversed(mappings)}
+        for key, claim in (*self._wanted, ("", special)):
             for alternatives in claim.requests:
-                found = [self._counted(key, request, site) for request in alternatives]
+                found = [
+                    self._counted(key, request, site, None if key else backing[request.name])
+                    for request in alternatives
+                ]
                 # One alternative suffices: the one with the smallest shortage is reported.
                 if found and all(each.free < each.needed for each in found):
                     yield min(found, key=lambda each: each.needed - each.free)
 
-    def _counted(self, claim: str, request: WantedRequest, site: int) -> DeviceShortage:
+    def _counted(
+        self, claim: str, request: WantedRequest, site: int, backing: ContainerExtendedResourceRequest | None
+    ) -> DeviceShortage:
         matching = [
             each.device.id for each in self._sites.sites[site].candidates if _is_selected(request, each)
         ]
@@ -112,6 +143,7 @@ class DeviceCounts:
                 Holder(key, self._pods_of(claims[key]), by_claim[key])
                 for key in sorted(by_claim, key=lambda key: (-by_claim[key], key))
             ),
+            backing=backing,
         )
 
     def _pods_of(self, claim: ResourceClaim) -> tuple[Pod, ...]:

@@ -20,8 +20,8 @@ from kuberth.informers.store import object_key
 HOSTNAME: Final = "kubernetes.io/hostname"
 CORDON_TAINT: Final = "node.kubernetes.io/unschedulable"
 """Key of the taint that a cordoned node gets and an uncordoned one loses."""
-PROBLEM_TAINTS: Final = "node.kubernetes.io/"
-"""Prefix of the taints that Kubernetes adds for problems of a node and removes itself."""
+PROBLEM_TAINTS: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+"""Prefixes of the taints that Kubernetes adds for problems of a node and removes itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +154,25 @@ class Uncordon:
         taints = tuple(taint for taint in node.spec.taints if taint.key != CORDON_TAINT)
         spec = with_fields(node.spec, unschedulable=False, taints=taints)
         return edited.with_node(with_fields(node, spec=spec))
+
+
+@dataclass(frozen=True, slots=True)
+class RepairNode:
+    """Solve the problem of a node for which Kubernetes has added a taint."""
+
+    harm: ClassVar = 2
+    node: str
+    taint: str
+    """The taint's key; Kubernetes removes the taint, with each of its effects, when the problem is solved."""
+
+    @property
+    def text(self) -> str:
+        return f"repair node {self.node}, which has the taint {self.taint}"
+
+    def apply(self, edited: EditedCluster) -> EditedCluster:
+        node = edited.node(self.node)
+        taints = tuple(taint for taint in node.spec.taints if taint.key != self.taint)
+        return edited.with_node(with_fields(node, spec=with_fields(node.spec, taints=taints)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,8 @@ class Explanation:
     node: str = ""
     """The pod's node."""
     message: str = ""
-    """The message of the FailedScheduling event, or of the plugin that gates the pod."""
+    """The message of the FailedScheduling event, or of the plugin that gates the pod; for a pod that fits, of
+    its last attempt."""
     waiting: Waiting | None = None
     rejected: tuple[Rejected, ...] = ()
     near: tuple[Near, ...] = ()
@@ -154,7 +155,7 @@ def _explained(question: Question, judge: Judge) -> Explanation:
         nominated=None if is_held else nomination(judge),
     )
     if found.verdict == "fits":
-        return found
+        return found if is_held else replace(found, message=_last_failure(pod))
     summary: PreemptionSummary | None = None
     victims: tuple[str, ...] = ()
     message = answer.message
@@ -186,6 +187,14 @@ def _without_nomination(pod: Pod) -> Pod:
     if not pod.status.nominated_node_name:
         return pod
     return with_fields(pod, status=with_fields(pod.status, nominated_node_name=""))
+
+
+def _last_failure(pod: Pod) -> str:
+    """Why the last attempt failed, as its scheduler reported it; "" if it did not."""
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return "" if condition.reason == "SchedulingGated" else condition.message
+    return ""
 
 
 def _verdict(node: str, gate: Status | None, answer: Answer) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace as with_fields
 
-from kuberth.api.core import Container, NodeSelector, NodeSelectorTerm
+from kuberth.api.core import Container, NodeSelector, NodeSelectorTerm, Taint
 from kuberth.api.nodes import NodeSelectorRequirement
 from kuberth.api.pod_resources import is_pod_level_resource
 from kuberth.api.quantity import Quantity, QuantityFormat, format_quantity, milli_value, value
@@ -31,6 +31,7 @@ from kuberth.explaining.edits import (
     DropNodeSelector,
     Edit,
     RemoveTaint,
+    RepairNode,
     ScaleRequest,
     SetLabel,
     Tolerate,
@@ -152,19 +153,30 @@ def _taints(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcom
         )
         if untolerated is None:
             continue
-        fields = taint.key, taint.value, taint.effect
-        is_cordon = taint.key == CORDON_TAINT
-        if is_cordon and node.node.spec.unschedulable:
+        if taint.key == CORDON_TAINT and node.node.spec.unschedulable:
             yield from _cordoned(needs, node, status)
-            continue
-        # Tolerating a cordon is not proposed: it would defeat the purpose of every cordon.
-        tolerate: tuple[Remedy, ...] = () if is_cordon else ((Tolerate(*fields),),)
-        yield Shortcoming(
-            status.plugin,
-            f"a toleration of the taint {taint_text(*fields)}",
-            remedies=(*tolerate, (RemoveTaint(node.name, *fields),)),
-            new_helps=taint.key.startswith(PROBLEM_TAINTS),
-        )
+        elif taint.key != CORDON_TAINT and taint.key.startswith(PROBLEM_TAINTS):
+            # Kubernetes would add the taint again, and on a broken node the pod would not run.
+            yield Shortcoming(
+                status.plugin,
+                f"being healthy (it has the taint {taint.key})",
+                remedies=((RepairNode(node.name, taint.key),),),
+                new_helps=True,
+            )
+        else:
+            yield _tainted(node, taint, status)
+
+
+def _tainted(node: NodeRow, taint: Taint, status: Status) -> Shortcoming:
+    fields, is_cordon = (taint.key, taint.value, taint.effect), taint.key == CORDON_TAINT
+    # Tolerating a cordon is not proposed: it would defeat the purpose of every cordon.
+    tolerate: tuple[Remedy, ...] = () if is_cordon else ((Tolerate(*fields),),)
+    return Shortcoming(
+        status.plugin,
+        f"a toleration of the taint {taint_text(*fields)}",
+        remedies=(*tolerate, (RemoveTaint(node.name, *fields),)),
+        new_helps=is_cordon,
+    )
 
 
 def _cordoned(_needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
@@ -279,8 +291,7 @@ def _devices(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortco
         held = "; ".join(holder.text for holder in found.holders[:MOST_HOLDERS])
         more = len(found.holders) - MOST_HOLDERS
         text = (
-            f"{counted(found.needed, 'free device')} for request {found.request} "
-            f"of ResourceClaim {found.claim} "
+            f"{counted(found.needed, 'free device')} for {found.subject} "
             f"({found.matching} match, {found.free} free"
             + (f", held by {held}" if held else "")
             + (f" and {more} more)" if more > 0 else ")")
@@ -288,11 +299,19 @@ def _devices(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortco
         yield Shortcoming(
             status.plugin,
             text,
-            remedies=tuple(_clearing(found)),
+            remedies=(*_fewer(needs, found), *_clearing(found)),
             distance=(found.needed - found.free) / found.needed,
             never=found.matching < found.needed,
-            pattern=f"{found.claim} {found.request} {found.needed - found.free}",
+            pattern=f"{found.subject} {found.needed - found.free}",
         )
+
+
+def _fewer(needs: PodNeeds, shortage: DeviceShortage) -> Iterator[Remedy]:
+    """The reduction of an extended resource that is backed by devices, if some are free."""
+    if shortage.backing is None or not shortage.free:
+        return
+    if scaled := scaled_requests(needs.info, shortage.backing.resource_name, shortage.needed - shortage.free):
+        yield scaled
 
 
 def _clearing(shortage: DeviceShortage) -> Iterator[Remedy]:

@@ -6,7 +6,6 @@ a note if the answer hardly depends on it.
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,10 +14,11 @@ from urllib.parse import urlencode
 
 from msgspec.structs import replace as with_fields
 
-from kuberth.api.core import Namespace, Node, Pod
-from kuberth.api.kinds import REGISTRY
-from kuberth.api.resource import ResourceClaimTemplate
+from kuberth.api.core import Namespace, Node, PersistentVolumeClaim, Pod
+from kuberth.api.kinds import REGISTRY, KindInfo
+from kuberth.api.resource import ResourceClaim, ResourceClaimTemplate
 from kuberth.api.scheduling import PriorityClass
+from kuberth.api.volumes import EphemeralVolumeSource, PersistentVolumeClaimTemplate, Volume
 from kuberth.api.wire import convert
 from kuberth.client.protocol import Api
 from kuberth.errors import ConfigError, ForbiddenError, NotFoundError, WireError
@@ -26,7 +26,8 @@ from kuberth.evaluation import Evaluator
 from kuberth.explaining.refusals import FAILED_CREATE, refusal
 from kuberth.explaining.targets import SUGGESTED, WORKLOADS, ExplainTarget, find_pod, unknown_name
 from kuberth.informers.store import object_key
-from kuberth.local.apiserver.rules.pod_defaults import default_pod
+from kuberth.local.apiserver.rules.kind_rules import built_in_rules
+from kuberth.local.apiserver.schema.fields import copy_tree
 from kuberth.local.manifests import Manifest, read_manifests
 
 Tree = Mapping[str, Any]
@@ -124,20 +125,20 @@ def _object(manifest: Manifest) -> Any:
     if info is None:
         return None
     try:
-        obj = convert(info.type, manifest.tree)
+        obj = _with_defaults(manifest.tree, info)
     except WireError as error:
         raise ConfigError(f"{manifest.origin}: {error}") from error
     if isinstance(obj, Node | Pod) and not obj.metadata.name:
         raise ConfigError(f"{manifest}: it needs metadata.name")
-    return _identified(obj) if isinstance(obj, Pod) else obj
+    return _identified(obj) if info.namespaced else obj
 
 
-def _identified(pod: Pod) -> Pod:
-    """The pod with a UID and a namespace, which manifests often leave out."""
-    metadata = pod.metadata
+def _identified(obj: Any) -> Any:
+    """The object with a UID and a namespace, which manifests often leave out."""
+    metadata = obj.metadata
     namespace = metadata.namespace or "default"
     uid = metadata.uid or f"{namespace}/{metadata.name}"
-    return with_fields(pod, metadata=with_fields(metadata, namespace=namespace, uid=uid))
+    return with_fields(obj, metadata=with_fields(metadata, namespace=namespace, uid=uid))
 
 
 def find_in_dump(
@@ -174,7 +175,7 @@ def read_pod(path: Path, *, namespace: str | None, otherwise: str = "default") -
         )
         listed = f": {'; '.join(map(str, found[:SUGGESTED]))}" if found else ""
         raise ConfigError(f"{path} {problem}{listed}; explain takes one at a time")
-    tree = copy.deepcopy(dict(found[0].tree))
+    tree = copy_tree(dict(found[0].tree))
     metadata = tree.get("metadata")
     if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
         raise ConfigError(f"{found[0]}: it needs metadata.name")
@@ -200,16 +201,43 @@ def template_pod(tree: Tree) -> Pod:
         "namespace": metadata.get("namespace") or "default",
         "ownerReferences": [{"kind": tree["kind"], "name": metadata["name"], "controller": True}],
     }
-    return _defaulted({"apiVersion": "v1", "kind": "Pod", "metadata": own, "spec": template["spec"]})
+    pod = _defaulted({"apiVersion": "v1", "kind": "Pod", "metadata": own, "spec": template["spec"]})
+    return _with_volumes(pod, tree["spec"].get("volumeClaimTemplates"), str(tree["kind"]))
+
+
+def _with_volumes(pod: Pod, templates: Any, kind: str) -> Pod:
+    """The pod with a volume for each claim that its StatefulSet creates for every pod."""
+    if kind != "StatefulSet" or not templates:
+        return pod
+    try:
+        claims = convert(tuple[PersistentVolumeClaim, ...], templates)
+    except WireError as error:
+        raise ConfigError(f"{kind} {pod.metadata.name}: volumeClaimTemplates: {error}") from error
+    own = {
+        claim.metadata.name: EphemeralVolumeSource(
+            volume_claim_template=PersistentVolumeClaimTemplate(spec=claim.spec)
+        )
+        for claim in claims
+    }
+    others = [volume for volume in pod.spec.volumes if volume.name not in own]
+    volumes = (*others, *(Volume(name=name, ephemeral=source) for name, source in own.items()))
+    return with_fields(pod, spec=with_fields(pod.spec, volumes=volumes))
+
+
+def _with_defaults(tree: Tree, info: KindInfo) -> Any:
+    """The object with the defaults of the API server that matter to scheduling."""
+    if info.type not in (Pod, ResourceClaim, ResourceClaimTemplate):
+        return convert(info.type, tree)
+    whole = copy_tree(dict(tree))
+    convert(info.type, whole)  # so that defaults find the shapes they expect
+    built_in_rules(info.resource_id).default(whole)
+    return convert(info.type, whole)
 
 
 def _defaulted(tree: Tree) -> Pod:
-    """The pod with the API server's defaults."""
-    whole = copy.deepcopy(dict(tree))
+    """A pod that does not exist yet, as the API server would create it."""
     try:
-        convert(Pod, whole)  # so that defaults find the shapes they expect
-        default_pod(whole)
-        pod = _identified(convert(Pod, whole))
+        pod: Pod = _identified(_with_defaults(tree, REGISTRY.of(Pod)))
     except WireError as error:
         raise ConfigError(str(error)) from error
     for container in (*pod.spec.init_containers, *pod.spec.containers):

@@ -74,6 +74,9 @@ class EqualPods:
         """How one of these pods was last rejected; it may have become out of date."""
         self.rejection_versions: Sequence[Versioned] | None = None
         """What a rejection of these pods depends on; None: more than plugins state."""
+        self.rejection_needs_plan = False
+        """Whether only rejections are kept in which the plan rejects every node: a filter after those of the
+        plan states too little."""
         self._skipped_filter: dict[tuple[str, ...], frozenset[str]] = {}
         self._skipped_score: dict[tuple[str, ...], frozenset[str]] = {}
 

@@ -234,6 +234,7 @@ class Plans:
         equal_pods.plan = self._plan_for(equal_pods, info, skip_filter, skip_score) if is_plain else None
         equal_pods.rejection = None
         equal_pods.rejection_versions = self.rejections.versions(equal_pods) if is_plain else None
+        equal_pods.rejection_needs_plan = self.rejections.needs_plan(equal_pods)
         equal_pods.prepared(skip_filter, skip_score)
 
     def _is_idle(self, name: str, info: PodInfo) -> bool:

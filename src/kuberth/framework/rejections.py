@@ -45,15 +45,7 @@ class Rejections:
         return bool(info.pod.status.nominated_node_name or self._nominator.node_of(info.uid))
 
     def versions(self, equal_pods: EqualPods) -> Sequence[Versioned] | None:
-        """What a rejection depends on besides the pods on nodes; None: on more than plugins state.
-
-        The plugins that are still to be asked at PreFilter skip these pods.
-        """
-        asked = {plugin.name for plugin in equal_pods.pre_filter}
-        for each in equal_pods.asked_filters:
-            inputs = self._statements.get(each.name)
-            if each.name not in asked and (inputs is None or inputs.filter is DependsOn.ANYTHING):
-                return None
+        """What a rejection depends on besides the pods on nodes; None: on more than plugins state."""
         versions: list[Versioned] = [self._nominator.changes, *equal_pods.versions]
         for plugin in self._profile.post_filter:
             inputs = self._statements.get(plugin.name)
@@ -61,6 +53,17 @@ class Rejections:
                 return None
             versions += inputs.versions
         return tuple(dict.fromkeys(versions))
+
+    def needs_plan(self, equal_pods: EqualPods) -> bool:
+        """Whether a filter after those of the plan may answer differently without a change that it states.
+
+        The plugins that are still to be asked at PreFilter skip these pods.
+        """
+        asked = {plugin.name for plugin in equal_pods.pre_filter}
+        stated = (
+            self._statements.get(each.name) for each in equal_pods.asked_filters if each.name not in asked
+        )
+        return any(inputs is None or inputs.filter is DependsOn.ANYTHING for inputs in stated)
 
     def keep(
         self, state: CycleState, status: Status, nomination: str | None, *, preemption_attempts: int = 0
@@ -75,6 +78,7 @@ class Rejections:
             and not nomination
             and not self.has_nomination(info)
             and skips_all_asked(equal_pods, state)
+            and (not equal_pods.rejection_needs_plan or self._plan_rejects_all(equal_pods, state))
         ):
             diagnosis = cause.diagnosis
             equal_pods.rejection = KeptRejection(
@@ -114,6 +118,11 @@ class Rejections:
         if not plan.refresh(state, info.pod) or self._verdicts(equal_pods, state, info) != kept.verdicts:
             return None
         return kept._replace(rows_version=self._cluster.changes.version)
+
+    def _plan_rejects_all(self, equal_pods: EqualPods, state: CycleState) -> bool:
+        """Whether no filter after those of the plan was called; with nominated pods, they all are."""
+        plan = equal_pods.plan
+        return plan is not None and plan.rejects_all and state.group is None and not self._nominator.by_node
 
     def _verdicts(self, equal_pods: EqualPods, state: CycleState, info: PodInfo) -> tuple[Plan, int] | None:
         """The plan's verdicts, if these alone decide now how the pod is rejected."""

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from kuberth.errors import ConfigError
 from kuberth.local.apiserver.objects import Obj
-from kuberth.text.documents import read_documents
+from kuberth.text.documents import MAX_VALUES, read_documents
 from kuberth.text.field_errors import InvalidConfiguration
 
 _ENDINGS: Final = (".yaml", ".yml", ".json")
@@ -34,7 +34,9 @@ def read_manifests(path: Path) -> Iterator[Manifest]:
         raise ConfigError(f"{path}: there are no manifests in this folder ({', '.join(_ENDINGS)})")
     for file in files:
         try:
-            documents, errors = read_documents(file.read_bytes())
+            text = file.read_bytes()
+            # The dump of a large cluster is one document. Only aliases make more values than bytes.
+            documents, errors = read_documents(text, max_values=max(MAX_VALUES, len(text)))
         except OSError as exc:
             raise ConfigError(f"{file}: {exc.strerror or exc}") from exc
         except InvalidConfiguration as exc:

@@ -31,6 +31,7 @@ from kuberth.scheduling.extended_cycle import ExtendedCycle
 from kuberth.scheduling.groups.cycle import GroupCycle
 from kuberth.scheduling.overlapping import Overlapping
 from kuberth.scheduling.repeating import Repeating
+from kuberth.scheduling.standstill import StandstillCheck
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +80,7 @@ class SchedulingLoop:
         self._repeating = Repeating(
             queue=queue, cluster=cluster, runners=runners, cycle=cycle, failures=failures
         )
+        self._standstill: StandstillCheck | None = None
         self._ready = asyncio.Event()
         self._stopping = False
         self.ended = asyncio.Event()
@@ -93,6 +95,7 @@ class SchedulingLoop:
 
     async def run(self) -> None:
         """Schedule pods until `stop`."""
+        self._standstill = StandstillCheck(asyncio.get_running_loop().time)
         try:
             while not self._stopping:
                 if not (self._is_deciding or self._may_bind()) or not self.schedule_one():
@@ -142,6 +145,8 @@ class SchedulingLoop:
                 queued = self._groups.next_held() or self._queue.pop_nowait()
         if queued is None:
             return is_busy
+        if self._standstill is not None:
+            self._standstill.note(queued)
         try:
             self._attend_to(queued)
         except Exception:  # an internal error must not lose the pod or stop the loop

@@ -21,6 +21,7 @@ from kuberth.local.manifests import Manifest, read_manifests
 from kuberth.simulation.snapshots import is_snapshot, read_snapshot
 from kuberth.text.documents import read_tree
 from kuberth.text.field_errors import InvalidConfiguration
+from kuberth.text.figures import count
 
 BEGINNING: Final = "1970-01-01T00:00:00Z"
 """The start of virtual time."""
@@ -48,6 +49,9 @@ class ClusterState(NamedTuple):
     objects: Sequence[Any] = ()
     managed: Sequence[Manifest] = ()
     """Objects that controllers act on."""
+
+    def __repr__(self) -> str:
+        return f"<ClusterState: {count(len(self.nodes), 'node')}>"
 
 
 def read_cluster(path: Path | str) -> ClusterState:

@@ -19,6 +19,7 @@ import numpy as np
 from kuberth.errors import ConfigError
 from kuberth.simulation.outcomes import Outcome, rounded
 from kuberth.simulation.tables import Table
+from kuberth.text.figures import count
 
 
 class Unit(enum.StrEnum):
@@ -73,6 +74,15 @@ class Comparison(msgspec.Struct, frozen=True):
     seeds: list[int]
     figures: list[Figure]
     outcomes: dict[str, list[Outcome]]
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {', '.join(self.variants)}; {count(len(self.seeds), 'seed')}>"
+
+    def _repr_html_(self) -> str:
+        """The figures and plots, as Jupyter shows them."""
+        from kuberth.simulation.reporting import as_html_part  # which formats comparisons
+
+        return as_html_part(self)
 
     def figure(self, name: str, variant: str) -> Figure:
         """A figure by its name; ConfigError if it does not exist."""

@@ -34,7 +34,7 @@ class Policy:
     """A way to schedule. Policies that run in other processes must be picklable."""
 
     name: str = "default"
-    config: KubeSchedulerConfiguration | Mapping[str, Any] | Path | None = None
+    config: KubeSchedulerConfiguration | Mapping[str, Any] | Path | str | None = None
     """A KubeSchedulerConfiguration, its tree as in YAML, or its file; None: the default configuration."""
     plugins: Mapping[str, PluginFactory] = field(default_factory=dict)
     """Plugins of your own, by name; the configuration enables them."""
@@ -47,6 +47,10 @@ class Policy:
     cluster: ClusterState | None = None
     """A cluster that replaces that of the experiment."""
 
+    def __post_init__(self) -> None:
+        if self.queue is not None and not callable(self.queue):
+            raise ConfigError(f"policy {self.name}: its queue is no class or function: {self.queue!r}")
+
     def registry(self) -> Registry:
         """All plugins that the configuration may enable."""
         return full_registry(self.plugins)
@@ -58,6 +62,8 @@ class Policy:
         registry, source = self.registry(), self.config
         if isinstance(source, Mapping):
             source = {"apiVersion": API_VERSION, "kind": KIND, **source}
+        elif isinstance(source, str):
+            source = Path(source)
         return load_configuration(source, registry, feature_gates=self.gates)
 
 
@@ -110,6 +116,13 @@ class Experiment:
     records: bool = True
     """Keep a record of every pod and node in the outcomes."""
 
+    def __post_init__(self) -> None:
+        if not callable(self.workload):
+            raise ConfigError(
+                "a workload is FixedWorkload(arrivals), GeneratedWorkload(mix) or a function of the seed, "
+                f"not a {type(self.workload).__name__}"
+            )
+
     def scenario(self, policy: Policy | None = None, *, seed: int = 0) -> Scenario:
         """The scenario for a policy and a seed."""
         policy = policy or Policy()
@@ -150,6 +163,8 @@ class Experiment:
         address of a Dask scheduler to run on instead. `records`: outcomes contain records of pods and nodes.
         """
         chosen = range(seeds) if isinstance(seeds, int) else seeds
+        if not chosen:
+            raise ConfigError("a comparison needs at least one seed")
         makers = replace(self, records=records).makers(policies)
         return compare(run_all(makers, chosen, processes=processes, dask=dask, on_finished=on_finished))
 

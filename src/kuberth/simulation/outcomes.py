@@ -13,7 +13,7 @@ import msgspec
 
 from kuberth.errors import ConfigError
 from kuberth.simulation.tables import Table
-from kuberth.text.figures import percentile
+from kuberth.text.figures import duration, percentile
 
 VERSION: Final = "kuberth.dev/simulation/v1"
 
@@ -176,6 +176,11 @@ class Outcome(msgspec.Struct, frozen=True):
     records: Records | msgspec.UnsetType = msgspec.UNSET
     """Pods and nodes, if the scenario requested them; not part of reports."""
 
+    def __repr__(self) -> str:
+        """One line, since a notebook prints it: all samples and records would fill pages."""
+        placed = f"{self.pods.placed} of {self.pods.arrived} pods placed, {self.pods.waiting} waiting"
+        return f"<Outcome {self.name!r}, seed {self.seed}: {placed}, mean wait {duration(self.waits.mean)}>"
+
     def pods_table(self) -> Table:
         """A row for each pod, in the order of their creation."""
         recorded = self._recorded()
@@ -208,12 +213,18 @@ class Outcome(msgspec.Struct, frozen=True):
             for each in self.samples
         )
 
-    def story(self, pod: str, *, tenant: str = "default") -> list[StoryLine]:
-        """What happened to a pod; ConfigError if there is no pod with this name."""
-        for each in self._recorded().pods:
-            if (each.tenant, each.name) == (tenant, pod):
-                return each.story
-        raise ConfigError(f"there was no pod {pod} in {tenant}")
+    def story(self, pod: str, *, tenant: str | None = None) -> list[StoryLine]:
+        """What happened to a pod. `tenant` is needed if several tenants have a pod with this name.
+
+        ConfigError if there is no such pod, or several.
+        """
+        found = [each for each in self._recorded().pods if each.name == pod and tenant in (None, each.tenant)]
+        if not found:
+            raise ConfigError(f"there was no pod {pod}" + (f" in {tenant}" if tenant else ""))
+        if len(found) > 1:
+            tenants = ", ".join(each.tenant for each in found)
+            raise ConfigError(f"several tenants have a pod {pod}: pass tenant=, one of {tenants}")
+        return found[0].story
 
     def _recorded(self) -> Records:
         if isinstance(self.records, msgspec.UnsetType):

@@ -132,6 +132,11 @@ def as_html(comparison: Comparison, *, title: str = "Kuberth simulation", before
     return "".join((*parts, "</body></html>\n"))
 
 
+def as_html_part(comparison: Comparison) -> str:
+    """The figures and plots as a part of a page, such as a notebook's."""
+    return html_table(*figure_table(comparison)) + "".join(single_svgs(charts(comparison)))
+
+
 def _summary(comparison: Comparison) -> str:
     run = single(comparison)
     seeds = ", ".join(map(str, comparison.seeds))

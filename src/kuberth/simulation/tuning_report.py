@@ -14,7 +14,7 @@ from kuberth.simulation.comparing import Comparison, interval
 from kuberth.simulation.reporting import as_html, html_table, shown
 from kuberth.simulation.tuning import Objective, Tuned, TunedConfiguration
 from kuberth.text.documents import write_yaml
-from kuberth.text.figures import count
+from kuberth.text.figures import count, decimal
 
 
 def as_yaml(candidate: TunedConfiguration, objective: Objective) -> str:
@@ -45,6 +45,11 @@ def _summary(found: Tuned, objective: Objective, checked_on: str) -> Iterator[st
     yield f"Objective: {objective}. Checked in {seeds} on {checked_on}: the base has {base}."
     if not found.better:
         yield "No configuration is better than the base."
+    waiting = found.comparison.figure("pods still waiting", "base").mean
+    if waiting:
+        run = found.comparison.outcomes["base"][0]
+        why = f", most often because of: {run.reasons[0].text}" if run.reasons else ""
+        yield f"{decimal(waiting)} of {count(run.pods.arrived, 'pod')} have no node at the end of a run{why}."
 
 
 def elsewhere(comparison: Comparison, name: str) -> Iterator[list[str]]:

@@ -70,6 +70,28 @@ def test_for_programs(dump: str) -> None:
     assert tree["pod"] == {"namespace": "default", "name": "api"}
 
 
+def test_why_a_pod_that_fits_is_still_pending(tmp_path: Path) -> None:
+    reported = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "SchedulerError",
+        "message": "no licence",
+    }
+    pod = {**pod_manifest("p"), "status": {"conditions": [reported]}}
+    file = tmp_path / "dump.yaml"
+    file.write_text(yaml.safe_dump_all([node_manifest("n1"), pod]))
+    assert "Last attempt\n  failed: no licence\n" in run("pod", "p", "--cluster", str(file)).output
+
+
+def test_missing_objects_come_before_proposals(tmp_path: Path) -> None:
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+    file = tmp_path / "dump.yaml"
+    file.write_text(yaml.safe_dump_all([node_manifest("n1"), pod_manifest("p", volumes=volumes)]))
+    output = run("pod", "p", "--cluster", str(file)).output
+    assert "  PersistentVolumeClaim default/data does not exist\n" in output
+    assert "no tested change helps; what is listed under Missing has to be there first" in output
+
+
 def test_a_placed_pod_has_scores(dump: str) -> None:
     output = run("pod", "web", "--cluster", dump).output
     assert "Pod default/web is on node small." in output

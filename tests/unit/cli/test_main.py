@@ -1,4 +1,4 @@
-"""`main(plugins=..., queue=...)`: the commands use what the calling program adds."""
+"""The program: what it lists, and `main(plugins=..., queue=...)`, whose additions the commands use."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
-from kuberth.cli import main
+from kuberth.cli import cli, main
 from kuberth.programs.run.daemon import Settings
 from kuberth.queue import PriorityQueue, QueueContext
 
@@ -35,6 +36,18 @@ class Noted(PriorityQueue):
 @pytest.fixture(autouse=True)
 def _fresh() -> None:
     Noted.made = Noted.popped = 0
+
+
+CONTEXT = click.Context(cli)
+COMMANDS = [cli.get_command(CONTEXT, name) for name in cli.list_commands(CONTEXT)]
+GROUPS = [cli, *(command for command in COMMANDS if isinstance(command, click.Group))]
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.name)
+def test_summaries_of_commands_fit_a_terminal(group: click.Group) -> None:
+    listed = group.get_help(click.Context(group, terminal_width=80)).rpartition("Commands:\n")[2]
+    assert listed
+    assert "..." not in listed
 
 
 def test_the_queue_schedules_the_pods_of_a_command() -> None:

@@ -68,6 +68,16 @@ def test_nothing_better_is_said_and_nothing_written(tmp_path: Path) -> None:
     assert not out.exists()
 
 
+def test_pods_that_fit_under_no_configuration_are_mentioned(tmp_path: Path) -> None:
+    trace = tmp_path / "pods.csv"
+    trace.write_text("arrival,duration,cpu\n" + "".join(f"{at},10,{1 + 99 * (at % 2)}\n" for at in range(8)))
+    report = tmp_path / "r.html"
+    done = ran("--nodes", 2, "--trace", trace, *FEW, "--report", report)
+    problem = "2 of 4 pods have no node at the end of a run, most often because of: Insufficient cpu."
+    assert problem in done.stdout
+    assert problem in report.read_text()
+
+
 def test_json_is_the_same_for_the_same_seed(trace: Path) -> None:
     words = ("--nodes", 4, "--trace", trace, *FEW, "-o", "json", "--objective", "wait-p90", "--seed", 5)
     first, second = ran(*words), ran(*words)

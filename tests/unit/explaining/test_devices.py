@@ -6,7 +6,7 @@ from typing import Any
 
 from kuberth.config import FeatureGates
 from kuberth.explaining import Explanation, Question, explain
-from kuberth.explaining.edits import DeletePod
+from kuberth.explaining.edits import DeletePod, ScaleRequest
 from kuberth.testing import make_node, make_pod
 from tests.unit.explaining.test_proposals import takes
 from tests.unit.plugins.device_objects import all_devices, exactly, given, make_claim, make_class, make_slice
@@ -91,3 +91,23 @@ def test_pods_that_may_not_be_deleted_are_named_only() -> None:
     explanation = ask(cluster(*holder("one", "dev-0", "dev-1", metadata=owned)))
     assert "pod default/one" in explanation.near[0].misses[0]
     assert explanation.proposals == ()
+
+
+def test_extended_resources_count_the_devices_behind_them() -> None:
+    wanting = make_pod("p", requests={"example.com/gpu": "2"})
+    objects = [make_class(extendedResourceName="example.com/gpu"), *cluster(*holder("one", "dev-0"))[2:]]
+    explanation = explain(Question(wanting, [wanting, *objects]))
+    found = {group.nodes: group.misses for group in explanation.near}
+    assert found == {
+        ("a",): (
+            "2 free devices for example.com/gpu of container main (2 match, 1 free, "
+            "held by claim default/one-claim (pod default/one))",
+        ),
+        ("b",): ("2 free devices for example.com/gpu of container main (0 match, 0 free)",),
+    }
+    assert [proposal.edits for proposal in explanation.proposals] == [
+        (ScaleRequest("main", "example.com/gpu", "2", "1"),),
+        (DeletePod("default/one", "a"),),
+    ]
+    for proposal in explanation.proposals:
+        assert takes(wanting, objects, proposal.edits)

@@ -14,6 +14,7 @@ from kuberth.explaining.edits import (
     EditedCluster,
     RemoveGate,
     RemoveTaint,
+    RepairNode,
     ScaleRequest,
     SetLabel,
     Tolerate,
@@ -63,6 +64,8 @@ def test_changes_of_a_node() -> None:
     assert changed(SetLabel("n", "x", "2"))[1]["n"].metadata.labels["x"] == "2"
     assert "x" not in changed(SetLabel("n", "x", None))[1]["n"].metadata.labels
     assert not changed(Uncordon("n"))[1]["n"].spec.unschedulable
+    repaired = changed(RepairNode("n", "node.kubernetes.io/not-ready"))[1]["n"]
+    assert [taint.key for taint in repaired.spec.taints] == ["a"]
     assert [taint.key for taint in changed(RemoveTaint("n", "a", "", "NoSchedule"))[1]["n"].spec.taints] == [
         "node.kubernetes.io/not-ready"
     ]

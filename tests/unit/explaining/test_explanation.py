@@ -150,6 +150,23 @@ def test_a_scheduler_that_the_configuration_does_not_know() -> None:
         ask(make_pod("p", scheduler="volcano"), make_node("n"), config=default_configuration())
 
 
+@pytest.mark.parametrize(
+    "condition, message",
+    [
+        pytest.param({"reason": "Unschedulable", "message": "pod group is unschedulable"}, True, id="group"),
+        pytest.param({"reason": "SchedulerError", "message": "plugin 'A' at Reserve"}, True, id="error"),
+        pytest.param({"reason": "SchedulingGated", "message": "gated"}, False, id="opened-gate"),
+        pytest.param({"status": "True", "message": "was bound"}, False, id="no-failure"),
+    ],
+)
+def test_a_pod_that_fits_has_the_failure_of_its_last_attempt(condition: Any, message: bool) -> None:
+    reported = {"type": "PodScheduled", "status": "False", **condition}
+    pod = make_pod("p", status={"conditions": [{"type": "Ready", "status": "False"}, reported]})
+    answer = ask(pod, pod, make_node("n"))
+    assert answer.verdict == "fits"
+    assert answer.message == (condition["message"] if message else "")
+
+
 def test_without_a_configuration_the_default_one_judges_and_says_so() -> None:
     answer = ask(make_pod("p", scheduler="volcano"), make_node("n"))
     assert (answer.verdict, answer.profile) == ("fits", "default-scheduler")

@@ -22,6 +22,7 @@ from kuberth.explaining.edits import (
     EditedCluster,
     RemoveGate,
     RemoveTaint,
+    RepairNode,
     ScaleRequest,
     SetLabel,
     Tolerate,
@@ -34,6 +35,7 @@ from kuberth.testing import make_node, make_pod
 
 GPU = {"key": "gpu", "value": "a", "effect": "NoSchedule"}
 BROKEN = {"key": "broken", "effect": "NoExecute"}
+NOT_READY = {"key": "node.kubernetes.io/not-ready"}
 PORT: dict[str, Any] = {"containers": [{"name": "main", "ports": [{"hostPort": 80, "containerPort": 80}]}]}
 
 
@@ -82,6 +84,12 @@ CASES = [
         [make_node("n", unschedulable=True)],
         {(Uncordon("n"),), (AddNodes("n", 1),)},
         id="cordon",
+    ),
+    pytest.param(
+        make_pod("p"),
+        [make_node("n", taints=[{**NOT_READY, "effect": effect} for effect in ("NoSchedule", "NoExecute")])],
+        {(RepairNode("n", "node.kubernetes.io/not-ready"),), (AddNodes("n", 1),)},
+        id="broken-node",
     ),
     pytest.param(
         make_pod("p", nodeSelector={"disk": "ssd"}),

@@ -52,6 +52,12 @@ CASES = [
         id="tolerated-taint",
     ),
     pytest.param(
+        make_pod("p"),
+        {"taints": [{"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"}]},
+        ["being healthy (it has the taint node.cloudprovider.kubernetes.io/uninitialized)"],
+        id="problem",
+    ),
+    pytest.param(
         make_pod("p"), {"unschedulable": True}, ["being open to new pods (it is cordoned)"], id="cordon"
     ),
     pytest.param(make_pod("p", nodeSelector={"disk": "ssd"}), {}, ["the label disk=ssd"], id="node-selector"),

@@ -28,6 +28,7 @@ from kuberth.explaining.sources import (
 )
 from kuberth.explaining.targets import WORKLOADS, ExplainTarget
 from kuberth.testing import MemoryApi, make_node, make_pod
+from kuberth.text.documents import MAX_VALUES
 
 CONTAINER = {"name": "main", "resources": {"limits": {"cpu": "2"}}}
 TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [CONTAINER]}}
@@ -83,6 +84,51 @@ def test_a_dump(tmp_path: Path) -> None:
     assert found.refusal == ""
     with pytest.raises(ConfigError, match=r"no deployment wen in namespace default; did you mean web\?"):
         find_in_dump(objects, manifests, ExplainTarget("Deployment", "wen"), "default")
+
+
+def test_a_file_leaves_out_what_the_api_server_adds(tmp_path: Path) -> None:
+    limited = {"name": "c", "resources": {"limits": {"cpu": "2", "example.com/gpu": "1"}}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [limited]}}
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}}
+    volume = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv"}}
+    request = {"name": "d", "exactly": {"deviceClassName": "gpu"}}
+    devices = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "gpus"},
+        "spec": {"devices": {"requests": [request]}},
+    }
+    objects, _ = read_dump(written(tmp_path, NODE, pod, claim, volume, devices))
+    found = {type(obj).__name__: obj for obj in objects}
+    assert found["Pod"].spec.containers[0].resources.requests == {"cpu": "2", "example.com/gpu": "1"}
+    exactly_one = found["ResourceClaim"].spec.devices.requests[0].exactly
+    assert (exactly_one.allocation_mode, exactly_one.count) == ("ExactCount", 1)
+    namespaces = {kind: obj.metadata.namespace for kind, obj in found.items()}
+    assert namespaces == {
+        "Node": "",
+        "Pod": "default",
+        "PersistentVolumeClaim": "default",
+        "PersistentVolume": "",
+        "ResourceClaim": "default",
+    }
+
+
+def test_a_dump_may_have_any_number_of_objects(tmp_path: Path) -> None:
+    """One document, as kubectl writes it, with more values than a configuration may have."""
+    labels = {f"k{number}": "" for number in range(MAX_VALUES)}
+    file = tmp_path / "dump.json"
+    large = {**NODE, "metadata": {"name": "large", "labels": labels}}
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [NODE, large]}))
+    objects, _ = read_dump(file)
+    assert len(objects[1].metadata.labels) == MAX_VALUES
+
+
+def test_aliases_that_multiply_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "dump.yaml"
+    rows = [f"a{number}: &a{number} [{', '.join([f'*a{number - 1}'] * 9)}]" for number in range(1, 9)]
+    file.write_text("\n".join(["kind: List", "a0: &a0 [x, x]", *rows]))
+    with pytest.raises(ConfigError, match="more than 200000 values"):
+        read_dump(file)
 
 
 def refused(kind: str, name: str) -> dict[str, Any]:

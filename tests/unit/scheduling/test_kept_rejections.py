@@ -276,6 +276,59 @@ def test_plugins_that_depend_on_more_are_asked(
     assert set(log) == asked
 
 
+def unstated(log: list[str], answers: dict[str, Status] | None = None) -> type[Plugin]:
+    """A filter without `inputs` that rejects the nodes for which it has an answer."""
+
+    def judge(_state: object, _pod: object, node: Any) -> Status | None:
+        return (answers or {}).get(node.name)
+
+    return with_inputs(plugin("Unstated", FilterPlugin, log=log, filter=judge), None)
+
+
+@pytest.mark.parametrize("change", [None, "a"], ids=["no change", "another pod"])
+def test_a_filter_without_inputs_that_is_not_called_ends_no_rejection(change: str | None) -> None:
+    log: list[str] = []
+    harness = taken(full(log, OF_NODE), unstated(log), mending(log, ALONE))
+    _first, second = rejections(harness, 2)
+    if change:
+        come(harness, change)
+    log.clear()
+    third = harness.reject(make_pod("third"))
+    assert third.is_repeated
+    assert third.status is second.status
+    assert log == ["Full.filter"] * bool(change)
+
+
+def test_a_filter_without_inputs_is_called_where_others_accept_the_pod() -> None:
+    log: list[str] = []
+    answers = {"b": Status.unschedulable("not today")}
+    harness = taken(full(log, OF_NODE), unstated(log, answers), mending([], ALONE))
+    harness.made.cluster.remove_pod("on-b")
+    assert not any(each.is_repeated for each in rejections(harness, 4))
+    answers["b"] = Status.unschedulable("not tomorrow")
+    assert "1 not tomorrow" in harness.reject(make_pod("next")).status.message
+    answers.clear()
+    assert isinstance(harness.decide(make_pod("last")), Placement)
+
+
+def test_a_filter_without_inputs_is_called_again_when_a_node_is_free() -> None:
+    log: list[str] = []
+    answers = {"b": Status.unschedulable("not today")}
+    harness = taken(full(log, OF_NODE), unstated(log, answers), mending([], ALONE))
+    rejections(harness, 3)
+    harness.made.cluster.remove_pod("on-b")
+    assert "1 not today" in harness.reject(make_pod("next")).status.message
+    assert not harness.reject(make_pod("after")).is_repeated
+
+
+def test_a_filter_without_inputs_is_called_for_nodes_with_nominated_pods() -> None:
+    """With a nominated pod, a node may be rejected for a reason that only this filter knows."""
+    log: list[str] = []
+    harness = taken(full(log, OF_NODE), unstated(log), mending([], ALONE))
+    harness.made.nominator.nominate(PodInfo(make_pod("other", priority=5)), "b")
+    assert not any(each.is_repeated for each in rejections(harness, 4))
+
+
 def test_a_plugin_that_is_asked_at_prefilter_has_to_skip_the_pod() -> None:
     """Otherwise its Filter has a say."""
     log: list[str] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,19 @@ def test_policies_have_names_of_their_own() -> None:
         SMALL.compare([Policy(), Policy()])
 
 
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        pytest.param(lambda: Experiment(nodes_of(1), [pod(0, 1)]), "FixedWorkload", id="a list of arrivals"),  # type: ignore[arg-type]
+        pytest.param(lambda: Policy(queue="kuberth.queue:FairShareQueue"), "no class", id="a queue's name"),  # type: ignore[arg-type]
+        pytest.param(lambda: few(pod(0, 1)).compare([Policy()], seeds=0), "one seed", id="no seeds"),
+    ],
+)
+def test_mistakes_in_a_notebook(make: Callable[[], object], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        make()
+
+
 def test_an_unknown_plugin_is_an_error_before_the_run() -> None:
     with pytest.raises(ConfigError, match="LastNode"):
         SMALL.run(Policy(config=ON_THE_LAST))
@@ -175,8 +189,29 @@ def test_a_pods_story(crowded: Outcome) -> None:
         (70.0, "finished"),
     ]
     assert "Insufficient cpu" in next(line.detail for line in story if line.what == "rejected")
-    with pytest.raises(ConfigError, match="no pod nothing in default"):
-        crowded.story("nothing")
+    assert crowded.story("first") == crowded.story("first", tenant="red")
+    for tenant in (None, "red"):
+        with pytest.raises(ConfigError, match="no pod nothing"):
+            crowded.story("nothing", tenant=tenant)
+
+
+def test_a_story_of_pods_with_the_same_name() -> None:
+    outcome = few(pod(0, 1, name="p", tenant="red"), pod(0, 1, name="p", tenant="blue")).run()
+    assert outcome.story("p", tenant="blue")[-1].what == "finished"
+    with pytest.raises(ConfigError, match="pass tenant=, one of red, blue"):
+        outcome.story("p")
+
+
+def test_results_are_one_line_where_a_notebook_prints_them() -> None:
+    experiment = few(pod(0, 100, cpu="4"), pod(10, 100, cpu="4"))
+    found = experiment.compare([Policy("plain"), Policy("other")], seeds=2)
+    assert repr(found) == "<Comparison of plain, other; 2 seeds>"
+    page = found._repr_html_()
+    assert "<td>wait mean</td><td>45s</td><td>45s</td>" in page
+    assert page.count("<svg") == 5
+    shown = "<Outcome 'plain', seed 0: 2 of 2 pods placed, 0 waiting, mean wait 45s>"
+    assert repr(found.outcomes["plain"][0]) == shown
+    assert repr(experiment.cluster) == "<ClusterState: 1 node>"
 
 
 def test_nodes_have_rows(crowded: Outcome) -> None:
@@ -217,8 +252,9 @@ def test_plots_and_files_are_named_by_texts_too(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     (tmp_path / "pods.jsonl").write_text(write_trace([pod(0, 10), pod(5, 10)]))
     (tmp_path / "nodes.yaml").write_text("nodes: [{name: big, count: 2, capacity: {cpu: '8'}}]")
+    (tmp_path / "plain.yaml").write_text(msgspec.yaml.encode(_with_kind({})).decode())
     cluster, coming = read_cluster(f"{tmp_path}/nodes.yaml"), read_workload(f"{tmp_path}/pods.jsonl")
-    found = Experiment(cluster, FixedWorkload(coming)).compare([Policy()])
+    found = Experiment(cluster, FixedWorkload(coming)).compare([Policy(config=f"{tmp_path}/plain.yaml")])
     for name, start in (("plot.png", b"\x89PNG"), ("plot.svg", b"<svg")):
         write_plots(found, f"{tmp_path}/{name}")
         assert (tmp_path / name).read_bytes().startswith(start)

@@ -65,6 +65,12 @@ class AdmittedPods:
         if not self.has(pod):
             self._add(pod, _load(_typed(pod)))
 
+    def recount(self, pod: Obj) -> None:
+        """Count a pod that may have been resized by its present requests, if its node has admitted it."""
+        if self.has(pod):
+            self.remove(pod["metadata"]["uid"])
+            self.add(pod)
+
     def remove(self, uid: str) -> None:
         node = self._nodes.pop(uid, None)
         if node is None:

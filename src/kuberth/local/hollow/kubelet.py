@@ -80,6 +80,8 @@ class HollowKubelet:
         elif node_of(new) and "startTime" in new.get("status", {}):
             # Also pods of an earlier run, before new ones are admitted.
             self._admitted.add(new)
+            if old is not None and old["spec"] != new["spec"]:
+                self._admitted.recount(new)
         if new is None:
             self._asked.pop(uid, None)
         elif node_of(new) and (not is_finished(new) or "deletionTimestamp" in new["metadata"]):
@@ -141,9 +143,10 @@ class HollowKubelet:
         # The informer may be late: check with the server before a pod is refused for good.
         name = node_of(pod)
         there = await self._core.list("pods", field_selector=f"spec.nodeName={name}")
-        self._admitted.keep_only(
-            name, {one["metadata"]["uid"] for one in there["items"] if not is_finished(one)}
-        )
+        present = [one for one in there["items"] if not is_finished(one)]
+        self._admitted.keep_only(name, {one["metadata"]["uid"] for one in present})
+        for one in present:
+            self._admitted.recount(one)
         current = await self._core.get("nodes", name)
         return self._admitted.admit(pod, current)
 

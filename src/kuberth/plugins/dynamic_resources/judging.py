@@ -137,7 +137,7 @@ class Judged:
         allowed = budget.left if budget.limit is None else min(budget.left, budget.limit - self._spent)
         uncharged = max(free - before, 0)
         try:
-            return search.run(uncharged + max(allowed, 0))
+            return search.run(uncharged + max(allowed, 0), is_starved=allowed <= 0)
         finally:
             charged = max(search.work - before - uncharged, 0)
             budget.left -= charged

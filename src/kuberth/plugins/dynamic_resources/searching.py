@@ -76,7 +76,10 @@ class BackgroundSearches:
         self._next = None
         searches, slices = self._waiting.popitem(last=False)
         self._refresh()
-        if searches.go_on(SearchBudget(self._limit, _SLICE_WORK)) and slices > 1:
+        budget = SearchBudget(self._limit, _SLICE_WORK)
+        if searches.go_on(budget) and slices > 1:
             self._waiting[searches] = slices - 1
         if self._waiting:
-            self._next = loop.call_later(_PAUSE_SECONDS, self._slice, loop)
+            # A selector may take longer than a slice.
+            done = max(_SLICE_WORK - budget.left, _SLICE_WORK) / _SLICE_WORK
+            self._next = loop.call_later(done * _PAUSE_SECONDS, self._slice, loop)

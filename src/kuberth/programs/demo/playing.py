@@ -23,6 +23,7 @@ from kuberth.framework import CycleState, DependsOn, FilterPlugin, Inputs, Statu
 from kuberth.local.manifests import read_manifests
 from kuberth.programs.demo.scenes import FEATURE_GATES, SCENES, SHAPES, PodView, Scene, TourStep
 from kuberth.programs.up.cluster import ClusterSettings, EmbeddedCluster, PageSettings, apply, running_cluster
+from kuberth.text.figures import count
 
 LOOK_SECONDS: Final = 0.05
 PATIENCE_SECONDS: Final = 60.0
@@ -46,7 +47,7 @@ class NeedsDisk(FilterPlugin):
 async def play(
     print_line: Print,
     *,
-    pause_seconds: float = 4.0,
+    pause_seconds: float,
     page: bool = True,
     shown_link: Callable[[str], str] = str,
     scenes: Sequence[Scene] = SCENES,
@@ -71,6 +72,10 @@ async def play(
             print_line("text", "A cluster of four simulated nodes runs in this process.")
             if cluster.page_link is not None:
                 print_line("text", f"Watch it in a browser: {shown_link(cluster.page_link)}")
+            if pause_seconds:
+                print_line(
+                    "text", f"{count(len(scenes), 'scene')}, {pause_seconds:g} seconds apart (--pause)."
+                )
             tour = _Tour(cluster, Path(folder), print_line)
             for scene in scenes:
                 await asyncio.sleep(pause_seconds)

@@ -105,11 +105,11 @@ _NO_RULES: Final = KindRules()
 
 
 def rules_for(row: ServedResource) -> KindRules:
-    return _custom_rules(row) if row.custom else _built_in_rules(row.stored_as)
+    return _custom_rules(row) if row.custom else built_in_rules(row.stored_as)
 
 
 @cache
-def _built_in_rules(resource: str) -> KindRules:
+def built_in_rules(resource: str) -> KindRules:
     """The rules of a kind: what it declares as data, then what it has as code."""
     declared, code = declared_rules().get(resource), RULES.get(resource, _NO_RULES)
     status = declared_rules().get(f"{resource}/status")

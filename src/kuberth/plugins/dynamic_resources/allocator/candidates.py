@@ -6,6 +6,7 @@ In: a request and a candidate. Out: a boolean, computed once per distinct conten
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from kuberth.cel import DeviceContent, compile_selector
@@ -16,22 +17,30 @@ from kuberth.plugins.dynamic_resources.allocator.demand import AllocationError, 
 _MOST_ANSWERS: Final = 1 << 16
 
 
-def selects(request: WantedRequest, candidate: DeviceCandidate) -> bool:
-    """Whether the request selects the device, allocated or not."""
+def selects(
+    request: WantedRequest, candidate: DeviceCandidate, *, between: Callable[[], None] | None = None
+) -> bool:
+    """Whether the request selects the device, allocated or not.
+
+    `between` is called between two selectors. If it raises, the next call for this device continues there.
+    """
     if not candidate.device.is_given:
         return False
     content = candidate.device.content
     answer = request.answers.get(content)
     if answer is None:
-        answer = _ask(request, content)
+        answer = _ask(request, content, between)
     return answer and candidate.is_reachable
 
 
-def _ask(request: WantedRequest, content: DeviceContent) -> bool:
+def _ask(request: WantedRequest, content: DeviceContent, between: Callable[[], None] | None) -> bool:
     if len(request.answers) >= _MOST_ANSWERS:
         request.answers.clear()
-    answer = True
-    for each in request.selectors:
+    answer, begin = True, request.matched.pop(content, 0)
+    for index, each in enumerate(request.selectors[begin:], begin):
+        if index > begin and between is not None:
+            request.matched[content] = index
+            between()
         try:
             answer = compile_selector(each.expression, lists=each.lists).matches(content)
         except CelCompileError as exc:
@@ -40,5 +49,6 @@ def _ask(request: WantedRequest, content: DeviceContent) -> bool:
             raise AllocationError(f"{each.prefix}CEL runtime error: {exc}", claim=each.claim) from exc
         if not answer:
             break
+    request.matched.pop(content, None)
     request.answers[content] = answer
     return answer

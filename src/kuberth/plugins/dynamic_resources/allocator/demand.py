@@ -75,7 +75,9 @@ class WantedRequest:
         "count",
         "is_admin",
         "is_all",
+        "is_expensive",
         "key",
+        "matched",
         "name",
         "parent",
         "place",
@@ -101,6 +103,10 @@ class WantedRequest:
         """`disabled`: the disabled feature that the request uses."""
         self.answers: dict[DeviceContent, bool] = {}
         """Cached selector results by device."""
+        self.matched: dict[DeviceContent, int] = {}
+        """By device whose evaluation was interrupted: how many selectors match it."""
+        self.is_expensive = False
+        """Whether an evaluation took much more work than checking a device."""
         self.key = key
         """Its index among all requests and alternatives of the pod."""
         self.name = name

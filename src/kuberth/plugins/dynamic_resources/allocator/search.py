@@ -52,8 +52,15 @@ _TIMEOUT: Final = "the search has used up its share of work"
 _FREE_COST: Final = 100
 """An evaluation of a selector up to this cost counts like checking the device."""
 _COST_PER_WORK: Final = 8
+_EXPENSIVE: Final = 64
+"""More work than this for one device waits until there is a budget for it."""
 _NOTHING: Final[Amounts] = {}
 _INT64: Final = 1 << 63
+
+
+def _work_since(spent: int) -> int:
+    """The work of the selectors that were compiled and evaluated since this much was spent."""
+    return max(WORK.spent - spent - _FREE_COST, 0) // _COST_PER_WORK
 
 
 class SearchTimeout(KuberthError):  # noqa: N818  # an outcome more than a fault
@@ -156,6 +163,8 @@ class DeviceSearch:
         self._until = sys.maxsize
         self._has_evaluated = False
         """Whether a selector was evaluated within this budget."""
+        self._is_starved = False
+        """Whether other searches have used up the budget."""
         self._retry: _Picking | None = None
         """The request whose device was put back, while another one is searched."""
         self._cursor: _Cursor | None = None
@@ -180,19 +189,21 @@ class DeviceSearch:
         self._distinguishes = False
         """Whether the result depends on earlier choices, so that equal devices are not interchangeable."""
 
-    def run(self, work: int = sys.maxsize) -> Found | None:
+    def run(self, work: int = sys.maxsize, *, is_starved: bool = False) -> Found | None:
         """The first solution; None if there is none.
 
         Raises AllocationError, or SearchTimeout after this much more work: call it again to continue.
+        `is_starved`: other searches have used up the budget, so that no expensive selector is evaluated.
         """
         self._until = until = self.work + work
-        self._has_evaluated = False
+        self._has_evaluated = self._is_starved = is_starved
         cursor = self._cursor
         if self._retry is not None:
             cursor = self._again()
         elif cursor is None:
             if self._site.problem:
                 raise AllocationError(self._site.problem)
+            self._constraints.clear()  # the last budget may have ended here
             for claim in self._demand.claims:
                 self._check(claim)
             cursor = _Cursor(0)
@@ -382,14 +393,22 @@ class DeviceSearch:
             return False
         answer = request.answers.get(candidate.device.content)
         if answer is None:
-            if self.work >= self._until and self._has_evaluated:
+            is_over = self.work >= self._until or (self._is_starved and request.is_expensive)
+            if is_over and self._has_evaluated:
                 raise SearchTimeout(_TIMEOUT)
             self._has_evaluated = True  # at least one per budget, so that the search ends
             before = WORK.spent
+
+            def between() -> None:
+                if self.work + _work_since(before) >= self._until:
+                    raise SearchTimeout(_TIMEOUT)
+
             try:
-                return selects(request, candidate)
+                return selects(request, candidate, between=between)
             finally:
-                self.work += max(WORK.spent - before - _FREE_COST, 0) // _COST_PER_WORK
+                work = _work_since(before)
+                self.work += work
+                request.is_expensive |= work > _EXPENSIVE
         return answer and candidate.is_reachable
 
     def _is_in_use(self, device: KnownDevice) -> bool:
