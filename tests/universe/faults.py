@@ -1037,9 +1037,8 @@ PLANTED: Final = (
     Planted(
         STORE,
         _WATCHING,
-        '            return ("ADDED" if old is None else "MODIFIED"), to_view(self._row, new)\n'
-        "        new_matches",
-        '            return "MODIFIED", to_view(self._row, new)\n        new_matches',
+        '        return ("ADDED" if old is None else "MODIFIED"), to_view(row, new)\n    new_matches',
+        '        return "MODIFIED", to_view(row, new)\n    new_matches',
         "a new object is a modified one",
     ),
     Planted(

@@ -72,7 +72,7 @@ class _Counters(_Written, frozen=True, kw_only=True):
         force_setattr(self, "counters", _amounts(self.counters, "counters"))
 
 
-class CounterSet(_Counters, frozen=True, kw_only=True):
+class PlayedCounters(_Counters, frozen=True, kw_only=True):
     name: str
 
 
@@ -80,7 +80,7 @@ class ConsumedCounters(_Counters, frozen=True, kw_only=True, rename="camel"):
     counter_set: str
 
 
-class Device(_Written, frozen=True, kw_only=True, rename="camel"):
+class PlayedDevice(_Written, frozen=True, kw_only=True, rename="camel"):
     """A device, or `count` devices that differ in the number after their name."""
 
     name: str
@@ -121,8 +121,8 @@ class PlayedPool(msgspec.Struct, frozen=True, kw_only=True, rename="camel", dict
     node_selector: Any = None
     all_nodes: bool | None = None
     """The nodes that have the pool, or that can use its devices, which are then attached to a network."""
-    shared_counters: tuple[CounterSet, ...] = ()
-    devices: tuple[Device, ...]
+    shared_counters: tuple[PlayedCounters, ...] = ()
+    devices: tuple[PlayedDevice, ...]
 
     def __post_init__(self) -> None:
         given = {"nodes": self.nodes, "nodeSelector": self.node_selector, "allNodes": self.all_nodes}
