@@ -183,6 +183,10 @@ def run_in_virtual_time(
     try:
         asyncio.get_running_loop()
     except RuntimeError:
+        is_in_loop = False
+    else:
+        is_in_loop = True
+    if not is_in_loop:  # outside of the handler, so that exceptions are not chained to its own
         return run()
     with ThreadPoolExecutor(1) as threads:
         try:
