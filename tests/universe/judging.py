@@ -715,6 +715,14 @@ class _Judge:
                 for at, other in rivals_gone
                 if (last is None or at >= last["at"]) and _priority(other) >= _priority(pod)
             ]
+            # As upstream, no event says that a nominated pod was placed on another node.
+            before += [
+                here.with_pod(other, name)
+                for other, where in known.placed
+                if where not in ("", name)
+                and _priority(other) >= _priority(pod)
+                and self._was_nominated(other, name, entry)
+            ]
             # As upstream, no event says that spread sums lose a pod that begins to be deleted.
             unmarked = (
                 set()
@@ -733,6 +741,16 @@ class _Judge:
 
         for what in books.judge_waiting(entry, pods, nodes, fits=fits, may_enter=may_enter):
             yield Broken("no pod misses its event", entry["at"], f"{entry['by']}: {what}")
+
+    def _was_nominated(self, pod: Tree, name: str, entry: Tree) -> bool:
+        """Whether some version of the pod, as far as the process knows, was nominated for this node."""
+        versions = self._kinds["Pod"].between(pod_key(pod), 0, entry["seen"].get("Pod", 0))
+        return any(
+            each is not None
+            and _uid(each) == _uid(pod)
+            and each.get("status", {}).get("nominatedNodeName") == name
+            for each in versions
+        )
 
     def _rivals_gone(self, entry: Tree, pods: Mapping[str, Tree]) -> Sequence[tuple[float, Tree]]:
         """When the process learned that a pod is gone which it may have nominated without its nomination

@@ -775,12 +775,9 @@ def waits(
         story.attempt(name)
     for each in after_failure:
         story.write(each)
-    placed = {each["metadata"]["name"]: each["spec"]["nodeName"] for each in objects if on_a_node(each)}
-    others = [
-        story.queued(each["metadata"]["name"])
-        for each in objects
-        if not on_a_node(each) and each["metadata"]["name"] != name
-    ]
+    last = {each["metadata"]["name"]: each for each in (*objects, *after_failure)}
+    placed = {other: each["spec"]["nodeName"] for other, each in last.items() if on_a_node(each)}
+    others = [story.queued(other) for other in last if other not in placed and other != name]
     queues = {"unschedulable": [story.queued(name, "PodTopologySpread")], "backoff": others}
     for at in (101.0, 106.0):
         versions = {each: story.version(each, story.revision) for each in placed}
@@ -798,6 +795,14 @@ def test_no_event_says_that_spread_sums_lose_a_pod_that_begins_to_be_deleted() -
     waiting = pod("w2", topologySpreadConstraints=[SPREAD])
     assert not waits(full, marked(pod("w1", on="n1")), waiting, name="w2")
     assert waits(full, waiting, name="w2") == ["no pod misses its event"]
+
+
+@pytest.mark.parametrize("nominated", ["n1", ""])
+def test_no_event_says_that_a_nominated_pod_was_placed_on_another_node(nominated: str) -> None:
+    other = {**pod("o1"), "status": {"nominatedNodeName": nominated, "phase": "Pending"}}
+    objects = pod("o2", on="n2"), other, pod("w", cpu="2")
+    rules = waits(*objects, name="w", after_failure=[pod("o1", on="n2")])
+    assert rules == ([] if nominated else ["no pod misses its event"])
 
 
 def test_pods_that_were_being_deleted_at_the_last_attempt_do_not_count() -> None:
