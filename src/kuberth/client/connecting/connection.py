@@ -44,7 +44,8 @@ class BodyStream:
     """The body of a response without a known end; a read returns all bytes that have arrived."""
 
     def __init__(self, connection: RequestConnection) -> None:
-        self._connection = connection
+        self._connection: RequestConnection | None = connection
+        """None once the body has ended."""
         self._chunks: deque[bytes] = deque()
         self._size = 0
         self._ended = False
@@ -62,7 +63,7 @@ class BodyStream:
         if self._chunks:
             data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
             self._chunks.clear()
-            if self._size > STREAM_PAUSE_BYTES:
+            if self._size > STREAM_PAUSE_BYTES and self._connection is not None:
                 self._connection.resume_reading()
             self._size = 0
             return data
@@ -73,13 +74,13 @@ class BodyStream:
     def feed(self, data: bytes) -> None:
         self._chunks.append(data)
         before, self._size = self._size, self._size + len(data)
-        if before <= STREAM_PAUSE_BYTES < self._size:
+        if before <= STREAM_PAUSE_BYTES < self._size and self._connection is not None:
             self._connection.pause_reading()
         self._wake()
 
     def end(self, failure: BaseException | None) -> None:
         if not self._ended:
-            self._ended, self._failure = True, failure
+            self._ended, self._failure, self._connection = True, failure, None
             self._wake()
 
     def _wake(self) -> None:
@@ -195,6 +196,10 @@ class Connection(asyncio.Protocol):
         self._end(exc if exc is not None else ConnectionResetError("the server closed the connection"))
         if not self.closed.done():
             self.closed.set_result(None)
+        # Both refer to this object. Without them, it is freed now and not by a garbage collection, which is
+        # rare: a restart of the server ends dozens of connections.
+        self._transport = None
+        del self._parser
 
     # httptools
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kuberth.client.connecting.connection import HttpAnswer, RequestConnection
+from kuberth.client.connecting.connection import Connection, HttpAnswer, RequestConnection
+from kuberth.client.connecting.pipeline import Pipeline, Post
 from kuberth.errors import ApiError
 
 GOOD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 5\r\n\r\nhello"
@@ -98,3 +103,44 @@ def test_never_more_than_the_cap(cap: int) -> None:
         found, _, wire = exchange([data], cap=cap)
         assert isinstance(found, HttpAnswer) is (cap >= 5)
         assert wire.ended is (cap < 5)
+
+
+class Owner:
+    """Of a pipeline; forgets it."""
+
+    def is_free(self, pipeline: Pipeline) -> None: ...
+
+    def answered(self, post: Post, answer: HttpAnswer, size: int) -> None: ...
+
+    def ended(self, pipeline: Pipeline, unanswered: list[Post], error: BaseException) -> None: ...
+
+
+def watching() -> RequestConnection:
+    connection = RequestConnection(lambda _: None)
+    connection.connection_made(Wire())
+    connection.start(b"GET / HTTP/1.1\r\n\r\n", cap=1000, stream=True)
+    connection.data_received(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n")
+    return connection
+
+
+def pipelined() -> Pipeline:
+    connection = Pipeline(Owner(), cap=1000)
+    connection.connection_made(Wire())
+    return connection
+
+
+@pytest.mark.parametrize("connect", [watching, pipelined])
+@pytest.mark.parametrize("error", [None, ConnectionResetError("reset")], ids=["closed", "reset"])
+def test_a_connection_that_is_lost_is_freed_without_a_garbage_collection(
+    connect: Callable[[], Connection], error: Exception | None
+) -> None:
+    async def main() -> weakref.ref[Connection]:
+        connection = connect()
+        connection.connection_lost(error)
+        return weakref.ref(connection)
+
+    gc.disable()
+    try:
+        assert asyncio.run(main())() is None
+    finally:
+        gc.enable()
