@@ -168,10 +168,14 @@ class Plans:
         None for pods that plugins are still to be asked about at PreFilter: see `rejection_after_pre_filter`.
         """
         signature = self.signature(info)
-        if signature is None or self.rejections.has_nomination(info):
-            return None
-        equal_pods = self._equal_pods.get(signature)
-        if equal_pods is None or equal_pods.pre_filter or equal_pods.rejection is None:
+        equal_pods = None if signature is None else self._equal_pods.get(signature)
+        if (
+            signature is None
+            or equal_pods is None
+            or equal_pods.rejection is None
+            or equal_pods.pre_filter
+            or self.rejections.has_nomination(info)
+        ):
             return None
         self._equal_pods.move_to_end(signature)
         state = CycleState(info)
