@@ -72,7 +72,8 @@ class Books:
         # (nodes, resources): CPUs, bytes, devices; zero in the rows of removed nodes.
         self._capacity = np.zeros((0, len(self.resources)))
         self._free = self._capacity
-        self._total = np.zeros(len(self.resources))
+        self._total = np.full(len(self.resources), np.inf)
+        """The capacity of all nodes; infinite for a resource that no node has."""
         self._taken = np.zeros(len(self.resources))
         self._pods_on: Counter[int] = Counter()
         self._add_rows(nodes, capacities[: len(nodes)])
@@ -100,7 +101,7 @@ class Books:
         added = added.reshape(len(nodes), len(self.resources))
         self._capacity = np.vstack((self._capacity, added))
         self._free = np.vstack((self._free, added))
-        self._total = self._capacity.sum(axis=0)
+        self._add_up()
 
     def node_joined(self, node: Node) -> None:
         self._add_rows([node], [capacity_of(node)])
@@ -110,7 +111,11 @@ class Books:
         row = self._rows.pop(name)
         self._free[row] -= self._capacity[row]
         self._capacity[row] = 0.0
-        self._total = self._capacity.sum(axis=0)
+        self._add_up()
+
+    def _add_up(self) -> None:
+        total = self._capacity.sum(axis=0)
+        self._total = np.where(total > 0, total, np.inf)
 
     @property
     def node_count(self) -> int:
@@ -209,7 +214,7 @@ class Books:
 
     def _share(self, amounts: Vector) -> Vector:
         """Shares of the capacity of all nodes; 0 for a resource that no node has now."""
-        shares: Vector = amounts / np.where(self._total > 0, self._total, np.inf)
+        shares: Vector = amounts / self._total
         return shares
 
     def fragmentation(self) -> float:
@@ -291,6 +296,7 @@ class RunObserver:
         self._since = 0.0
         # Utilization, nodes and nodes with pods, multiplied by seconds: until the last arrival, and after it.
         self._areas = np.zeros((2, len(books.resources) + 2))
+        self._used = np.zeros(len(books.resources) + 2)
         self.last_change = 0.0
         self._waited = 0.0
         self._waited_until = 0.0
@@ -338,7 +344,9 @@ class RunObserver:
     def _let_time_pass(self, now: float) -> None:
         if now > self._since:
             books = self.books
-            used = np.append(books.used(), (books.node_count, books.used_nodes))
+            used = self._used
+            used[:-2] = books.used()
+            used[-2:] = books.node_count, books.used_nodes
             for area, end in zip(self._areas, (min(now, self._last_arrival), now), strict=True):
                 if end > self._since:
                     area += used * (end - self._since)
