@@ -68,7 +68,7 @@ class Status:
         """The plugin that answered; set by the framework."""
         self.cause = cause
         """The exception that caused an error, if there was one."""
-        # Read so often that properties would be too slow.
+        # Attributes, because properties would be too slow on this hot path.
         self.is_success: bool = code is Code.SUCCESS
         """Whether the code is Success."""
         self.is_skip: bool = code is Code.SKIP

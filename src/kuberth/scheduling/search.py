@@ -95,13 +95,7 @@ class NodeSearch:
                 return outcome.status
             diagnosis.reject_all(outcome.status)
             return self._none(), 0
-        equal_pods = state.equal_pods
-        if (
-            may_repeat
-            and runner.plans is not None
-            and equal_pods is not None
-            and equal_pods.rejection is not None
-        ):
+        if may_repeat and runner.plans is not None:
             state.kept_rejection = runner.plans.rejection_after_pre_filter(state)
             if state.kept_rejection is not None:
                 return self._none(), 0
