@@ -45,6 +45,8 @@ class Changes(Generic[K]):
         number = self.version - version
         if number > len(self._keys):
             return None
+        if number == 1:  # the usual case
+            return frozenset((self._keys[-1],))
         return frozenset(islice(reversed(self._keys), number))
 
     def reader(self) -> ChangeReader[K]:

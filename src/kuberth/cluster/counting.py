@@ -46,7 +46,7 @@ class RowCounts:
         if self._dense is not None:
             if row >= len(self._dense):
                 self._dense = resized(self._dense, max(row + 1, 2 * len(self._dense)))
-            self._dense[row] += number
+            self._dense[row] = self._dense.item(row) + number  # `+=` on a numpy number is slower
             return
         count = self._sparse.get(row, 0) + number
         if count:

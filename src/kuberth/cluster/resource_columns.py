@@ -27,7 +27,8 @@ _FIXED: Final = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": EPHEMERAL_ST
 MAX_RESOURCES: Final = 1024
 """The maximum number of distinct resources that nodes may offer; more count as zero, to bound memory."""
 
-_LIMIT: Final = 2**63 - 1
+_MOST: Final = 2**63 - 1
+_LEAST: Final = -_MOST
 
 RequestsOf = Callable[[str], Iterable[tuple[int, int]]]
 """For a resource that gets a column: the row and the amount of every placed pod that requests it."""
@@ -47,11 +48,11 @@ class SaturatingSums:
 
     def add(self, matrix: Column, index: int, row: int, amount: int) -> None:
         total = matrix.item(index, row) + amount
-        if self._exact or not -_LIMIT <= total <= _LIMIT:
+        if self._exact or not _LEAST <= total <= _MOST:
             total = self._exact.pop((index, row), matrix.item(index, row)) + amount
-            if not -_LIMIT <= total <= _LIMIT:
+            if not _LEAST <= total <= _MOST:
                 self._exact[index, row] = total
-                total = _LIMIT if total > 0 else -_LIMIT
+                total = _MOST if total > 0 else _LEAST
         matrix[index, row] = total
 
     def forget(self, index: int) -> None:

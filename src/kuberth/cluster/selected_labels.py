@@ -9,7 +9,7 @@ every value counts, and with too many labels all labels count.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
@@ -47,8 +47,8 @@ class SelectedLabels:
         """Labels that Exists or DoesNotExist name."""
         self._unseen_pairs: set[tuple[str, str]] = set()
         self._unseen_keys: set[str] = set()
-        self._known: dict[int, tuple[Mapping[str, str], Sequence[SeenLabel]]] = {}
-        """Results of `of`, by the identity of labels."""
+        self._known: dict[frozenset[tuple[str, str]], Sequence[SeenLabel]] = {}
+        """Results of `of`, by all labels of a pod."""
         self._size = 0
         self._all_count = False
         self._followed: dict[Changes[Any], tuple[ChangeReader[Any], Callable[[Any], None]]] = {}
@@ -72,23 +72,23 @@ class SelectedLabels:
 
     def of(self, info: PodInfo) -> Sequence[SeenLabel]:
         """The labels of the pod that selectors use, including those of its own terms and constraints."""
-        self._note_own(info)
-        if len(self._unseen_pairs) > MAX_UNSEEN:
-            self._start_again()
-        labels = info.labels
-        known = self._known.get(id(labels))
-        if known is not None and known[0] is labels:  # replicas share their labels
-            return known[1]
-        seen = sorted(labels.items()) if self._all_count else self._seen_of(labels)
-        if len(self._known) >= MAX_KNOWN:
-            self._known.clear()
-        self._known[id(labels)] = labels, seen
+        spec = info.pod.spec
+        if spec.affinity is not None or spec.topology_spread_constraints:
+            self._note_own(info)
+        labels = info.pod_class.labels
+        seen = self._known.get(labels)
+        if seen is None:
+            if len(self._unseen_pairs) > MAX_UNSEEN:
+                self._start_again()
+            if len(self._known) >= MAX_KNOWN:
+                self._known.clear()
+            seen = self._known[labels] = sorted(labels) if self._all_count else self._seen_of(labels)
         return seen
 
-    def _seen_of(self, labels: Mapping[str, str]) -> Sequence[SeenLabel]:
+    def _seen_of(self, labels: Iterable[tuple[str, str]]) -> Sequence[SeenLabel]:
         named, keys = self._values, self._keys
         seen: list[SeenLabel] = []
-        for pair in labels.items():
+        for pair in labels:
             key, value = pair
             values = named.get(key, _NO_VALUES)
             if values is None or value in values:
@@ -133,7 +133,9 @@ class SelectedLabels:
         for requirement in requirements:
             key, meaning = requirement.key, requirement.meaning
             if meaning is Operator.IN or meaning is Operator.NOT_IN:
-                is_news = self._name(key, requirement.value_set) or is_news
+                named = self._values.get(key, _NO_VALUES)
+                if named is not None and not requirement.value_set <= named:
+                    is_news = self._name(key, requirement.value_set) or is_news
             elif meaning is Operator.EXISTS or meaning is Operator.DOES_NOT_EXIST:
                 is_news = self._name_key(key) or is_news
             else:

@@ -521,7 +521,7 @@ class ClusterTable:
         sums, nonzero = self._nonzero_sums, self.nonzero_requested
         sums.add(nonzero, CPU, row, sign * request.nonzero_milli_cpu)
         sums.add(nonzero, MEMORY, row, sign * request.nonzero_memory)
-        self.pod_count[row] += sign
+        self.pod_count[row] = self.pod_count.item(row) + sign
         for port in info.host_ports:
             by_address = self._ports.setdefault((port.protocol, port.port), {})
             _count_in(by_address, port.ip, row, sign)

@@ -351,8 +351,9 @@ class Terms:
     def add(self, info: PodInfo, row: int, number: int) -> None:
         """Count a pod on a row (`number` 1) or remove it (-1)."""
         self._count(info, row, number)
-        for carried in carried_terms(info):
-            self._carried[carried.role].add(carried, row, number)
+        if info.required_affinity or info.required_anti_affinity or info.preferred_terms:
+            for carried in carried_terms(info):
+                self._carried[carried.role].add(carried, row, number)
 
     def renew(self, old: PodInfo, new: PodInfo, row: int) -> None:
         """Apply a new version of a pod with the same terms; its class may differ."""

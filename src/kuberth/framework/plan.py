@@ -75,6 +75,8 @@ class Kept(NamedTuple):
     pod_filters: Sequence[Filter]
     """The others."""
     scorers: Sequence[KeptScorer]
+    normalizing: Sequence[tuple[int, Scorer]]
+    """Those of the scorers whose scores are still to be normalized, with their index."""
     sees_pods: bool
     """Whether any of them looks at more of the pods on a node than their number and requests."""
     versions: Sequence[Versioned]
@@ -195,9 +197,14 @@ class Plan:
     def _refresh(self, places: Places, state: CycleState, pod: Pod) -> bool:
         """Ask about every place that is stale. False: a plugin failed, which is to be seen without a plan."""
         stale = self._stale[places]
-        positions = stale.nonzero()[0]
-        if not len(positions):
+        number = np.count_nonzero(stale)
+        if not number:
             return True
+        if number == 1 and isinstance(places, slice):  # the usual case: the node of the last equal pod
+            place = places.start + int(stale.argmax())
+            if self._stale.item(place) < UNMET:
+                return self._refresh_row(self._order.twice.item(place), state, pod)
+        positions = stale.nonzero()[0]
         if isinstance(places, slice) and stale.item(stale.argmax()) == UNMET:
             # Stretches of equal pods shift by little, and many rows in one view cost hardly more than a few.
             # A plugin that fails for a neighbour has not failed for this pod.
@@ -259,24 +266,19 @@ class Plan:
         kept, ids, table = self.kept, self._ids, self._table
         place = self._order.place.item(row)
         node = NodeRow(table, row)
-        before = ids[:, row].tolist()
-        is_renewed = self._stale.item(place) > PODS_CHANGED
-        by_object = ids.item(BY_OBJECT, row)
-        if is_renewed:
+        before = ids.item(BY_OBJECT, row), ids.item(BY_PODS, row), ids.item(BY_NOMINATED, row)
+        by_object = before[BY_OBJECT]
+        if self._stale.item(place) > PODS_CHANGED:
             self._raw[:, row] = _UNKNOWN
             if kept.object_filters:
                 found = self._filters.judge_one(kept.object_filters, state, pod, node)
                 by_object = self._id_of(found)
                 if by_object < 0:
                     return False
-                ids[BY_OBJECT, row] = by_object
-        by_pods = 0
         found = self._filters.judge_one(kept.pod_filters, state, pod, node)
-        if found is not SUCCESS:
-            by_pods = self._id_of(found)
-            if by_pods < 0:
-                return False
-        ids[BY_PODS, row] = by_pods
+        by_pods = 0 if found is SUCCESS else self._id_of(found)
+        if by_pods < 0:
+            return False
         by_nominated = 0
         if self._nominator.by_node and (nominated := self._nominated_to(row)):
             with table.what_if() as what_if:
@@ -286,8 +288,9 @@ class Plan:
             by_nominated = self._id_of(found)
             if by_nominated < 0:
                 return False
-        ids[BY_NOMINATED, row] = by_nominated
-        if before != [by_object, by_pods, by_nominated]:
+        verdicts = by_object, by_pods, by_nominated
+        if before != verdicts:
+            ids[:, row] = verdicts
             self.verdicts_version += 1
         total = 0
         passes = not (by_object or by_pods or by_nominated)

@@ -310,6 +310,7 @@ class Plans:
                 KeptScorer(each, 0 if each.normalizes else each.weight, by_scorer[each] in follow)
                 for each in scorers
             ],
+            normalizing=[(index, each) for index, each in enumerate(scorers) if each.normalizes],
             sees_pods=DependsOn.NODE in (*by_filter.values(), *by_scorer.values()),
             versions=tuple(dict.fromkeys(versions)),
         )

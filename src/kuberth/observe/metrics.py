@@ -74,7 +74,8 @@ class HistogramValue:
         self.sum = 0.0
 
     def observe(self, number: float) -> None:
-        self.counts[bisect_left(self.bounds, number)] += 1
+        # Most durations fall into the first bucket.
+        self.counts[0 if number <= self.bounds[0] else bisect_left(self.bounds, number)] += 1
         self.sum += number
 
     def observe_many(self, number: float, times: int) -> None:

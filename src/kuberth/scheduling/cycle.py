@@ -77,9 +77,7 @@ class SchedulingCycle:
         started = time.perf_counter()
         state = self.begin(queued)
         is_checked = self._check.is_due()
-        kept = None if runner.plans is None else runner.plans.rejection(queued.info)
-        if kept is not None and not is_checked:
-            return self._rejected_again(queued, runner, kept, started)
+        kept = runner.plans.rejection(queued.info) if is_checked and runner.plans is not None else None
         choice = self.decide(state, queued, runner, started, is_checked=is_checked)
         if kept is not None and state.uses_plans:
             fresh = choice if isinstance(choice, Rejection) else None
@@ -251,7 +249,7 @@ class SchedulingCycle:
         """The position of a node with the highest total; a random one among equals."""
         ranks = scores.ranks
         best = (ranks == ranks.item(ranks.argmax())).nonzero()[0]
-        return int(best[0] if len(best) == 1 else best[self._rng.randrange(len(best))])
+        return int(best[0] if len(best) == 1 else self._rng.choice(best))
 
     def score_table(self, nodes: Nodes, scores: NodeScores, best: int) -> BestScores | None:
         """The scores of the best nodes, the chosen one first; None if no observer needs them."""

@@ -95,7 +95,9 @@ class NodeSearch:
                 return outcome.status
             diagnosis.reject_all(outcome.status)
             return self._none(), 0
-        if may_repeat and runner.plans is not None:
+        equal_pods = state.equal_pods
+        if may_repeat and equal_pods is not None and equal_pods.rejection is not None:
+            assert runner.plans is not None
             state.kept_rejection = runner.plans.rejection_after_pre_filter(state)
             if state.kept_rejection is not None:
                 return self._none(), 0

@@ -11,7 +11,6 @@ import asyncio
 import inspect
 import logging
 import time
-from bisect import bisect_left
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -176,8 +175,7 @@ class Calls:
             durations = self._metrics.extension_point_duration.of(labels)
             if status is SUCCESS:
                 self._successes[point] = durations
-        durations.counts[bisect_left(durations.bounds, took)] += 1
-        durations.sum += took
+        durations.observe(took)
 
     def time(self, plugin: Plugin, point: str, answer: object, started: float) -> None:
         """Record the duration of one plugin."""

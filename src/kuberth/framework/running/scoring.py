@@ -121,9 +121,7 @@ class Scoring:
             return None
         number = len(totals)
         sums = _Sums(totals)
-        for index, (scorer, _weight, _follows_pods) in enumerate(plan.kept.scorers):
-            if not scorer.normalizes:
-                continue  # it is included in the totals
+        for index, scorer in plan.kept.normalizing:
             constant = plan.constant(index, number)
             if constant is not None:
                 sums.add(scorer, constant)
