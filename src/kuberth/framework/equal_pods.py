@@ -1,7 +1,7 @@
-"""What is known for equal pods: one value per signature.
+"""Results that equal pods share: one value per signature.
 
-In: what `Plans` prepares for the first of them. Out: the prepared answers, the plugins that are still to be
-asked, the plan of the nodes, and how one of these pods was last rejected.
+In: what `Plans` computes for the first of these pods. Out: the answers that hold for all of them, the plugins
+to call for each, the plan of the nodes, and the last rejection of such a pod.
 """
 
 from __future__ import annotations
@@ -19,90 +19,91 @@ from kuberth.framework.status import Status
 
 
 class KeptRejection(NamedTuple):
-    """How a pod that fits on no node was rejected."""
+    """The rejection of a pod that fits on no node."""
 
     status: Status
-    """With its diagnosis, and what PostFilter said."""
+    """The status, with its diagnosis and the message of PostFilter."""
     nomination: str | None
     """"" clears the pod's nomination, None leaves it unchanged."""
     version: int
-    """The sum of the versions of all that it depends on, apart from the pods on nodes."""
+    """The sum of the versions of everything that it depends on, except the pods on nodes."""
     rows_version: int
     """The version of the pods on nodes."""
     unschedulable_plugins: Set[str]
-    """The plugins that rejected it on some node,"""
+    """The plugins that rejected the pod on some node."""
     pending_plugins: Set[str]
-    """and those of them that answered Pending."""
+    """The rejecting plugins that returned Pending."""
     preemption_attempts: int = 0
-    """How often preemption was tried for it."""
+    """The number of preemption attempts for the pod."""
     group: GroupAttempt | None = None
-    """The attempt of a group in which it was rejected."""
+    """The attempt of a group in which the pod was rejected."""
     verdicts: tuple[Plan, int] | None = None
-    """The plan that rejects every node, and the version of its verdicts, if the rejection holds while these
-    stay the same. None: it ends with every change of a node or of the pods there."""
+    """The plan that rejects every node, with the version of its verdicts, if the rejection is valid as long
+    as the verdicts do not change. None: every change of a node or its pods ends it."""
 
 
 class EqualPods:
-    """What is known for pods of one signature."""
+    """Results that pods of one signature share."""
 
     def __init__(self, signed: frozenset[str], versions: Sequence[Versioned] = ()) -> None:
         self.signed = signed
-        """The plugins for whose stated fields these pods are equal."""
+        """The plugins whose stated fields are part of the signature."""
         self.versions = versions
-        """What their answers depend on besides the pod."""
+        """What the answers of these plugins depend on besides the pod."""
         self.plan: Plan | None = None
-        """The plan of the nodes; None: these pods do without, since PreFilter does more than prepare."""
+        """The plan of the nodes; None if PreFilter rejects pods or narrows the search."""
         self.memory: dict[StateKey[Any], Any] = {}
-        """What plugins share between equal pods (`CycleState.for_equal_pods`)."""
+        """Values of plugins that equal pods share (`CycleState.for_equal_pods`)."""
         self.written: dict[StateKey[Any], Any] = {}
-        """What PreFilter and PreScore wrote."""
+        """The data that PreFilter and PreScore wrote."""
         self.pre_filter: Sequence[PreFilterPlugin] = ()
-        """Plugins that still run at PreFilter."""
+        """Plugins to call at PreFilter."""
         self.pre_score: Sequence[PreScorePlugin] = ()
-        """Plugins that still run at PreScore."""
-        self.asked_filters: Sequence[Filter] = ()
-        """Filters that come after those whose verdicts the plan keeps."""
-        self.asked_scorers: Sequence[Scorer] = ()
-        """Scorers whose scores the plan does not keep."""
+        """Plugins to call at PreScore."""
+        self.uncached_filters: Sequence[Filter] = ()
+        """Filters whose verdicts the plan does not cache; they come after all others."""
+        self.uncached_scorers: Sequence[Scorer] = ()
+        """Scorers whose scores the plan does not cache."""
         self.kept_scorers: dict[str, int] = {}
-        """By plugin, the places of those whose scores it keeps."""
+        """By plugin: the index of a scorer whose scores the plan caches."""
         self.scored_by: tuple[Scorer, ...] = ()
-        """All that score these pods, in order, as far as PreScore plugins still to be asked do not skip."""
+        """All scorers of these pods, in order, unless a PreScore plugin to call skips them."""
         self.unconcerned: frozenset[str] = frozenset()
-        """Plugins that have nothing to do with these pods."""
+        """Plugins that ignore these pods."""
         self.rejection: KeptRejection | None = None
-        """How one of these pods was last rejected; it may have become out of date."""
+        """The last rejection of such a pod; it may be outdated."""
         self.rejection_versions: Sequence[Versioned] | None = None
-        """What a rejection of these pods depends on; None: more than plugins state."""
+        """What a rejection of these pods depends on; None if some plugin does not state it."""
         self.rejection_needs_plan = False
-        """Whether only rejections are kept in which the plan rejects every node: a filter after those of the
-        plan states too little."""
+        """Whether a rejection is kept only if the plan rejects every node, because an uncached filter may
+        change its answer at any time."""
         self._skipped_filter: dict[tuple[str, ...], frozenset[str]] = {}
         self._skipped_score: dict[tuple[str, ...], frozenset[str]] = {}
 
     def enter(self, state: CycleState) -> None:
-        """Begin a pod's attempt with what was prepared."""
+        """Begin a pod's attempt with these results."""
         state.equal_pods = self
         state.write_all(self.written)
 
     @property
     def is_current(self) -> bool:
-        """Whether what was prepared still holds."""
+        """Whether the results are still valid."""
         return self._versions == sum_of_versions(self.versions)
 
     def prepared(self, skip_filter: Iterable[str], skip_score: Iterable[str]) -> None:
-        """All is prepared, as of now; these plugins skip."""
+        """Record that the results are valid as of now, and the plugins that skip these pods."""
         self._versions = sum_of_versions(self.versions)
         self._skipped_filter = {(): frozenset(skip_filter)}
         self._skipped_score = {(): frozenset(skip_score)}
 
-    def skip_filter(self, asked: Sequence[str]) -> frozenset[str]:
-        """Plugins whose Filter is skipped, with those that said so now. Equal sets are one object."""
-        return _union(self._skipped_filter, asked)
+    def skip_filter(self, skipped: Sequence[str]) -> frozenset[str]:
+        """The plugins whose Filter is skipped; `skipped` are those that returned Skip for this pod. Equal
+        sets are one object."""
+        return _union(self._skipped_filter, skipped)
 
-    def skip_score(self, asked: Sequence[str]) -> frozenset[str]:
+    def skip_score(self, skipped: Sequence[str]) -> frozenset[str]:
         """The same for Score."""
-        return _union(self._skipped_score, asked)
+        return _union(self._skipped_score, skipped)
 
 
 def _union(known: dict[tuple[str, ...], frozenset[str]], more: Sequence[str]) -> frozenset[str]:

@@ -1,8 +1,8 @@
-"""A plan: what is known of the nodes for equal pods.
+"""A plan: cached verdicts and scores of the nodes for equal pods.
 
-In: the filters and scorers whose answers a plan keeps, and the table's change log. Out: for any stretch of
-the node order which nodes pass (`feasible`), and for any places the sums of their scores (`totals`). Rows
-that were written to since are judged and scored again, together, by the same plugins; others cost nothing.
+In: the filters and scorers whose answers a plan caches, and the table's change log. Out: which nodes of a
+stretch of the node order pass (`feasible`), and the sums of the scores at any places (`totals`). Only rows
+that have changed since are evaluated again, by the same plugins and many at once.
 """
 
 from __future__ import annotations
@@ -31,60 +31,62 @@ from kuberth.framework.status import SUCCESS, Status
 from kuberth.framework.verdict import Verdict, distinct
 
 Places = slice | Rows
-"""Places in the node order, gone round twice (`NodeOrder.twice`)."""
+"""Indexes into `NodeOrder.twice`."""
 
 MAX_REJECTIONS: Final = 4096
-"""Distinct statuses that a plan keeps; with more, as from a plugin that words each status differently, the
-plan restarts."""
+"""The maximum number of distinct statuses in a plan. Beyond it the plan starts empty again, which bounds
+memory if a plugin words each status differently."""
 
 FRESH: Final = 0
 PODS_CHANGED: Final = 1
 OBJECT_CHANGED: Final = 2
-UNMET: Final = 3
-"""How stale a place is: nothing to ask, ask what follows pods, ask everything, never asked at all."""
+UNKNOWN: Final = 3
+"""How stale a place is: up to date; the node's pods have changed; its object has changed too; never
+evaluated."""
 
 BY_OBJECT: Final = 0
 BY_PODS: Final = 1
 BY_NOMINATED: Final = 2
-"""What rejects a row: filters of the node's object, filters of its pods, any filter as if nominated pods were
-there."""
+"""The three causes of a rejection: filters that read only the node's object, filters that read its pods, and
+any filter when nominated pods are counted."""
 
-_UNKNOWN: Final = np.iinfo(np.int64).min
-"""The raw score of a row that was not asked for."""
-_NEVER: Final = 2**62
-"""The order of a rejection that there is not: after all others."""
+_NO_SCORE: Final = np.iinfo(np.int64).min
+"""The raw score of a row that has not been scored."""
+_LAST: Final = 2**62
+"""The order of "no rejection": after all others."""
 _MAX_CONSTANTS: Final = 64
 
 
 class KeptScorer(NamedTuple):
-    """A Score plugin whose raw scores a plan keeps."""
+    """A Score plugin whose raw scores a plan caches."""
 
     scorer: Scorer
     weight: int
-    """0 if its scores are still to be normalized."""
+    """Its weight; 0 if its scores have to be normalized first."""
     follows_pods: bool
 
 
 class Kept(NamedTuple):
-    """The plugins whose answers a plan keeps, all of which state that a node is judged by itself."""
+    """The plugins whose answers a plan caches. All state that their answer about a node does not depend on
+    other nodes."""
 
     filters: Sequence[Filter]
-    """In the profile's order."""
+    """The filters, in the profile's order."""
     object_filters: Sequence[Filter]
-    """Those of them that pods on the node do not concern."""
+    """Those that do not read the pods on the node."""
     pod_filters: Sequence[Filter]
-    """The others."""
+    """Those that do."""
     scorers: Sequence[KeptScorer]
     normalizing: Sequence[tuple[int, Scorer]]
-    """Those of the scorers whose scores are still to be normalized, with their index."""
+    """The scorers whose scores have to be normalized, with their index."""
     sees_pods: bool
-    """Whether any of them looks at more of the pods on a node than their number and requests."""
+    """Whether any plugin reads more of the pods on a node than their number and requests."""
     versions: Sequence[Versioned]
-    """What else their answers depend on."""
+    """What else the answers depend on."""
 
 
 class Plan:
-    """What is known of the nodes for pods that agree in every field that the kept plugins read."""
+    """Cached answers for pods that are equal in every field that these plugins read."""
 
     def __init__(
         self,
@@ -96,7 +98,8 @@ class Plan:
         filters: Filters,
         scorers: Scorers,
     ) -> None:
-        """`priority`: pods nominated for a node count there if theirs is not lower."""
+        """`priority`: that of the pods; nominated pods of the same or a higher priority count on their
+        node."""
         self.kept = kept
         self.priority = priority
         self._table = table
@@ -104,69 +107,71 @@ class Plan:
         self._filters = filters
         self._scorers = scorers
         self.verdicts_version = 0
-        """Grows whenever a node passes, or is rejected otherwise than before."""
+        """Grows whenever the verdict on a node changes."""
         log = table.changes if kept.sees_pods else table.counted_changes
         self._log = log.reader()
         self._nominations = nominator.changes.reader()
         self._restart(table.node_order())
 
     def _restart(self, order: NodeOrder) -> None:
-        """Know nothing, of the nodes in this order."""
+        """Drop all answers; `order` is the new order of the nodes."""
         self.verdicts_version += 1
         table, length, capacity = self._table, len(order.twice), len(self._table.live)
         self._order = order
-        self._stale: NDArray[np.uint8] = np.full(length, UNMET, np.uint8)
-        """uint8[place]: how much has to be asked before the place can be used."""
+        self._stale: NDArray[np.uint8] = np.full(length, UNKNOWN, np.uint8)
+        """uint8[place]: how stale the place is."""
         self._passing: Mask = np.zeros(length, np.bool_)
-        """bool[place]: whether no kept filter rejects the node."""
+        """bool[place]: whether the node passes these filters."""
         self._totals: Column = np.zeros(length, np.int64)
-        """int64[place]: the weighted sum of the scores that are not normalized."""
+        """int64[place]: the weighted sum of scores, except those that have to be normalized."""
         self._ids: NDArray[np.int32] = np.zeros((3, capacity), np.int32)
-        """int32[BY_…, row]: the rejection of the row; 0: none."""
-        self._raw: Column = np.full((len(self.kept.scorers), capacity), _UNKNOWN, np.int64)
-        """int64[scorer, row]: what the plugin said."""
+        """int32[BY_…, row]: the id of the row's rejection; 0: none."""
+        self._raw: Column = np.full((len(self.kept.scorers), capacity), _NO_SCORE, np.int64)
+        """int64[scorer, row]: the raw score."""
         self._rejections: list[tuple[int, Status]] = []
-        """The order of its filter and the status, for ids counted from one."""
+        """For each id, counted from 1: the order of the filter, and the status."""
         self._index: dict[Status, int] = {}
         self._nonzero: set[int] = set()
-        """Scorers that gave some row another raw score than zero."""
+        """The scorers that returned a raw score other than zero for some row."""
         self._constants: dict[tuple[int, int], int] = {}
-        """Scorer and number of nodes: the score that normalizing gives to all of this many zeros."""
+        """By scorer and number of nodes: the result of normalizing this many zeros, if all scores are
+        equal."""
         self._log.read()
         self._nominations.read()
         self._generation = table.generation
-        """The table's when the log was read last."""
+        """The table's generation when the log was last read."""
         self._versions = sum_of_versions(self.kept.versions)
 
-    # The two questions
+    # Answers
 
     def feasible(self, places: Places, state: CycleState, pod: Pod) -> Mask | None:
-        """Which of the places pass the kept filters; not to be written to. None: a plugin failed."""
+        """Which of the places pass the filters; read-only. None: a plugin failed."""
         self._catch_up()
         return self._passing[places] if self._refresh(places, state, pod) else None
 
     def refresh(self, state: CycleState, pod: Pod) -> bool:
-        """Judge every node that changed again. False: a plugin failed."""
+        """Evaluate every node that has changed. False: a plugin failed."""
         self._catch_up()
         return self._refresh(slice(0, self._order.count), state, pod)
 
     @property
     def rejects_all(self) -> bool:
-        """Whether the kept filters reject every node, as of the last refresh."""
+        """Whether the filters reject every node, as of the last refresh."""
         return not self._passing.any()
 
     def totals(self, places: Places, state: CycleState, pod: Pod) -> Scores | None:
-        """The sums of the kept scores that are not normalized, of places that pass. None: a plugin failed."""
+        """The sums of scores, except those that have to be normalized, of places that pass. None: a plugin
+        failed."""
         if self._generation != self._table.generation:
             self._catch_up()
         return self._totals[places] if self._refresh(places, state, pod) else None
 
-    # What stands behind the answers
+    # Details of the answers
 
     def rejections(self, nodes: Nodes, positions: NDArray[np.intp]) -> Iterator[Block]:
-        """The rejections of the nodes at these positions of a view, all of which are known to be rejected."""
+        """The rejections of the nodes at these positions of a view; all of them must be rejected nodes."""
         rows = nodes.rows_at(positions)
-        orders = np.array([_NEVER, *(order for order, _status in self._rejections)], np.int64)
+        orders = np.array([_LAST, *(order for order, _status in self._rejections)], np.int64)
         by_object, by_pods, first = self._ids[:, rows]
         as_they_are = np.where(orders[by_object] <= orders[by_pods], by_object, by_pods)
         first = np.where(first, first, as_they_are)
@@ -177,16 +182,17 @@ class Plan:
             yield Block(status.plugin, found, Verdict.choosing(codes, status), codes)
 
     def raw_scores(self, scorer: int, rows: Rows) -> Scores:
-        """What a kept scorer said of rows that pass: a copy."""
+        """A copy of the raw scores of rows that pass."""
         raw: Scores = self._raw[scorer].take(rows)
         return raw
 
     def constant(self, scorer: int, nodes: int) -> int | None:
-        """The score that normalizing gave to this many nodes, if it is known and all raw scores are zero."""
+        """The normalized score of every node if all raw scores are zero; None if they are not, or it is
+        unknown."""
         return None if scorer in self._nonzero else self._constants.get((scorer, nodes))
 
     def keep_constant(self, scorer: int, scores: Scores) -> None:
-        """Normalizing gave these scores."""
+        """Record the result of normalizing."""
         if scorer not in self._nonzero and len(scores) and (scores == scores[0]).all():
             if len(self._constants) >= _MAX_CONSTANTS:
                 self._constants.clear()
@@ -195,19 +201,20 @@ class Plan:
     # Staying up to date
 
     def _refresh(self, places: Places, state: CycleState, pod: Pod) -> bool:
-        """Ask about every place that is stale. False: a plugin failed, which is to be seen without a plan."""
+        """Evaluate every stale place. False: a plugin failed; the caller evaluates without the plan to report
+        it."""
         stale = self._stale[places]
         number = np.count_nonzero(stale)
         if not number:
             return True
-        if number == 1 and isinstance(places, slice):  # the usual case: the node of the last equal pod
+        if number == 1 and isinstance(places, slice):  # the usual case: the node of the previous equal pod
             place = places.start + int(stale.argmax())
-            if self._stale.item(place) < UNMET:
+            if self._stale.item(place) < UNKNOWN:
                 return self._refresh_row(self._order.twice.item(place), state, pod)
         positions = stale.nonzero()[0]
-        if isinstance(places, slice) and stale.item(stale.argmax()) == UNMET:
-            # Stretches of equal pods shift by little, and many rows in one view cost hardly more than a few.
-            # A plugin that fails for a neighbour has not failed for this pod.
+        if isinstance(places, slice) and stale.item(stale.argmax()) == UNKNOWN:
+            # The stretches of equal pods overlap, and a view of many rows costs little more than one of a
+            # few. If a plugin fails for a row outside the stretch, this pod is not affected.
             around = self._around(places)
             wider = self._order.rows[around[self._stale[around] != FRESH]]
             if len(wider) > len(positions) and self._refresh_rows(wider, state, pod):
@@ -221,14 +228,14 @@ class Plan:
         return True
 
     def _around(self, stretch: slice) -> Rows:
-        """The places of a stretch, and as many before and after it."""
+        """The places of a stretch, and the same number of places before and after it."""
         number, length = self._order.count, stretch.stop - stretch.start
         if 3 * length >= number:
             return np.arange(number)
         return np.arange(stretch.start - length, stretch.stop + length) % number
 
     def _catch_up(self) -> None:
-        """Places whose row was written to are stale."""
+        """Mark the places of changed rows as stale."""
         table = self._table
         if (
             self._order is not table.node_order()
@@ -256,20 +263,20 @@ class Plan:
                     self._mark(nominated_row, PODS_CHANGED)
 
     def _mark(self, row: int, level: int) -> None:
-        # The order may be older than the row: a node that came and went again leaves it as it is.
+        # The row may not be in the order, if its node was added and deleted since.
         place = self._order.place_of(row)
         if place is not None and self._stale.item(place) < level:
             self._stale[place] = self._stale[place + self._order.count] = level
 
     def _refresh_row(self, row: int, state: CycleState, pod: Pod) -> bool:
-        """Judge and score one row, without arrays."""
+        """Filter and score one row, without arrays."""
         kept, ids, table = self.kept, self._ids, self._table
         place = self._order.place.item(row)
         node = NodeRow(table, row)
         before = ids.item(BY_OBJECT, row), ids.item(BY_PODS, row), ids.item(BY_NOMINATED, row)
         by_object = before[BY_OBJECT]
         if self._stale.item(place) > PODS_CHANGED:
-            self._raw[:, row] = _UNKNOWN
+            self._raw[:, row] = _NO_SCORE
             if kept.object_filters:
                 found = self._filters.judge_one(kept.object_filters, state, pod, node)
                 by_object = self._id_of(found)
@@ -298,7 +305,7 @@ class Plan:
             raw = self._raw
             for index, (scorer, weight, follows_pods) in enumerate(kept.scorers):
                 score = raw.item(index, row)
-                if follows_pods or score == _UNKNOWN:
+                if follows_pods or score == _NO_SCORE:
                     asked = self._scorers.raw_of_one(scorer, state, pod, node)
                     if asked is None or (weight and not MIN_NODE_SCORE <= asked <= MAX_NODE_SCORE):
                         return False
@@ -313,11 +320,11 @@ class Plan:
         return True
 
     def _refresh_rows(self, rows: Rows, state: CycleState, pod: Pod) -> bool:
-        """Judge and score many rows, each plugin over all of them at once."""
+        """Filter and score many rows: each plugin is called for all of them at once."""
         kept, ids, raw = self.kept, self._ids, self._raw
         places = self._order.place.take(rows)
         renewed = rows[self._stale.take(places) > PODS_CHANGED]
-        raw[:, renewed] = _UNKNOWN
+        raw[:, renewed] = _NO_SCORE
         before = ids[:, rows]
         if not (
             self._judge_rows(BY_OBJECT, kept.object_filters, renewed, state, pod)
@@ -331,7 +338,7 @@ class Plan:
         passing = rows[passes]
         totals = np.zeros(len(passing), np.int64)
         for index, (scorer, weight, follows_pods) in enumerate(kept.scorers):
-            asked = passing if follows_pods else passing[raw[index].take(passing) == _UNKNOWN]
+            asked = passing if follows_pods else passing[raw[index].take(passing) == _NO_SCORE]
             if len(asked):
                 view = Nodes(self._table, asked)
                 scores = self._scorers.raw(scorer, state, pod, view)
@@ -354,7 +361,7 @@ class Plan:
     def _judge_rows(
         self, part: int, filters: Sequence[Filter], rows: Rows, state: CycleState, pod: Pod
     ) -> bool:
-        """What these filters say of rows, written down. False: one of them failed."""
+        """Run these filters over rows and store the results. False: one of them failed."""
         if not len(rows):
             return True
         ids = self._ids[part]
@@ -374,7 +381,7 @@ class Plan:
         return True
 
     def _judge_nominated(self, rows: Rows, state: CycleState, pod: Pod) -> bool:
-        """The same of those rows that pods are nominated for, as if these were there."""
+        """Run all filters over the rows with nominated pods, as if these pods were there."""
         self._ids[BY_NOMINATED, rows] = 0
         if not self._nominator.by_node:
             return True
@@ -386,14 +393,14 @@ class Plan:
             return self._judge_rows(BY_NOMINATED, self.kept.filters, found, state, pod)
 
     def _left_to_pods(self, rows: Rows) -> list[int]:
-        """The rows that no filter of the node's object rejects before one that looks at pods is asked."""
-        first = min((each.order for each in self.kept.pod_filters), default=_NEVER)
+        """The rows that no filter rejects before the first filter that reads pods."""
+        first = min((each.order for each in self.kept.pod_filters), default=_LAST)
         before = np.array([False, *(order < first for order, _status in self._rejections)], np.bool_)
         left: list[int] = rows[~before.take(self._ids[BY_OBJECT].take(rows))].tolist()
         return left
 
     def _nominated_to(self, row: int) -> list[PodInfo]:
-        """The pods nominated for a row that pods of this plan's priority must not push aside."""
+        """The pods nominated for a row that have at least the priority of this plan's pods."""
         return [
             info
             for info in self._nominator.nominated_on(self._table.names[row])
@@ -401,7 +408,7 @@ class Plan:
         ]
 
     def _id_of(self, status: Status) -> int:
-        """The id of a rejection, 0 for success; negative: the status is neither."""
+        """The id of a rejection; 0 for success, -1 for a failure."""
         if status.is_success:
             return 0
         if not status.is_rejected:
@@ -415,14 +422,14 @@ class Plan:
 
 
 def plan_bytes(capacity: int, scorers: int) -> int:
-    """What a plan over a table of this capacity takes, with this many kept scorers."""
+    """The size of a plan with this number of scorers, for a table of this capacity."""
     by_place = 1 + 1 + 8
     by_row = 3 * 4 + 8 * scorers
     return capacity * (2 * by_place + by_row)
 
 
 def sum_of_versions(sources: Iterable[Versioned]) -> int:
-    """Another number whenever any of them has changed, as versions only grow."""
+    """A number that differs whenever one of them has changed, because versions only grow."""
     total = 0
     for source in sources:
         total += source.version

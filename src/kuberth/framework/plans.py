@@ -1,7 +1,7 @@
-"""Plans by signature: which pods are equal, and what their plugins prepare once for all of them.
+"""Plans by signature: which pods are equal, and what plugins compute once for all of them.
 
-In: a pod about to be scheduled. Out: its `EqualPods`. A pod without an equal gets none, and every plugin is
-asked about it.
+In: a pod about to be scheduled. Out: its `EqualPods`. For the first pod of a signature there is none, and
+every plugin is called.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kuberth.framework.inputs import PHASES, DependsOn, Inputs, Signer, values_o
 from kuberth.framework.nominator import Nominator
 from kuberth.framework.plan import Kept, KeptScorer, Plan, plan_bytes
 from kuberth.framework.profile import Profile
-from kuberth.framework.rejections import Rejections, skips_all_asked
+from kuberth.framework.rejections import Rejections, skips_all_called
 from kuberth.framework.running.calls import Calls
 from kuberth.framework.running.filters import Filter, Filters
 from kuberth.framework.running.scorers import Scorer, Scorers
@@ -33,14 +33,14 @@ from kuberth.framework.status import Status
 logger = logging.getLogger(__name__)
 
 MAX_BYTES: Final = 128 * 2**20
-"""What all plans of a profile may hold; the one unused for longest goes first."""
+"""The maximum size of all plans of a profile; the least recently used ones are dropped."""
 MAX_PLANS: Final = 1024
-"""However small the cluster: a plan is more than its columns."""
+"""The maximum number of plans, which limits memory in small clusters."""
 REJECTION_BYTES: Final = 16
-"""For every row, of the diagnosis of a kept rejection."""
+"""The size of a kept rejection's diagnosis, per row."""
 MAX_SIGNATURES: Final = 4096
-"""Signatures seen once that are remembered. A plan is made for the second equal pod: most pods that are not
-one of many never have an equal."""
+"""The maximum number of signatures that were seen once. The second pod of a signature gets a plan, since many
+pods have no equal."""
 
 _PlanKey = tuple[tuple[str, ...], tuple[str, ...], bytes, int]
 
@@ -70,7 +70,7 @@ class Plans:
         self.clear()
 
     def clear(self) -> None:
-        """Know nothing; the statements that hold now count."""
+        """Drop all results, and read the statements again."""
         self._equal_pods: OrderedDict[bytes, EqualPods] = OrderedDict()
         self._seen: OrderedDict[bytes, None] = OrderedDict()
         self._plans: WeakValueDictionary[_PlanKey, Plan] = WeakValueDictionary()
@@ -92,7 +92,7 @@ class Plans:
         self.rejections = Rejections(
             self._profile, statements=self._statements, cluster=self._cluster, nominator=self._nominator
         )
-        """Keeps how pods without a feasible node were rejected."""
+        """The rejections of pods that fit on no node."""
         signed = {name: inputs for name, inputs in self._statements.items() if _is_kept_somewhere(inputs)}
         self._signed = frozenset(signed)
         prepared = (inputs for inputs in signed.values() if _prepares(inputs))
@@ -111,7 +111,8 @@ class Plans:
         )
 
     def find(self, info: PodInfo, nodes: Nodes) -> EqualPods | None:
-        """What is known for pods like this one; None for the first of them, and where nothing can be kept."""
+        """The results for pods equal to this one; None for the first of them, and if nothing can be
+        cached."""
         signature = self.signature(info)
         if signature is None:
             return None
@@ -135,7 +136,7 @@ class Plans:
         return None if equal_pods.plan is None else equal_pods
 
     def signature(self, info: PodInfo) -> bytes | None:
-        """The signature of a pod; None: it cannot be signed. Made once for a version of the pod."""
+        """The signature of a pod, cached with the pod; None if it cannot be signed."""
         labels = self._labels
         if labels is not None:
             labels.refresh()
@@ -163,9 +164,9 @@ class Plans:
     # Rejections
 
     def rejection(self, info: PodInfo, group: GroupAttempt | None = None) -> KeptRejection | None:
-        """How an equal pod was last rejected, if this one would be rejected in the same way now.
+        """The last rejection of an equal pod, if this pod would be rejected in the same way now.
 
-        None for pods that plugins are still to be asked about at PreFilter: see `rejection_after_pre_filter`.
+        None if PreFilter plugins have to be called for the pod: see `rejection_after_pre_filter`.
         """
         signature = self.signature(info)
         equal_pods = None if signature is None else self._equal_pods.get(signature)
@@ -185,24 +186,24 @@ class Plans:
         return self.rejections.current(equal_pods, state)
 
     def rejection_after_pre_filter(self, state: CycleState) -> KeptRejection | None:
-        """The same, after the plugins that were still to be asked at PreFilter skipped the pod."""
+        """The same, for a pod that all PreFilter plugins have skipped that had to be called."""
         equal_pods, info = state.equal_pods, state.pod_info
         if equal_pods is None or equal_pods.rejection is None or info is None:
             return None
-        if self.rejections.has_nomination(info) or not skips_all_asked(equal_pods, state):
+        if self.rejections.has_nomination(info) or not skips_all_called(equal_pods, state):
             return None
         return self.rejections.current(equal_pods, state)
 
     def _note_nominated(self, nodes: frozenset[str] | None) -> None:
-        """Nominated pods count as if they were placed, and so do their terms."""
+        """Register the terms of nominated pods, which count like placed pods."""
         for node in self._nominator.nominated_nodes() if nodes is None else nodes:
             for info in self._nominator.nominated_on(node):
                 self._cluster.selected_labels.note_terms(info)
 
-    # What equal pods have in common
+    # Results that equal pods share
 
     def _prepare(self, equal_pods: EqualPods, info: PodInfo, nodes: Nodes) -> None:
-        """Ask the plugins whose answers depend on the pod alone, and see which others are left to ask."""
+        """Call the plugins whose answers depend only on the pod, and collect those to call for every pod."""
         state, pod = CycleState(info), info.pod
         equal_pods.unconcerned = frozenset(
             name
@@ -242,7 +243,7 @@ class Plans:
         equal_pods.prepared(skip_filter, skip_score)
 
     def _is_idle(self, name: str, info: PodInfo) -> bool:
-        """Whether the plugin says that it has nothing to do with this pod."""
+        """Whether the plugin ignores this pod according to its statement."""
         idle = self._idle.get(name)
         if idle is None:
             return False
@@ -255,21 +256,22 @@ class Plans:
     def _plan_for(
         self, equal_pods: EqualPods, info: PodInfo, skip_filter: set[str], skip_score: set[str]
     ) -> Plan | None:
-        """The plan of these pods, which pods share that differ only in what plugins read that are asked."""
+        """The plan of these pods. Pods share it if they differ only in fields of plugins that are not
+        cached."""
         filters = [each for each in self._filters.all if each.name not in skip_filter]
         scorers = [each for each in self._scorers.all if each.name not in skip_score]
-        # A filter that comes after one that is asked is asked too: which of the two rejects a node first,
-        # and whether the second is asked at all, is then as it is without a plan.
+        # Filters after the first uncached one are not cached either, so that the order in which filters
+        # reject a node, and which filters are called, are the same as without a plan.
         number = 0
         while number < len(filters) and self._is_kept_filter(filters[number]):
             number += 1
-        kept_filters, equal_pods.asked_filters = filters[:number], filters[number:]
+        kept_filters, equal_pods.uncached_filters = filters[:number], filters[number:]
         unconcerned = equal_pods.unconcerned
         kept_scorers = [
             each for each in scorers if each.name not in unconcerned and self._is_kept_scorer(each)
         ]
         names = tuple(each.name for each in kept_filters), tuple(each.name for each in kept_scorers)
-        equal_pods.asked_scorers = [
+        equal_pods.uncached_scorers = [
             each for each in scorers if each.name not in unconcerned and each not in kept_scorers
         ]
         equal_pods.kept_scorers = {name: index for index, name in enumerate(names[1])}
@@ -336,20 +338,20 @@ class Plans:
 
 
 def _labels_of(statements: Iterable[Inputs]) -> SelectedLabels | None:
-    """What counts of the labels of pods; a profile's plugins share one table, and so one of these."""
+    """The selected labels of the first statement that has any; plugins of one profile share the table."""
     return next((inputs.labels for inputs in statements if inputs.labels is not None), None)
 
 
 def _is_kept_somewhere(inputs: Inputs) -> bool:
-    """Whether some answer may be kept. A plugin that is asked every time need not find pods to be equal."""
-    # What such a plugin does at PostFilter with a pod that its PreFilter skips depends on nothing.
+    """Whether any answer may be cached. Otherwise pods need not be equal for this plugin."""
+    # PostFilter of such a plugin depends on nothing for pods that its PreFilter skips.
     names = [name for name in PHASES if name != "post_filter" or inputs.pre_filter is not DependsOn.ANYTHING]
     stated = [phase for name in names if (phase := getattr(inputs, name)) is not None]
     return not stated or any(phase is not DependsOn.ANYTHING for phase in stated)
 
 
 def _prepares(inputs: Inputs) -> bool:
-    """Whether it serves more than PostFilter, whose answers are kept apart."""
+    """Whether it has phases other than PostFilter, whose results are kept separately."""
     return any(getattr(inputs, name) is not None for name in PHASES if name != "post_filter")
 
 

@@ -1,7 +1,7 @@
-"""Kept rejections: a pod that fits on no node is rejected as an equal pod was, while nothing has changed.
+"""Kept rejections: a pod that fits on no node is rejected like an equal pod before, if nothing has changed.
 
-In: the end of a cycle without a feasible node. Out: the same rejection for equal pods. Where pods came to
-nodes or left them, the plan judges these nodes again, and the rejection holds if every verdict is as it was.
+In: the end of a cycle without a feasible node. Out: the same rejection for equal pods. If pods on nodes have
+changed, the plan evaluates these nodes again, and the rejection stays valid if every verdict is the same.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class Rejections:
-    """Keeps rejections with the `EqualPods` that they hold for."""
+    """Keeps rejections in the `EqualPods` for which they are valid."""
 
     def __init__(
         self,
@@ -41,11 +41,11 @@ class Rejections:
         self._nominator = nominator
 
     def has_nomination(self, info: PodInfo) -> bool:
-        """Whether a node is nominated for the pod itself, which equal pods see differently."""
+        """Whether the pod itself has a nomination, so that equal pods may get other verdicts."""
         return bool(info.pod.status.nominated_node_name or self._nominator.node_of(info.uid))
 
     def versions(self, equal_pods: EqualPods) -> Sequence[Versioned] | None:
-        """What a rejection depends on besides the pods on nodes; None: on more than plugins state."""
+        """What a rejection depends on besides the pods on nodes; None if some plugin does not state it."""
         versions: list[Versioned] = [self._nominator.changes, *equal_pods.versions]
         for plugin in self._profile.post_filter:
             inputs = self._statements.get(plugin.name)
@@ -55,20 +55,20 @@ class Rejections:
         return tuple(dict.fromkeys(versions))
 
     def needs_plan(self, equal_pods: EqualPods) -> bool:
-        """Whether a filter after those of the plan may answer differently without a change that it states.
+        """Whether an uncached filter may change its answer at any time.
 
-        The plugins that are still to be asked at PreFilter skip these pods.
+        Plugins that are called at PreFilter do not count, because they skip these pods.
         """
         asked = {plugin.name for plugin in equal_pods.pre_filter}
         stated = (
-            self._statements.get(each.name) for each in equal_pods.asked_filters if each.name not in asked
+            self._statements.get(each.name) for each in equal_pods.uncached_filters if each.name not in asked
         )
         return any(inputs is None or inputs.filter is DependsOn.ANYTHING for inputs in stated)
 
     def keep(
         self, state: CycleState, status: Status, nomination: str | None, *, preemption_attempts: int = 0
     ) -> None:
-        """The pod fits on no node, and PostFilter found nothing to do: equal pods are rejected alike."""
+        """Keep the rejection of a pod that fits on no node and that PostFilter could not help."""
         equal_pods, info, cause = state.equal_pods, state.pod_info, status.cause
         if (
             equal_pods is not None
@@ -77,7 +77,7 @@ class Rejections:
             and equal_pods.rejection_versions is not None
             and not nomination
             and not self.has_nomination(info)
-            and skips_all_asked(equal_pods, state)
+            and skips_all_called(equal_pods, state)
             and (not equal_pods.rejection_needs_plan or self._plan_rejects_all(equal_pods, state))
         ):
             diagnosis = cause.diagnosis
@@ -94,9 +94,9 @@ class Rejections:
             )
 
     def current(self, equal_pods: EqualPods, state: CycleState) -> KeptRejection | None:
-        """How one of these pods was last rejected, if this one would be rejected in the same way now.
+        """The last rejection of these pods, if this pod would be rejected in the same way now.
 
-        In the attempt of a group, only what was found in the same attempt counts.
+        During the attempt of a group, only rejections of the same attempt count.
         """
         kept = equal_pods.rejection
         if kept is None or kept.group is not state.group or equal_pods.rejection_versions is None:
@@ -110,7 +110,7 @@ class Rejections:
     def _judged_again(
         self, kept: KeptRejection, equal_pods: EqualPods, state: CycleState
     ) -> KeptRejection | None:
-        """The same rejection, if the changed nodes are rejected as before."""
+        """The same rejection, if the verdicts on the changed nodes are the same as before."""
         info = state.pod_info
         if kept.verdicts is None or info is None:
             return None
@@ -120,12 +120,12 @@ class Rejections:
         return kept._replace(rows_version=self._cluster.changes.version)
 
     def _plan_rejects_all(self, equal_pods: EqualPods, state: CycleState) -> bool:
-        """Whether no filter after those of the plan was called; with nominated pods, they all are."""
+        """Whether no uncached filter was called; with nominated pods, all are called."""
         plan = equal_pods.plan
         return plan is not None and plan.rejects_all and state.group is None and not self._nominator.by_node
 
     def _verdicts(self, equal_pods: EqualPods, state: CycleState, info: PodInfo) -> tuple[Plan, int] | None:
-        """The plan's verdicts, if these alone decide now how the pod is rejected."""
+        """The plan's verdicts, if the rejection depends only on these."""
         plan = equal_pods.plan
         if plan is None or state.group is not None or not plan.rejects_all:
             return None
@@ -144,6 +144,6 @@ class Rejections:
             return False
 
 
-def skips_all_asked(equal_pods: EqualPods, state: CycleState) -> bool:
-    """Whether every plugin that is asked at PreFilter skipped this pod."""
+def skips_all_called(equal_pods: EqualPods, state: CycleState) -> bool:
+    """Whether every plugin that was called at PreFilter skipped this pod."""
     return all(plugin.name in state.skip_filter for plugin in equal_pods.pre_filter)

@@ -97,7 +97,7 @@ def test_pods_share_a_plan_of_nodes_if_no_kept_plugin_distinguishes_them() -> No
     assert a is not b
     assert a.plan is b.plan is not None
     assert tolerant.plan is not a.plan
-    assert [each.name for each in a.asked_filters] == ["Labels"]
+    assert [each.name for each in a.uncached_filters] == ["Labels"]
 
 
 def test_what_is_known_of_nodes_goes_with_the_last_plan_that_needs_it() -> None:

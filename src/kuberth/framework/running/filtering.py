@@ -88,9 +88,9 @@ class Filtering:
             plan = equal_pods.plan
             passing = None if plan is None else plan.feasible(nodes.places, state, pod)
             if passing is not None:
-                if not equal_pods.asked_filters and not self._nominator.by_node:  # the usual case
+                if not equal_pods.uncached_filters and not self._nominator.by_node:  # the usual case
                     return Judgement(nodes, passing, plan=plan)
-                return self._judge_rest(state, pod, nodes, passing, equal_pods.asked_filters, plan)
+                return self._judge_rest(state, pod, nodes, passing, equal_pods.uncached_filters, plan)
         return self._judge_rest(state, pod, nodes, nodes.live(), self._all, None)
 
     def _judge_rest(
@@ -324,7 +324,7 @@ class Filtering:
         """Whether equal pods get the same verdict on a node until the node's row changes."""
         equal_pods = state.equal_pods
         return equal_pods is not None and all(
-            each.name in state.skip_filter for each in equal_pods.asked_filters
+            each.name in state.skip_filter for each in equal_pods.uncached_filters
         )
 
     def reads_requests_alone(self, state: CycleState) -> bool:

@@ -133,7 +133,7 @@ class Scoring:
             if scores is not None:
                 plan.keep_constant(index, scores)
             sums.add(scorer, scores)
-        for scorer in equal_pods.asked_scorers:
+        for scorer in equal_pods.uncached_scorers:
             if scorer.name not in state.skip_score:
                 raw_scores = self._scorers.raw(scorer, state, pod, nodes)
                 scores = self._scorers.final(scorer, state, pod, nodes, raw_scores)
