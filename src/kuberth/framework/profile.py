@@ -190,32 +190,66 @@ def _instantiate(name: str, registry: Registry, args: object, handle: Handle) ->
             f"plugin {name!r}: its factory returned a plugin called {own_name!r}; "
             "register it under the name it has"
         )
+    _expect_methods(plugin)
     return plugin
 
 
 def _expect_two_arguments(name: str, factory: PluginFactory) -> None:
-    try:
-        signature = inspect.signature(factory)
-    except (TypeError, ValueError):  # written in C: it says itself what it misses
-        return
-    try:
-        signature.bind(None, None)
-    except TypeError:
-        is_class = inspect.isclass(factory)
-        function = factory.__init__ if is_class else factory
-        code = getattr(function, "__code__", None)
-        where = f" ({code.co_filename}, line {code.co_firstlineno})" if code is not None else ""
-        expected = "(self, args, handle)" if is_class else "(args, handle)"
+    is_class = inspect.isclass(factory)
+    if not _accepts(factory, 2):
         raise ConfigError(
-            f"plugin {name!r} cannot be initialized: {getattr(function, '__qualname__', function)}{where} "
-            f"takes {_without_types(inspect.signature(function))}, but it is called with the plugin's "
-            f"arguments and the handle: expected {expected}"
-        ) from None
+            f"plugin {name!r} cannot be initialized: "
+            f"{_described(factory.__init__ if is_class else factory)}, but it is called with the plugin's "
+            f"arguments and the handle: expected {'(self, args, handle)' if is_class else '(args, handle)'}"
+        )
 
 
-def _without_types(signature: inspect.Signature) -> inspect.Signature:
+def _expect_methods(plugin: Plugin) -> None:
+    """ConfigError for a method that cannot be called as its extension point does."""
+    interfaces = [each for each in type(plugin).__mro__ if each.__module__ == Plugin.__module__]
+    for name, contract in (
+        (name, each) for interface in interfaces for name, each in vars(interface).items()
+    ):
+        method = getattr(plugin, name)
+        if name.startswith("_") or not inspect.isfunction(contract) or not callable(method):
+            continue
+        expected = [each for each in inspect.signature(contract).parameters if each != "self"]
+        if not _accepts(method, len(expected)):
+            raise ConfigError(
+                f"plugin {plugin.name!r}: {_described(method)}, but it is called with ({', '.join(expected)})"
+            )
+        if inspect.iscoroutinefunction(method) and name not in _MAY_BE_ASYNC:
+            raise ConfigError(
+                f"plugin {plugin.name!r}: {name} is `async def`, but the scheduler does not wait for it; "
+                "write it with a plain `def`, and do work that has to wait in pre_bind, bind or a coroutine "
+                "passed to handle.spawn"
+            )
+
+
+_MAY_BE_ASYNC: Final = frozenset({"start", "close", "post_filter_waiting", "pre_bind", "bind"})
+
+
+def _accepts(function: Callable[..., Any], number: int) -> bool:
+    """Whether it can be called with this number of arguments."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # written in C: the call reports what is wrong
+        return True
+    try:
+        signature.bind(*[None] * number)
+    except TypeError:
+        return False
+    return True
+
+
+def _described(function: Callable[..., Any]) -> str:
+    """Name, place and parameters of a function, for an error message."""
+    function = getattr(function, "__func__", function)  # with `self`, as it is written
+    code = getattr(function, "__code__", None)
+    where = f" ({code.co_filename}, line {code.co_firstlineno})" if code is not None else ""
+    signature = inspect.signature(function)
     parameters = [each.replace(annotation=each.empty) for each in signature.parameters.values()]
-    return inspect.Signature(parameters)
+    return f"{getattr(function, '__qualname__', function)}{where} takes {inspect.Signature(parameters)}"
 
 
 def _typed(args: object, args_type: type | None) -> object:

@@ -156,6 +156,46 @@ def test_a_constructor_of_another_signature(made: type[Plugin], taken: str) -> N
     )
 
 
+class AsyncFilter(Narrow):
+    name = "AsyncFilter"
+
+    def __init__(self, _args: Any, _handle: Handle) -> None: ...
+
+    async def filter(self, *_: object) -> None: ...  # type: ignore[override] # what authors write by mistake
+
+
+class WithoutNode(AsyncFilter):
+    name = "WithoutNode"
+
+    def filter(self, state: object, pod: object) -> None: ...  # type: ignore[override] # the same
+
+
+class AsyncStart(AsyncFilter):
+    name = "AsyncStart"
+
+    def filter(self, state: object, pod: object, node: object, spare: int = 0) -> None: ...  # type: ignore[override]
+
+    async def start(self) -> None: ...
+
+
+def test_a_method_that_cannot_be_called() -> None:
+    line = WithoutNode.filter.__code__.co_firstlineno
+    with pytest.raises(ConfigError) as raised:
+        build(WithoutNode)
+    assert str(raised.value) == (
+        f"plugin 'WithoutNode': WithoutNode.filter ({__file__}, line {line}) takes (self, state, pod), "
+        "but it is called with (state, pod, node)"
+    )
+
+
+def test_a_method_that_is_async_where_the_scheduler_does_not_wait() -> None:
+    with pytest.raises(
+        ConfigError, match="plugin 'AsyncFilter': filter is `async def`, but the scheduler does"
+    ):
+        build(AsyncFilter)
+    build(AsyncStart)
+
+
 def test_an_unregistered_plugin() -> None:
     with pytest.raises(ConfigError, match="profile 'default-scheduler': plugin 'Ghost' is not registered"):
         build(filter=["Ghost"])
