@@ -174,8 +174,8 @@ PLANTED: Final = (
         "        if self._context.queueing_hints:\n"
         "            self._record_for_in_flight(event, old, new)\n"
         "\n"
-        "    def _move_some",
-        "\n    def _move_some",
+        "    def _moving(",
+        "\n    def _moving(",
         "events are not kept for pods in flight",
     ),
     Planted(
@@ -245,9 +245,9 @@ PLANTED: Final = (
     ),
     Planted(
         "queue",
-        _QUEUE,
-        '            self._observer.pod_moved(queued, "active", cause)\n        if self._is_moving:\n',
-        '            self._observer.pod_moved(queued, "active", cause)\n        if True:\n',
+        "queue/slices.py",
+        "        if self._is_running:\n",
+        "        if True:\n",
         "the loop is not woken for a pod that becomes active",
     ),
     Planted(

@@ -36,7 +36,7 @@ from kuberth.framework.handle import Handle
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.registry import Registry
 from kuberth.programs.run.leader_election import LeaderElector
-from kuberth.queue import priority_queue
+from kuberth.queue import slices
 from kuberth.testing import make_namespace
 from tests.universe.cluster import Cluster, JumpingClock, Story
 from tests.universe.controllers import Controllers
@@ -121,12 +121,12 @@ def _seeded(seed: int) -> Iterator[None]:
 @contextmanager
 def _hurried(universe: Universe) -> Iterator[None]:
     """Events of the queue are dealt with in small portions in some universes."""
-    before = priority_queue.WORK_AT_ONCE
-    priority_queue.WORK_AT_ONCE = universe.work_at_once or before  # type: ignore[misc]  # for as long as the universe lasts
+    before = slices.WORK_AT_ONCE
+    slices.WORK_AT_ONCE = universe.work_at_once or before  # type: ignore[misc]  # for as long as the universe lasts
     try:
         yield
     finally:
-        priority_queue.WORK_AT_ONCE = before  # type: ignore[misc]  # as before
+        slices.WORK_AT_ONCE = before  # type: ignore[misc]  # as before
 
 
 class _Logging(logging.Handler):

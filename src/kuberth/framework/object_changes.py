@@ -8,11 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kuberth.api.core import Node, Pod
+import msgspec
+
+from kuberth.api.core import Node, Pod, PodStatus
+from kuberth.api.meta import ObjectMeta
 from kuberth.api.pod_resources import pod_requests
 from kuberth.api.quantity import parse
 from kuberth.errors import QuantityError
 from kuberth.framework.cluster_events import Action, ClusterEvent, Resource
+
+_POD_SCHEDULED: Final = "PodScheduled"
+"""The type of the condition that schedulers write."""
 
 
 def _scaled_down(old: Pod, new: Pod) -> bool:
@@ -93,3 +99,34 @@ def node_changes(old: Node, new: Node) -> Sequence[ClusterEvent]:
 
 def _condition_statuses(node: Node) -> dict[str, str]:
     return {condition.type: condition.status for condition in node.status.conditions}
+
+
+def differs_for_scheduling(old: Pod, new: Pod) -> bool:
+    """Whether a new version of a pod differs in more than its status and the API's bookkeeping."""
+    return (
+        old.spec != new.spec
+        or old.status.resource_claim_statuses != new.status.resource_claim_statuses
+        or _without_bookkeeping(old.metadata) != _without_bookkeeping(new.metadata)
+    )
+
+
+def is_own_status_write(old: Pod, new: Pod) -> bool:
+    """Whether only the scheduler's own fields differ: its condition and the nominated node.
+
+    Otherwise a plugin that registers for all events, and whose messages always differ, would requeue its
+    pods by rejecting them.
+    """
+    return (
+        old.status != new.status
+        and not differs_for_scheduling(old, new)
+        and _without_own_fields(old.status) == _without_own_fields(new.status)
+    )
+
+
+def _without_own_fields(status: PodStatus) -> PodStatus:
+    others = tuple(each for each in status.conditions if each.type != _POD_SCHEDULED)
+    return msgspec.structs.replace(status, conditions=others, nominated_node_name="")
+
+
+def _without_bookkeeping(metadata: ObjectMeta) -> ObjectMeta:
+    return msgspec.structs.replace(metadata, resource_version="", generation=0, finalizers=())

@@ -7,20 +7,16 @@ queues.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-import msgspec
-
-from kuberth.api.core import Pod, PodStatus
-from kuberth.api.meta import ObjectMeta
+from kuberth.api.core import Pod
 from kuberth.clock import NANOSECONDS
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.errors import QueueError
 from kuberth.framework import cluster_events
 from kuberth.framework.cluster_events import ClusterEvent
-from kuberth.framework.object_changes import pod_changes
+from kuberth.framework.object_changes import differs_for_scheduling, is_own_status_write, pod_changes
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.status import Status
 from kuberth.informers.store import object_key
@@ -29,24 +25,16 @@ from kuberth.queue.hints import Hints, QueueingStrategy
 from kuberth.queue.in_flight import InFlight
 from kuberth.queue.interface import PreCheck, QueueContext, R, SchedulingQueue
 from kuberth.queue.observing import MoveCause, QueueObserver
+from kuberth.queue.slices import MOVED_AT_ONCE, WORK_OF_A_HINT, SlicedWork
 from kuberth.queue.sub_queues import OrderedSubQueue, SubQueueFactory, sort_value_of
 from kuberth.queue.unschedulable import ConcernedPods, EquallyRejected, UnschedulablePods
 
 logger = logging.getLogger(__name__)
 
-_POD_SCHEDULED: Final = "PodScheduled"
-"""The type of the condition that schedulers write."""
-
 FLUSH_BACKOFF_NS: Final = NANOSECONDS
 FLUSH_UNSCHEDULABLE_NS: Final = 30 * NANOSECONDS
 IDLE_TICK_NS: Final = 3600 * NANOSECONDS
 """When to look again while every queue is empty; a pod that enters one sets the next time."""
-WORK_AT_ONCE: Final = 1000
-"""The work that an event may cause in one turn of the event loop. Moving a pod counts as one,"""
-WORK_OF_A_HINT: Final = 10
-"""and calling a hint as ten."""
-MOVED_AT_ONCE: Final = 10
-"""The number of pods that are moved before their work is counted."""
 POD_POPPED: Final = "PodPopped"
 """The label of a pod in flight in the metric inflight_events."""
 _ADDED: Final = MoveCause.of(cluster_events.UNSCHEDULED_POD_ADD)
@@ -86,7 +74,6 @@ class PriorityQueue(SchedulingQueue):
         )
         self._unschedulable = UnschedulablePods(self._hints)
         self._in_flight = InFlight()
-        self._notify: Callable[[], None] = lambda: None
         self._notify_due: Callable[[], None] | None = None
         self._observer: QueueObserver | None = None
         now_ns = self._clock.now_ns()
@@ -96,13 +83,8 @@ class PriorityQueue(SchedulingQueue):
         # which attempt pods were last moved, and a pod that fails in that attempt is tried again.
         self._attempt = 0
         self._attempt_of_last_move = -1
-        self._moves: deque[Iterator[int]] = deque()
-        """Events and completed backoffs that are being handled, in the order in which they arrived."""
-        self._is_moving = self._any_moved = False
-        self._is_amid_event = False
-        """Whether the first of them has moved some pods but not all; no pod is popped meanwhile."""
-        self._turns_due = 0
-        """How many times pods are popped before more events are handled."""
+        self._moves = SlicedWork()
+        """Moves that events and completed backoffs have caused."""
         own = type(self)
         is_own = own.pop_nowait is PriorityQueue.pop_nowait and own.requeue is PriorityQueue.requeue
         self.rejects_while_popping = is_own and context.queueing_hints and not context.pod_groups
@@ -119,7 +101,7 @@ class PriorityQueue(SchedulingQueue):
     def update(self, old: Pod, new: PodInfo) -> None:
         changes: Sequence[ClusterEvent] = ()
         if self._context.queueing_hints:
-            changes = () if _is_own_status_write(old, new.pod) else pod_changes(old, new.pod)
+            changes = () if is_own_status_write(old, new.pod) else pod_changes(old, new.pod)
             if new.uid in self._in_flight:
                 for change in changes:
                     self._record_for_in_flight(change, old, new.pod)
@@ -145,7 +127,7 @@ class PriorityQueue(SchedulingQueue):
                 strategy = self._hints.judge(queued, change, old, queued.pod)
                 if self._send(queued, strategy, self._cause(change, queued.pod)):
                     return
-        elif _differs_for_scheduling(old, queued.pod):
+        elif differs_for_scheduling(old, queued.pod):
             self._send(queued, QueueingStrategy.AFTER_BACKOFF, _UPDATED)
 
     def delete(self, pod: Pod) -> None:
@@ -160,7 +142,7 @@ class PriorityQueue(SchedulingQueue):
     # Attempts
 
     def pop_nowait(self) -> QueuedPod | None:
-        self._move_rest()
+        self._moves.finish()
         while (queued := self._next()) is not None:
             if self._start(queued):
                 return queued
@@ -181,15 +163,8 @@ class PriorityQueue(SchedulingQueue):
         *,
         limit: int,
     ) -> tuple[bool, QueuedPod | None]:
-        if not self._moves:
-            self._turns_due = 0
-        elif self._is_amid_event or not self._turns_due:
-            self._move_some()
-            self._turns_due += 1
+        if self._moves.take_turn():
             return True, None
-        else:
-            # Pods are tried even if events arrive faster than they can be handled.
-            self._turns_due -= 1
         number = 0
         while number < limit and (queued := self._next()) is not None:
             rejection = rejection_of(queued)
@@ -331,35 +306,10 @@ class PriorityQueue(SchedulingQueue):
         self._begin_move(work, event, old, new)
 
     def _begin_move(self, work: Iterator[int], event: ClusterEvent, old: object, new: object) -> None:
-        self._moves.append(work)
-        if len(self._moves) == 1:
-            self._move_some()
+        self._moves.begin(work)
         self._attempt_of_last_move = self._attempt
         if self._context.queueing_hints:
             self._record_for_in_flight(event, old, new)
-
-    def _move_some(self) -> None:
-        """Do a part of the work that events have caused, so that the event loop can do other work."""
-        budget = WORK_AT_ONCE
-        self._is_moving, self._any_moved = True, False  # one notification for all pods of a slice
-        try:
-            while self._moves and budget > 0:
-                self._is_amid_event = True
-                for work in self._moves[0]:
-                    budget -= work
-                    if budget <= 0:
-                        break
-                else:
-                    self._moves.popleft()
-                    self._is_amid_event = False
-        finally:
-            self._is_moving = False
-        if self._any_moved or self._moves:
-            self._notify()
-
-    def _move_rest(self) -> None:
-        while self._moves:
-            self._move_some()
 
     def _moving(
         self, event: ClusterEvent, old: object, new: object, pre_check: PreCheck | None
@@ -476,9 +426,7 @@ class PriorityQueue(SchedulingQueue):
 
     def flush_backoff_completed(self) -> None:
         """Move pods whose backoff has completed to activeQ."""
-        self._moves.append(self._flushing())
-        if len(self._moves) == 1:
-            self._move_some()
+        self._moves.begin(self._flushing())
 
     def _flushing(self) -> Iterator[int]:
         for number, queued in enumerate(self._backing_off.pop_completed(), start=1):
@@ -503,7 +451,7 @@ class PriorityQueue(SchedulingQueue):
     # Queues
 
     def when_ready(self, notify: Callable[[], None]) -> None:
-        self._notify = notify
+        self._moves.on_ready = notify
 
     def when_due(self, notify: Callable[[], None]) -> None:
         self._notify_due = notify
@@ -565,10 +513,7 @@ class PriorityQueue(SchedulingQueue):
         self._metrics.queue_incoming_pods.inc(("active", cause.label))
         if self._observer is not None:
             self._observer.pod_moved(queued, "active", cause)
-        if self._is_moving:
-            self._any_moved = True
-        else:
-            self._notify()
+        self._moves.note_ready()
         return True
 
     def _enter_backoff(self, queued: QueuedPod, cause: MoveCause) -> bool:
@@ -589,10 +534,7 @@ class PriorityQueue(SchedulingQueue):
         if self._observer is not None:
             self._observer.pod_moved(queued, "backoff", cause)
         if self._context.pop_from_backoff:
-            if self._is_moving:
-                self._any_moved = True
-            else:
-                self._notify()
+            self._moves.note_ready()
         return True
 
     def _park(self, queued: QueuedPod, cause: MoveCause) -> None:
@@ -631,34 +573,3 @@ def _is_about_placed_pod(event: ClusterEvent) -> bool:
         and not event.action & cluster_events.Action.DELETE
         and event.action != cluster_events.Action.UPDATE_POD_SCALE_DOWN
     )
-
-
-def _differs_for_scheduling(old: Pod, new: Pod) -> bool:
-    """Whether a new version of a pod differs in more than its status and the API's bookkeeping."""
-    return (
-        old.spec != new.spec
-        or old.status.resource_claim_statuses != new.status.resource_claim_statuses
-        or _without_bookkeeping(old.metadata) != _without_bookkeeping(new.metadata)
-    )
-
-
-def _is_own_status_write(old: Pod, new: Pod) -> bool:
-    """Whether only the scheduler's own fields differ: its condition and the nominated node.
-
-    Otherwise a plugin that registers for all events, and whose messages always differ, would requeue its
-    pods by rejecting them.
-    """
-    return (
-        old.status != new.status
-        and not _differs_for_scheduling(old, new)
-        and _without_own_fields(old.status) == _without_own_fields(new.status)
-    )
-
-
-def _without_own_fields(status: PodStatus) -> PodStatus:
-    others = tuple(each for each in status.conditions if each.type != _POD_SCHEDULED)
-    return msgspec.structs.replace(status, conditions=others, nominated_node_name="")
-
-
-def _without_bookkeeping(metadata: ObjectMeta) -> ObjectMeta:
-    return msgspec.structs.replace(metadata, resource_version="", generation=0, finalizers=())

@@ -13,7 +13,7 @@ from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework.cluster_events import Hint
 from kuberth.framework.profile import RegisteredHint
 from kuberth.framework.signatures import signer
-from kuberth.queue import priority_queue
+from kuberth.queue import slices
 from kuberth.testing import make_node, make_pod
 from tests.unit.queue.harness import NODE_ADD, QueueHarness
 
@@ -22,7 +22,7 @@ NODE = make_node("n")
 
 @pytest.fixture(autouse=True)
 def _small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(priority_queue, "WORK_AT_ONCE", 25)
+    monkeypatch.setattr(slices, "WORK_AT_ONCE", 25)
 
 
 class Waiting(QueueHarness):
