@@ -13,7 +13,7 @@ import { setTheme, theme, type Theme } from "./theme";
 import { TokenForm } from "./token_form";
 import { Create } from "./views/create";
 import { Nodes } from "./views/nodes";
-import { Pace } from "./views/pace";
+import { Throughput } from "./views/throughput";
 import { Pod } from "./views/pod";
 import { Queue } from "./views/queue";
 
@@ -21,7 +21,7 @@ const TOKEN = "kuberth-token";
 const SHOWN: Record<View, { name: string; Component: ComponentType }> = {
   nodes: { name: "Nodes", Component: Nodes },
   queue: { name: "Queue", Component: Queue },
-  pace: { name: "Pace", Component: Pace },
+  throughput: { name: "Throughput", Component: Throughput },
   pod: { name: "Pod", Component: Pod },
   create: { name: "Create", Component: Create },
 };

@@ -1,12 +1,12 @@
-// The state of the cluster. In: the events of the stream. Out: nodes, queues, waiting pods and pace, each with a
+// The state of the cluster. In: the events of the stream. Out: nodes, queues, pending pods and throughput, each with a
 // version that grows when it changes, so that a view is redrawn only for what it shows.
 import {
   QUEUES,
   type Hello,
   type NodesEvent,
   type PermitWait,
-  type PaceEvent,
-  type PaceTuple,
+  type ThroughputEvent,
+  type ThroughputTuple,
   type PodsEvent,
   type PodTuple,
   type Queue,
@@ -47,9 +47,9 @@ export interface Transfer {
   to: Queue | "";
 }
 
-export type Part = "hello" | "nodes" | "members" | "queues" | "pods" | "pace";
+export type Part = "hello" | "nodes" | "members" | "queues" | "pods" | "throughput";
 
-const PACE_ROWS = 600;
+const THROUGHPUT_ROWS = 600;
 const PLACEMENTS = 100;
 
 function queuesOf<T>(make: () => T): Record<Queue, T> {
@@ -65,11 +65,11 @@ export class Cluster {
   cut: Partial<Record<Queue, number>> = {};
   /** The latest first. */
   placements: Placement[] = [];
-  pace: PaceTuple[] = [];
+  throughput: ThroughputTuple[] = [];
   /** Seconds that the server's clock is ahead of this one. */
   ahead = 0;
 
-  readonly versions: Record<Part, number> = { hello: 0, nodes: 0, members: 0, queues: 0, pods: 0, pace: 0 };
+  readonly versions: Record<Part, number> = { hello: 0, nodes: 0, members: 0, queues: 0, pods: 0, throughput: 0 };
   private readonly queueOf = new Map<string, Queue>();
   private readonly watchers = new Set<(transfers: readonly Transfer[]) => void>();
 
@@ -78,7 +78,7 @@ export class Cluster {
     return () => this.watchers.delete(watcher);
   }
 
-  /** Pods by what the server called them last; undefined if it waits nowhere that we know. */
+  /** Pods by what the server called them last; undefined if it is in no queue. */
   find(namespace: string, name: string): PodRow | undefined {
     for (const queue of QUEUES)
       for (const pod of this.pods[queue].values())
@@ -108,8 +108,8 @@ export class Cluster {
         case "pods":
           this.setPods(JSON.parse(event.data) as PodsEvent, transfers);
           break;
-        case "pace":
-          this.addPace(JSON.parse(event.data) as PaceEvent);
+        case "throughput":
+          this.addThroughput(JSON.parse(event.data) as ThroughputEvent);
           break;
       }
     }
@@ -169,15 +169,15 @@ export class Cluster {
     this.versions.pods++;
   }
 
-  private addPace(event: PaceEvent): void {
-    if (event.all) this.pace = [];
+  private addThroughput(event: ThroughputEvent): void {
+    if (event.all) this.throughput = [];
     for (const row of event.rows) {
       // A later row of the same second replaces the earlier one.
-      if (this.pace.at(-1)?.[0] === row[0]) this.pace.pop();
-      this.pace.push(row);
+      if (this.throughput.at(-1)?.[0] === row[0]) this.throughput.pop();
+      this.throughput.push(row);
     }
-    if (this.pace.length > PACE_ROWS) this.pace.splice(0, this.pace.length - PACE_ROWS);
-    this.versions.pace++;
+    if (this.throughput.length > THROUGHPUT_ROWS) this.throughput.splice(0, this.throughput.length - THROUGHPUT_ROWS);
+    this.versions.throughput++;
   }
 }
 

@@ -33,7 +33,7 @@ export function Confirmation({ question, answer }: { question: Question; answer:
 }
 
 const KEYS: readonly (readonly [string, string])[] = [
-  ["1 – 5", "nodes, queue, pace, pod, create"],
+  ["1 – 5", "nodes, queue, throughput, pod, create"],
   ["/", "search pods and nodes; arrow keys and Enter choose"],
   ["Tab", "move to the next control"],
   ["← ↑ → ↓", "move between nodes in the heat map, or between seconds in a plot"],

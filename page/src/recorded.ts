@@ -1,15 +1,15 @@
 // Which seconds of the last ten minutes the server has recorded.
-import type { PaceTuple } from "./wire";
+import type { ThroughputTuple } from "./wire";
 
 export const SPAN = 600;
 
-type Value = (row: PaceTuple) => number | null;
+type Value = (row: ThroughputTuple) => number | null;
 
 /**
  * The stretches of seconds without a record: before the first row, between rows, and for the durations the seconds
  * with attempts that no client watched. A stretch is its first and its last second.
  */
-export function unrecorded(rows: readonly PaceTuple[], values: readonly Value[], last: number): [number, number][] {
+export function unrecorded(rows: readonly ThroughputTuple[], values: readonly Value[], last: number): [number, number][] {
   const stretches: [number, number][] = [];
   const add = (from: number, to: number) => {
     const before = stretches.at(-1);

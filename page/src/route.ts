@@ -1,6 +1,6 @@
 // The current view, in the fragment of the address: `#/pod/default/web`, `#/nodes?resource=memory`.
 
-export const VIEWS = ["nodes", "queue", "pace", "pod", "create"] as const;
+export const VIEWS = ["nodes", "queue", "throughput", "pod", "create"] as const;
 export type View = (typeof VIEWS)[number];
 
 export interface Route {

@@ -49,7 +49,7 @@ export interface PodsEvent {
   cut?: Partial<Record<Queue, number>>;
 }
 
-export type PaceTuple = [
+export type ThroughputTuple = [
   t: number,
   scheduled: number,
   unschedulable: number,
@@ -58,9 +58,9 @@ export type PaceTuple = [
   p99: number | null,
   pending: number,
 ];
-export interface PaceEvent {
+export interface ThroughputEvent {
   all?: boolean;
-  rows: PaceTuple[];
+  rows: ThroughputTuple[];
 }
 
 export const NOT_READY = 1;

@@ -46,14 +46,14 @@ test("pods move from queue to queue and out", () => {
   assert.deepEqual(cluster.cut, {}, "nobody is left out any more");
 });
 
-test("pace keeps ten minutes, and a second that is told twice once", () => {
+test("throughput keeps ten minutes, and one row per second", () => {
   const cluster = new Cluster();
   const row = (t: number) => [t, 1, 0, 0, null, null, 0];
-  cluster.take([event("pace", { all: true, rows: Array.from({ length: 600 }, (_, t) => row(t)) })]);
-  cluster.take([event("pace", { rows: [row(599), row(600)] })]);
-  assert.equal(cluster.pace.length, 600);
-  assert.equal(cluster.pace[0]?.[0], 1);
-  assert.equal(cluster.pace.at(-1)?.[0], 600);
+  cluster.take([event("throughput", { all: true, rows: Array.from({ length: 600 }, (_, t) => row(t)) })]);
+  cluster.take([event("throughput", { rows: [row(599), row(600)] })]);
+  assert.equal(cluster.throughput.length, 600);
+  assert.equal(cluster.throughput[0]?.[0], 1);
+  assert.equal(cluster.throughput.at(-1)?.[0], 600);
 });
 
 test("an unknown event is left alone, watchers hear of a batch once", () => {

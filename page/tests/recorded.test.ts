@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { unrecorded } from "../src/recorded";
-import type { PaceTuple } from "../src/wire";
+import type { ThroughputTuple } from "../src/wire";
 
-const row = (t: number, attempts: number, p50: number | null): PaceTuple => [t, attempts, 0, 0, p50, p50, 0];
+const row = (t: number, attempts: number, p50: number | null): ThroughputTuple => [t, attempts, 0, 0, p50, p50, 0];
 
 test("what is not recorded is known", () => {
   const rows = [row(1000, 0, null), row(1001, 2, 0.5), row(1005, 3, null), row(1006, 1, null)];

@@ -168,7 +168,7 @@ def test_the_stream_of_up_reports_changes_as_they_happen() -> None:
                 lambda: looking.seen.queues["placed"] == 1 and looking.queue_of("gated") == "gated"
             )
             await looking.until(lambda: looking.queue_of("large") == "unschedulable")
-            await looking.until(lambda: sum(row[1] for row in looking.seen.pace) == 1)
+            await looking.until(lambda: sum(row[1] for row in looking.seen.throughput) == 1)
             await cluster.core.delete("pods", "large", namespace="default")
             await looking.until(lambda: "deleted" in looking.gone.values())
             looking.writer.close()

@@ -21,7 +21,7 @@ FLAGS: Final = (
 )
 # Only a safety net: every wait ends as soon as what it waits for is there.
 PATIENCE_MS: Final = 30_000
-VIEWS: Final = ("Nodes", "Queue", "Pace", "Pod", "Create")
+VIEWS: Final = ("Nodes", "Queue", "Throughput", "Pod", "Create")
 
 expect.set_options(timeout=PATIENCE_MS)
 

@@ -64,7 +64,7 @@ def test_every_text_stands_out(
     look = open_page(color_scheme=scheme, reduced_motion="reduce")
     page = look.page
     expect(page.locator("html")).to_have_attribute("data-theme", scheme)
-    for route in ("#/nodes", "#/nodes/small-1", "#/queue", "#/pace", "#/pod/default/seen", "#/create"):
+    for route in ("#/nodes", "#/nodes/small-1", "#/queue", "#/throughput", "#/pod/default/seen", "#/create"):
         look.go(route)
         expect(heading(page)).to_be_visible()
         expect(page.locator("main")).to_have_css("opacity", "1")
@@ -89,7 +89,7 @@ def test_the_switch_goes_before_the_system_and_is_remembered(open_page: OpenPage
 def test_a_phone_needs_no_scrolling_sideways(open_page: OpenPage) -> None:
     look = open_page(viewport={"width": 360, "height": 740})
     page = look.page
-    for route in ("#/nodes", "#/nodes/small-1", "#/nodes?as=table", "#/queue", "#/pace", "#/pod", "#/create"):
+    for route in ("#/nodes", "#/nodes/small-1", "#/nodes?as=table", "#/queue", "#/throughput", "#/pod", "#/create"):
         look.go(route)
         expect(heading(page)).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, route
@@ -177,7 +177,7 @@ def take_pictures(cluster: Cluster, make_page: OpenPage, images: Path) -> None:
     picture("nodes", "dark", "#/nodes?group=pool", ready="3 cordoned")
     picture("node", "light", "#/nodes/general-3?group=pool", ready="kubernetes.io/hostname")
     picture("queue", "light", "#/queue", ready="Unschedulable")
-    picture("pace", "dark", "#/pace", ready="Pending pods")
+    picture("throughput", "dark", "#/throughput", ready="Pending pods")
     stuck = cluster.api.get("/api/v1/namespaces/default/pods?labelSelector=app%3Dbatch")["items"][0]
     picture("pod", "dark", f"#/pod/default/{stuck['metadata']['name']}", ready="What would help")
     page = looks["light"].go("#/create")

@@ -18,7 +18,7 @@ from tests.page.looking import queue
 
 pytestmark = pytest.mark.browser
 
-VIEWS = ("#/nodes", "#/nodes?as=table", "#/queue", "#/pace")
+VIEWS = ("#/nodes", "#/nodes?as=table", "#/queue", "#/throughput")
 # The times between frames during `seconds`, in milliseconds, sorted.
 FRAMES = """seconds => new Promise(done => {
   const times = [];
@@ -107,7 +107,7 @@ def test_frame_times_with_5000_nodes_and_20000_pods(make_cluster: MakeCluster, m
         # The latest rows, and no more of them than seconds were measured: before that the 20,000 were made.
         seconds = int(time.monotonic() - begun)
         assert seconds < 60
-        moved = [int(row[1].replace(",", "")) for row in pace_rows(look.go("#/pace"))[:seconds]]
+        moved = [int(row[1].replace(",", "")) for row in throughput_rows(look.go("#/throughput"))[:seconds]]
     for route, frames, middle, high, longest in measured:
         print(
             f"{route}: {frames} frames, median {middle:.1f} ms, p95 {high:.1f} ms, longest {longest:.1f} ms"
@@ -116,6 +116,6 @@ def test_frame_times_with_5000_nodes_and_20000_pods(make_cluster: MakeCluster, m
     assert max(high for _, _, _, high, _ in measured) <= 50.0
 
 
-def pace_rows(page: Page) -> list[list[str]]:
+def throughput_rows(page: Page) -> list[list[str]]:
     page.get_by_text("The last minute as a table").click()
     return [row.split("\t") for row in page.locator("details tbody").inner_text().splitlines()]

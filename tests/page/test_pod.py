@@ -180,7 +180,7 @@ def test_an_unknown_pod_suggests_similar_names(cluster: Cluster, open_page: Open
     expect(page.locator(".problem").first).to_contain_text("known-one")
 
 
-def test_the_longest_waiting_are_offered(cluster: Cluster, open_page: OpenPage) -> None:
+def test_the_pods_that_are_pending_longest_are_listed(cluster: Cluster, open_page: OpenPage) -> None:
     cluster.api.create_pod("waits-long", cpu="900")
     page = open_page("#/pod").page
     page.get_by_role("link", name="default/waits-long").click()
@@ -226,4 +226,4 @@ def test_a_short_list_says_of_how_many(cluster: Cluster, open_page: OpenPage) ->
     for number in range(27):
         cluster.api.create_pod(f"waits-{number}", cpu="900")
     page = open_page("#/pod").page
-    expect(page.get_by_role("main")).to_contain_text("25 of 27 waiting pods")
+    expect(page.get_by_role("main")).to_contain_text("25 of 27 pending pods")

@@ -150,8 +150,8 @@ def test_long_queues_show_some_pods_and_the_number_of_others(cluster: Cluster, o
     expect(unschedulable.locator(".count")).to_have_text("0")
 
 
-def test_the_pace_is_plotted_and_listed(cluster: Cluster, open_page: OpenPage) -> None:
-    page = open_page("#/pace").page
+def test_the_throughput_is_plotted_and_listed(cluster: Cluster, open_page: OpenPage) -> None:
+    page = open_page("#/throughput").page
     plots = page.get_by_role("img")
     expect(plots).to_have_count(3)
     cluster.api.create_pod("quick")

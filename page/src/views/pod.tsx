@@ -26,7 +26,7 @@ function WhichPod() {
   const { cluster } = usePlace();
   useParts(cluster, "pods", "queues");
   const now = useNow(cluster);
-  const waiting = QUEUES.flatMap((queue) => [...cluster.pods[queue].values()])
+  const pending = QUEUES.flatMap((queue) => [...cluster.pods[queue].values()])
     .sort((a, b) => a.since - b.since)
     .slice(0, SUGGESTED);
   const all = QUEUES.reduce((sum, queue) => sum + (queue === "placed" ? 0 : cluster.queues[queue]), 0);
@@ -38,12 +38,12 @@ function WhichPod() {
           Search for any pod with <kbd>/</kbd>.
         </p>
       </div>
-      {waiting.length > 0 ? (
+      {pending.length > 0 ? (
         <>
-          <h2>Waiting longest</h2>
-          {waiting.length < all && (
+          <h2>Pending longest</h2>
+          {pending.length < all && (
             <p class="dim">
-              {count(waiting.length)} of {counted(all, "waiting pod")}; <a href={formatRoute("queue", [], {})}>Queue</a>{" "}
+              {count(pending.length)} of {counted(all, "pending pod")}; <a href={formatRoute("queue", [], {})}>Queue</a>{" "}
               lists more.
             </p>
           )}
@@ -60,7 +60,7 @@ function WhichPod() {
                 </tr>
               </thead>
               <tbody>
-                {waiting.map((pod) => (
+                {pending.map((pod) => (
                   <tr key={pod.uid}>
                     <th scope="row">
                       <a href={podLink(pod.namespace, pod.name)}>
@@ -167,10 +167,10 @@ function OnePod({ namespace, name }: { namespace: string; name: string }) {
   );
 }
 
-/** What an explanation is about: a pod in flight has a node already, but is explained as one that waits. */
+/** Identifies what an explanation answers: why the pod is on its node, or why it is pending (also while it is in flight). */
 export function outcome({ pod }: HistoryAnswer): string {
   if (pod.queue === "placed") return `on ${pod.node}`;
-  return pod.queue === "gated" || pod.queue === "deleted" ? pod.queue : "waiting";
+  return pod.queue === "gated" || pod.queue === "deleted" ? pod.queue : "pending";
 }
 
 function Fact({ name, value, children }: { name: string; value: string; children?: preact.ComponentChildren }) {

@@ -39,7 +39,7 @@ export function Queue() {
             onInput={(event) => location.replace(formatRoute("queue", [], { filter: event.currentTarget.value }))}
           />
         </label>
-        <p class="summary">{count(QUEUES.reduce((sum, queue) => sum + (queue === "placed" ? 0 : cluster.queues[queue]), 0))} waiting</p>
+        <p class="summary">{count(QUEUES.reduce((sum, queue) => sum + (queue === "placed" ? 0 : cluster.queues[queue]), 0))} pending</p>
       </div>
       <div class="queues">
         {QUEUES.map((queue) => (
@@ -55,7 +55,7 @@ export function Queue() {
                 {count(cluster.queues[queue])}
               </span>
             </header>
-            {queue === "placed" ? <Placed wanted={wanted} /> : <Waiting queue={queue} wanted={wanted} now={now} />}
+            {queue === "placed" ? <Placed wanted={wanted} /> : <Pending queue={queue} wanted={wanted} now={now} />}
           </section>
         ))}
         <Movement heads={heads.current} />
@@ -66,7 +66,7 @@ export function Queue() {
 
 const matches = (text: string, wanted: string): boolean => text.toLowerCase().includes(wanted);
 
-function Waiting({ queue, wanted, now }: { queue: Queue; wanted: string; now: number }) {
+function Pending({ queue, wanted, now }: { queue: Queue; wanted: string; now: number }) {
   const { cluster } = usePlace();
   const shown: PodRow[] = [];
   let fitting = 0;

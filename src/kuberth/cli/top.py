@@ -14,7 +14,7 @@ from kuberth.cli.context import connection_options, output_option, server_option
 @server_options
 @click.option(
     "--view",
-    type=click.Choice(["nodes", "queue", "pods", "pace"]),
+    type=click.Choice(["nodes", "queue", "pods", "throughput"]),
     help="View to start with, or to print all of with --once.  [default: queue; with --once a summary]",
 )
 @click.option("--once", is_flag=True, help="Print the state once and exit, as without a terminal.")

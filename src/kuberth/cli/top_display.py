@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from kuberth.cli.explain_display import print_explanation
-from kuberth.cli.top_model import VIEWS, WAITING, TopModel, share
+from kuberth.cli.top_model import QUEUES, VIEWS, TopModel, share
 from kuberth.overview.node_rows import NOT_READY, TAINTED, UNSCHEDULABLE
 from kuberth.text.figures import count, decimal, duration, percent, printable, size
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 _KEYS: Final = "1-4 or tab view  / filter  s sort  r reverse  enter open  ? help  q quit"
 _HELP: Final = (
-    "1 2 3 4, tab     nodes, queue, pods, pace; also n u p c",
+    "1 2 3 4, tab     nodes, queue, pods, throughput; also n u p t",
     "up down, k j     select; page up, page down, home, end",
     "enter            pods: history and explanation; queue: the pods with this reason",
     "/                filter names, queues and reasons; enter in pods searches all pods",
@@ -42,7 +42,7 @@ _QUEUE_STYLES: Final = {
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _NARROW: Final = 60
 _BRIEF_ROWS: Final = 10
-_PACE_SECONDS: Final = 120
+_PLOT_SECONDS: Final = 120
 """The width of columns if there is no terminal."""
 
 
@@ -70,7 +70,7 @@ def frame(model: TopModel, *, width: int, height: int, now: float, problem: str 
 def brief(model: TopModel, *, width: int | None, now: float) -> Text:
     """A summary: the first rows of each view. `width` None: as wide as the names."""
     lines = _head(model, width)[:-1]
-    for title, view in (("Why pods wait", "queue"), ("Waiting pods", "pods"), ("Nodes", "nodes")):
+    for title, view in (("Why pods are pending", "queue"), ("Pending pods", "pods"), ("Nodes", "nodes")):
         body = _BODIES[view](model, width, _BRIEF_ROWS + 1, now)
         lines += [Text(), Text(title, style="bold"), *body]
         if (more := len(model.rows_of(view)) - _BRIEF_ROWS) > 0:
@@ -95,16 +95,16 @@ def _cut(line: Text, width: int | None) -> Text:
 def _head(model: TopModel, width: int | None) -> list[Text]:
     seen = model.seen
     queues = seen.queues
-    rate = seen.pace[-1][1] if seen.pace else 0
+    rate = seen.throughput[-1][1] if seen.throughput else 0
     title = Text.assemble(
         (f"Cluster {printable(seen.hello.get('cluster', ''))}: ", "bold"),
         f"{count(len(seen.nodes), 'node')}, ",
         f"{count(queues.get('placed', 0), 'pod')} on them, ",
-        f"{sum(queues.get(queue, 0) for queue in WAITING)} waiting, {rate} bound/s",
+        f"{sum(queues.get(queue, 0) for queue in QUEUES)} pending, {rate} bound/s",
     )
     counts = Text(" ").join(
         Text.assemble((_short(queue, width), _QUEUE_STYLES[queue]), f" {queues.get(queue, 0)}")
-        for queue in WAITING
+        for queue in QUEUES
     )
     tabs = Text(" ").join(
         Text(f"{place} {view}", style="reverse" if view == model.view else "dim")
@@ -136,7 +136,7 @@ def _foot(model: TopModel, problem: str) -> Text:
 
 
 def _no_pods(model: TopModel) -> list[Text]:
-    return [Text("no waiting pod matches the filter" if model.filter else "no pod is waiting", style="dim")]
+    return [Text("no pending pod matches the filter" if model.filter else "no pod is pending", style="dim")]
 
 
 def _table(
@@ -285,14 +285,14 @@ def _pods(model: TopModel, width: int | None, lines_left: int, now: float) -> li
     return lines
 
 
-def _pace(model: TopModel, width: int | None, lines_left: int, now: float) -> list[Text]:
-    rows = list(model.seen.pace)
-    width = width or _PACE_SECONDS
+def _throughput(model: TopModel, width: int | None, lines_left: int, now: float) -> list[Text]:
+    rows = list(model.seen.throughput)
+    width = width or _PLOT_SECONDS
     plots = (
         ("scheduled per second", [row[1] for row in rows], "green", decimal),
         ("unschedulable per second", [row[2] for row in rows], "red", decimal),
         ("errors per second", [row[3] for row in rows], "bold red", decimal),
-        ("waiting pods", [row[6] for row in rows], "yellow", decimal),
+        ("pending pods", [row[6] for row in rows], "yellow", decimal),
         ("attempt, median", [row[4] for row in rows], "cyan", _milliseconds),
         ("attempt, p99", [row[5] for row in rows], "blue", _milliseconds),
     )
@@ -325,7 +325,7 @@ _BODIES: Final[Mapping[str, Callable[[TopModel, int | None, int, float], list[Te
     "nodes": _nodes,
     "queue": _queue,
     "pods": _pods,
-    "pace": _pace,
+    "throughput": _throughput,
 }
 
 

@@ -11,16 +11,16 @@ from typing import Any, Final, NamedTuple
 
 from kuberth.overview.reading import StreamState
 
-VIEWS: Final = ("nodes", "queue", "pods", "pace")
+VIEWS: Final = ("nodes", "queue", "pods", "throughput")
 VIEW: Final = "queue"
 """The first one."""
-WAITING: Final = ("active", "backoff", "unschedulable", "gated", "inflight", "permit")
+QUEUES: Final = ("active", "backoff", "unschedulable", "gated", "inflight", "permit")
 SORTS: Final[Mapping[str, tuple[str, ...]]] = {
     "nodes": ("cpu", "memory", "pods", "name"),
     "pods": ("since", "name", "queue", "priority", "attempts"),
 }
 _PAGE: Final = 10
-_ORDER: Final = {queue: place for place, queue in enumerate(WAITING)}
+_ORDER: Final = {queue: place for place, queue in enumerate(QUEUES)}
 
 
 class PodName(NamedTuple):
@@ -109,8 +109,8 @@ class TopModel:
     def pods(self) -> list[list[Any]]:
         rows = [row for row in self.seen.pods.values() if self._passes(f"{row[1]}/{row[2]}", row[3], row[7])]
         rows.sort(key=_POD_KEYS[self._sort_of("pods")], reverse=self._backwards["pods"])
-        waiting = {(row[1], row[2]) for row in rows}
-        return rows + [row for row in self.found if (row[1], row[2]) not in waiting]
+        pending = {(row[1], row[2]) for row in rows}
+        return rows + [row for row in self.found if (row[1], row[2]) not in pending]
 
     def reasons(self) -> list[ReasonCount]:
         """Why pods are pending, the most frequent reason first."""
@@ -152,8 +152,8 @@ class TopModel:
         elif key in ("tab", "right", "left"):
             step = -1 if key == "left" else 1
             self._show(VIEWS[(VIEWS.index(self.view) + step) % len(VIEWS)])
-        elif key in ("n", "u", "p", "c"):
-            self._show({"n": "nodes", "u": "queue", "p": "pods", "c": "pace"}[key])
+        elif key in ("n", "u", "p", "t"):
+            self._show({"n": "nodes", "u": "queue", "p": "pods", "t": "throughput"}[key])
         elif key == "s" and self.view in SORTS:
             self._sorts[self.view] = (self._sorts[self.view] + 1) % len(SORTS[self.view])
             self.selected = 0

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from kuberth.programs.run.watchdog import Watchdog
 from kuberth.programs.up.cluster import ClusterSettings, EmbeddedCluster, running_cluster
-from kuberth.programs.up.summary import GATED, IN_PERMIT, WAITING, Summary
+from kuberth.programs.up.summary import GATED, IN_PERMIT, UNSCHEDULED, Summary
 from kuberth.text.figures import printable
 
 TRY_NEXT: Final = """\
@@ -31,8 +31,7 @@ Try next, in another terminal:
 _REASONS: Final = 8
 _ROWS_BESIDE: Final = 5
 """Rows of the terminal for the summary's head, the line about hidden reasons, and some log lines."""
-_ORDER: Final = ("Running", "Pending", WAITING, IN_PERMIT, GATED)
-_WORDS: Final = {WAITING: "waiting", GATED: "gated"}
+_ORDER: Final = ("Running", "Pending", UNSCHEDULED, IN_PERMIT, GATED)
 
 
 async def run_cluster(settings: ClusterSettings) -> None:
@@ -145,9 +144,7 @@ async def _stopped(stop: asyncio.Event, seconds: float) -> bool:
 def summary_line(summary: Summary) -> str:
     known = [phase for phase in _ORDER if phase in summary.pods]
     phases = [*known, *sorted(summary.pods.keys() - set(known))]
-    pods = ", ".join(
-        f"{summary.pods[phase]} {printable(_WORDS.get(phase, phase), instead=' ')}" for phase in phases
-    )
+    pods = ", ".join(f"{summary.pods[phase]} {printable(phase, instead=' ')}" for phase in phases)
     return f"nodes: {summary.nodes}; pods: {pods or 'none'}"
 
 

@@ -1,4 +1,4 @@
-"""Live state of a scheduler for the page and `kuberth top`: nodes, queues, waiting pods, pace, pod histories.
+"""Live state of a scheduler for the page and `kuberth top`: nodes, pending pods, throughput, pod histories.
 
 Above the scheduler. In: the cluster table, and calls of the queue and of both cycles. Out: a stream of
 server-sent events with deltas for every subscriber, and answers about one pod or one node. Without a

@@ -20,7 +20,7 @@ from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.status import Status
 from kuberth.outcomes.placement import BestScores, Placement
 from kuberth.outcomes.rejection import Rejection
-from kuberth.overview.waiting import DELETED, IN_FLIGHT, PERMIT, PLACED
+from kuberth.overview.pending import DELETED, IN_FLIGHT, PERMIT, PLACED
 from kuberth.queue.observing import UNREPORTED, MoveCause
 from kuberth.text.figures import duration
 

@@ -1,8 +1,8 @@
 """The overview of one scheduler: its subscribers, and the state that is kept for them.
 
-In: a scheduler. Out: streams of server-sent events, pod histories, the pace of the last ten minutes. While
-there are subscribers it collects changes four times a second. Ten minutes after the last one left, it stops
-observing the scheduler and only samples its counters, once a second.
+In: a scheduler. Out: streams of server-sent events, pod histories, the throughput of the last ten minutes.
+While there are subscribers, it collects changes four times a second. Ten minutes after the last one
+disconnected, it stops observing the scheduler and only samples its counters, once a second.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from kuberth.outcomes.placement import Placement
 from kuberth.outcomes.rejection import Rejection
 from kuberth.overview.histories import PodHistories
 from kuberth.overview.node_rows import NodeChanges, NodeRows
-from kuberth.overview.pace import KEPT_ROWS, PaceLine, PaceRows
-from kuberth.overview.waiting import PodChanges, QueueView
+from kuberth.overview.pending import PendingPods, PodChanges
+from kuberth.overview.throughput import KEPT_ROWS, Throughput, ThroughputRow
 from kuberth.queue.observing import UNREPORTED, MoveCause
 
 MOST_GONE: Final = 5000
-"""When more pods than this are gone, the whole table is sent instead of the names."""
+"""If more pods than this are gone, all rows are sent again instead of the names."""
 
 
 class Subscriber:
@@ -41,17 +41,17 @@ class Subscriber:
     def __init__(self, source: Overview) -> None:
         self._source = source
         self.has_changes = asyncio.Event()
-        self._greet = self._all_nodes = self._all_pods = self._all_pace = True
+        self._greet = self._all_nodes = self._all_pods = self._all_throughput = True
         self._nodes: set[str] = set()
         self._nodes_gone: set[str] = set()
         self._pods: set[str] = set()
         self._pods_gone: dict[str, str] = {}
-        self._pace: list[PaceLine] = []
+        self._throughput: list[ThroughputRow] = []
         self._counts: dict[str, int] | None = None
         self._cut: dict[str, int] = {}
         self.has_changes.set()
 
-    def record(self, nodes: NodeChanges, pods: PodChanges, pace: Iterable[PaceLine]) -> None:
+    def record(self, nodes: NodeChanges, pods: PodChanges, throughput: Iterable[ThroughputRow]) -> None:
         if nodes.columns:
             self._greet = self._all_nodes = True
         self._nodes.difference_update(nodes.gone)
@@ -66,15 +66,17 @@ class Subscriber:
         if len(self._pods_gone) > MOST_GONE:
             self._all_pods = True
             self._pods_gone.clear()
-        self._pace.extend(pace)
-        del self._pace[:-KEPT_ROWS]
-        changed = nodes.columns or nodes.changed or nodes.gone or pods.changed or pods.gone or self._pace
+        self._throughput.extend(throughput)
+        del self._throughput[:-KEPT_ROWS]
+        changed = (
+            nodes.columns or nodes.changed or nodes.gone or pods.changed or pods.gone or self._throughput
+        )
         # The number of pods that are left out of a queue follows from its length.
-        if changed or self._source.waiting.counts() != self._counts:
+        if changed or self._source.pending.counts() != self._counts:
             self.has_changes.set()
 
     def take(self) -> list[bytes]:
-        """The events of all recorded changes, which are then forgotten."""
+        """Return and clear the recorded changes, as events."""
         self.has_changes.clear()
         return list(self._events())
 
@@ -84,13 +86,13 @@ class Subscriber:
             yield event("hello", self._source.hello())
         if self._all_nodes or self._nodes or self._nodes_gone:
             yield event("nodes", self._take_nodes())
-        if (counts := self._source.waiting.counts()) != self._counts:
+        if (counts := self._source.pending.counts()) != self._counts:
             self._counts = counts
             yield event("queues", counts)
-        if self._all_pods or self._pods or self._pods_gone or self._source.waiting.cut() != self._cut:
+        if self._all_pods or self._pods or self._pods_gone or self._source.pending.cut() != self._cut:
             yield event("pods", self._take_pods())
-        if self._all_pace or self._pace:
-            yield event("pace", self._take_pace())
+        if self._all_throughput or self._throughput:
+            yield event("throughput", self._take_throughput())
 
     def _take_nodes(self) -> dict[str, Any]:
         rows = self._source.nodes.rows
@@ -104,15 +106,15 @@ class Subscriber:
         return tree
 
     def _take_pods(self) -> dict[str, Any]:
-        waiting = self._source.waiting
+        pending = self._source.pending
         if self._all_pods:
-            tree: dict[str, Any] = {"set": list(waiting.rows.values()), "gone": [], "all": True}
+            tree: dict[str, Any] = {"set": list(pending.rows.values()), "gone": [], "all": True}
         else:
             tree = {
-                "set": [waiting.rows[uid] for uid in sorted(self._pods)],
+                "set": [pending.rows[uid] for uid in sorted(self._pods)],
                 "gone": list(self._pods_gone.items()),
             }
-        self._cut = waiting.cut()
+        self._cut = pending.cut()
         if self._cut:
             tree["cut"] = self._cut
         self._all_pods = False
@@ -120,13 +122,13 @@ class Subscriber:
         self._pods_gone.clear()
         return tree
 
-    def _take_pace(self) -> dict[str, Any]:
-        if self._all_pace:
-            tree: dict[str, Any] = {"rows": list(self._source.pace.rows), "all": True}
+    def _take_throughput(self) -> dict[str, Any]:
+        if self._all_throughput:
+            tree: dict[str, Any] = {"rows": list(self._source.throughput.rows), "all": True}
         else:
-            tree = {"rows": self._pace}
-        self._all_pace = False
-        self._pace = []
+            tree = {"rows": self._throughput}
+        self._all_throughput = False
+        self._throughput = []
         return tree
 
 
@@ -142,9 +144,9 @@ TICK_SECONDS: Final = 0.25
 KEEPALIVE_SECONDS: Final = 15.0
 """A stream without events sends a comment this often."""
 REMEMBERED_SECONDS: Final = 600.0
-"""How long histories are still recorded after the last subscriber left."""
+"""How long histories are recorded after the last subscriber disconnected."""
 SCORES_PER_TICK: Final = 25
-"""Attempts per tick whose scores are kept, of perhaps thousands."""
+"""The maximum number of attempts per tick whose scores are kept."""
 MOST_SUBSCRIBERS: Final = 32
 _KEEPALIVE: Final = b": still here\n\n"
 
@@ -176,10 +178,10 @@ class Overview:
         self._always_records = always_records
         self._subscribers: set[Subscriber] = set()
         self._nodes: NodeRows | None = None
-        self._waiting: QueueView | None = None
+        self._pending: PendingPods | None = None
         self._recording = False
         self._last_left_ns = 0
-        self.pace = PaceRows(scheduler)
+        self.throughput = Throughput(scheduler)
         self.histories = PodHistories(clock)
         self._second = clock.now_ns() // NANOSECONDS
         if always_records:
@@ -193,9 +195,9 @@ class Overview:
         return self._nodes
 
     @property
-    def waiting(self) -> QueueView:
-        assert self._waiting is not None
-        return self._waiting
+    def pending(self) -> PendingPods:
+        assert self._pending is not None
+        return self._pending
 
     @property
     def subscribers(self) -> int:
@@ -226,8 +228,8 @@ class Overview:
             )
         if not self._subscribers:
             self._nodes = NodeRows(self.scheduler.cluster)
-            self._waiting = QueueView(self.scheduler, clock=self._clock)
-            self.scheduler.cluster.observe(self._waiting)
+            self._pending = PendingPods(self.scheduler, clock=self._clock)
+            self.scheduler.cluster.observe(self._pending)
             self._record()
         else:
             self._collect(())
@@ -237,10 +239,10 @@ class Overview:
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
         self._subscribers.discard(subscriber)
-        if self._subscribers or self._waiting is None:
+        if self._subscribers or self._pending is None:
             return
-        self.scheduler.cluster.unobserve(self._waiting)
-        self._nodes = self._waiting = None
+        self.scheduler.cluster.unobserve(self._pending)
+        self._nodes = self._pending = None
         self._last_left_ns = self._clock.now_ns()
         self._record()
 
@@ -267,7 +269,7 @@ class Overview:
     def _record(self) -> None:
         self._recording = True
         self.scheduler.observe(self)
-        self.scheduler.keep_scores(0 if self._waiting is None else SCORES_PER_TICK)
+        self.scheduler.keep_scores(0 if self._pending is None else SCORES_PER_TICK)
 
     async def run(self) -> None:
         """Call `tick` on time, until cancelled."""
@@ -282,15 +284,15 @@ class Overview:
                 logger.exception("the overview failed; it tries again at its next tick")
 
     def tick(self) -> None:
-        """Sample the pace once a second, and send subscribers what changed."""
+        """Sample the throughput once a second, and send subscribers what changed."""
         now_ns = self._clock.now_ns()
         second = now_ns // NANOSECONDS
-        rows: tuple[PaceLine, ...] = ()
+        rows: tuple[ThroughputRow, ...] = ()
         if second > self._second:
             self._second = second
-            rows = (self.pace.sample(second),)
-            if self._waiting is not None and not self.scheduler.queue.reports_moves:
-                for queued, queue in self._waiting.scan_queue():
+            rows = (self.throughput.sample(second),)
+            if self._pending is not None and not self.scheduler.queue.reports_moves:
+                for queued, queue in self._pending.scan_queue():
                     self.histories.moved(queued, queue, UNREPORTED)
         if self._subscribers:
             self._collect(rows)
@@ -301,42 +303,42 @@ class Overview:
             self._recording = False
             self.scheduler.observe(None)
 
-    def _collect(self, pace: tuple[PaceLine, ...]) -> PodChanges:
-        nodes, pods = self.nodes.refresh(), self.waiting.refresh()
+    def _collect(self, throughput: tuple[ThroughputRow, ...]) -> PodChanges:
+        nodes, pods = self.nodes.refresh(), self.pending.refresh()
         for subscriber in self._subscribers:
-            subscriber.record(nodes, pods, pace)
+            subscriber.record(nodes, pods, throughput)
         return pods
 
     # Called by the scheduler
 
     def pod_moved(self, queued: QueuedPod, queue: str, cause: MoveCause) -> None:
         self.histories.moved(queued, queue, cause)
-        if self._waiting is not None:
-            self._waiting.moved(queued, queue)
+        if self._pending is not None:
+            self._pending.moved(queued, queue)
 
     def pod_popped(self, queued: QueuedPod) -> None:
         self.histories.popped(queued)
-        if self._waiting is not None:
-            self._waiting.popped(queued)
+        if self._pending is not None:
+            self._pending.popped(queued)
 
     def pod_done(self, uid: str) -> None:
-        if self._waiting is not None:
-            self._waiting.done(uid)
+        if self._pending is not None:
+            self._pending.done(uid)
 
     def pod_deleted(self, uid: str) -> None:
         cluster = self.scheduler.cluster
         placed = None if cluster.is_assumed(uid) else cluster.placed(uid)
         self.histories.deleted(uid, node="" if placed is None else placed.node_name)
-        if self._waiting is not None:
-            self._waiting.deleted(uid)
+        if self._pending is not None:
+            self._pending.deleted(uid)
 
     def pod_held(self, placement: Placement) -> None:
         self.histories.held(placement)
 
     def pod_bound(self, placement: Placement, seconds: float) -> None:
         self.histories.bound(placement, seconds)
-        self.pace.record(seconds)
+        self.throughput.record(seconds)
 
     def pod_rejected(self, rejection: Rejection, seconds: float) -> None:
         self.histories.rejected(rejection, seconds)
-        self.pace.record(seconds)
+        self.throughput.record(seconds)

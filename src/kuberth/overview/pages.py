@@ -24,7 +24,7 @@ from kuberth.informers.store import object_key
 from kuberth.overview.histories import PodHistory
 from kuberth.overview.node_rows import NodeRows
 from kuberth.overview.overview import MOST_SUBSCRIBERS, Overview
-from kuberth.overview.waiting import IN_FLIGHT, PERMIT, PLACED
+from kuberth.overview.pending import IN_FLIGHT, PERMIT, PLACED
 from kuberth.serving.messages import Handler, failure
 
 PAGE_PATH: Final = "/ui"
@@ -198,7 +198,7 @@ def _gone_pod(namespace: str, name: str, history: PodHistory | None) -> dict[str
 
 
 class QueueLookup:
-    """Finds the queue of a pod, also while there are no subscribers and `QueueView` does not exist."""
+    """Finds the queue of a pod, also while there are no subscribers and `PendingPods` does not exist."""
 
     def __init__(self, overview: Overview) -> None:
         self._scheduler = overview.scheduler

@@ -1,6 +1,6 @@
-"""The client's end of the stream: server-sent events to state.
+"""Reads the stream in a client: server-sent events to state.
 
-In: bytes. Out: the state that the events add up to, for `kuberth top` and for programs.
+In: bytes. Out: the resulting state, for `kuberth top` and for programs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from kuberth.overview.pace import KEPT_ROWS
+from kuberth.overview.throughput import KEPT_ROWS
 
 
 class EventReader:
@@ -29,7 +29,7 @@ class EventReader:
 
 
 class StreamState:
-    """The state that all events so far add up to."""
+    """The state after all events so far."""
 
     def __init__(self) -> None:
         self.hello: dict[str, Any] = {}
@@ -40,15 +40,15 @@ class StreamState:
         self.cut: dict[str, int] = {}
         """By queue: number of pods that are not in `pods`."""
         self.queues: dict[str, int] = {}
-        self.pace: deque[list[Any]] = deque(maxlen=KEPT_ROWS)
-        """Second, scheduled, unschedulable, error, p50, p99, waiting."""
+        self.throughput: deque[list[Any]] = deque(maxlen=KEPT_ROWS)
+        """Second, scheduled, unschedulable, error, p50, p99, pending pods."""
 
     @property
     def complete(self) -> bool:
-        """Whether events of every kind have come."""
-        return bool(self.hello and self.queues) and self._paced
+        """Whether events of every kind have arrived."""
+        return bool(self.hello and self.queues) and self._has_throughput
 
-    _paced = False
+    _has_throughput = False
 
     def take(self, name: str, tree: Any) -> None:
         """Apply one event; events of unknown names are skipped."""
@@ -69,11 +69,11 @@ class StreamState:
             self.cut = tree.get("cut", {})
         elif name == "queues":
             self.queues = tree
-        elif name == "pace":
+        elif name == "throughput":
             if tree.get("all"):
-                self.pace.clear()
-            self.pace.extend(tree["rows"])
-            self._paced = True
+                self.throughput.clear()
+            self.throughput.extend(tree["rows"])
+            self._has_throughput = True
 
     def tree(self) -> dict[str, Any]:
         """The whole state as one tree of JSON."""
@@ -83,5 +83,5 @@ class StreamState:
             "nodes": list(self.nodes.values()),
             "pods": list(self.pods.values()),
             "cut": self.cut,
-            "pace": list(self.pace),
+            "throughput": list(self.throughput),
         }

@@ -51,7 +51,9 @@ def seen() -> StreamState:
         ["u4", "other", "new", "active", 5, 0, NOW - 1, "", "p", []],
     ]
     stream_state.take("pods", {"set": pods, "gone": [], "all": True})
-    stream_state.take("pace", {"rows": [[1, 5, 1, 0, 0.5, 2.0, 3], [2, 0, 0, 0, None, None, 4]], "all": True})
+    stream_state.take(
+        "throughput", {"rows": [[1, 5, 1, 0, 0.5, 2.0, 3], [2, 0, 0, 0, None, None, 4]], "all": True}
+    )
     return stream_state
 
 
@@ -83,9 +85,9 @@ def test_what_a_terminal_sends(sent: str, keys: list[str]) -> None:
 
 
 def test_views_and_selection() -> None:
-    assert [pressed(key).view for key in "1234nupc"] == [*VIEWS, *VIEWS]
+    assert [pressed(key).view for key in "1234nupt"] == [*VIEWS, *VIEWS]
     assert pressed("tab", "tab", "tab").view == "nodes"
-    assert pressed("left", view="nodes").view == "pace"
+    assert pressed("left", view="nodes").view == "throughput"
     assert pressed("down", "j", "k", view="nodes").selected == 1
     assert pressed("pagedown", view="nodes").selected == 4
     assert pressed("end", "pageup", "up", view="nodes").selected == 0
@@ -150,7 +152,7 @@ def test_a_frame_fits_the_terminal(state: str, size: tuple[int, int]) -> None:
 def test_one_frame_summarizes_the_cluster() -> None:
     text = brief(pressed(), width=100, now=NOW).plain
     for expected in (
-        "5 nodes, 10 pods on them, 4 waiting",
+        "5 nodes, 10 pods on them, 4 pending",
         "NodeResourcesFit",
         "default/web-2",
         "1m 30s",
@@ -180,7 +182,7 @@ def many() -> TopModel:
     ]
     held = ["u", "default", "held", "permit", 0, 1, NOW - 5, "Hold", "p", [["Hold", NOW - 5, NOW + 25]]]
     state.take("pods", {"set": [*pods, held], "gone": [], "all": True})
-    state.take("pace", {"rows": [[1, 5, 1, 0, 0.5, 1500.0, 3]], "all": True})
+    state.take("throughput", {"rows": [[1, 5, 1, 0, 0.5, 1500.0, 3]], "all": True})
     return TopModel(state)
 
 
@@ -190,9 +192,9 @@ def many() -> TopModel:
         ("nodes", [f"{LONG}29", "2.5/8 31 %", "2/16 GiB 12 %", "10/100 GiB 10 %"]),
         ("pods", [f"default/{LONG}28", "Plugin28", "Hold: 5s of 30s"]),
         ("queue", ["Plugin28", "Hold"]),
-        ("pace", ["attempt, p99: 1.5s, at most 1.5s", "attempt, median: 0.5ms"]),
+        ("throughput", ["attempt, p99: 1.5s, at most 1.5s", "attempt, median: 0.5ms"]),
     ],
-    ids=["nodes", "pods", "queue", "pace"],
+    ids=["nodes", "pods", "queue", "throughput"],
 )
 def test_a_view_is_printed_whole_and_no_name_is_cut(view: str, expected: list[str]) -> None:
     model = many()
@@ -210,7 +212,7 @@ def test_the_nodes_of_a_local_cluster_fit_80_columns_without_a_terminal(zone: st
     nodes = [[f"node-{number}", zone, "general-purpose", 7, *amounts] for number in range(3)]
     state.take("nodes", {"set": nodes, "gone": [], "all": True})
     head, *_, last = whole(TopModel(state, view="nodes"), width=None, now=NOW).plain.split("\n")
-    assert head == "Cluster kuberth: 3 nodes, 0 pods on them, 0 waiting, 0 bound/s"
+    assert head == "Cluster kuberth: 3 nodes, 0 pods on them, 0 pending, 0 bound/s"
     place = f"{zone} general-purpose" if zone else "general-purpose"
     assert last == f"node-2 {place} !-t 12.2/16 77 % 51.5/64 GiB 80 % 101/110 92 %"
     assert cell_len(last) <= 80
@@ -375,7 +377,7 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_keys_in_a_terminal(kubeconfig: str) -> None:
     # So high that all of an explanation is seen, however often the pod was tried meanwhile.
     with terminal("top", "--kubeconfig", kubeconfig, rows=120) as screen:
-        screen.wait_for("3 nodes, 1 pod on them, 2 waiting", "NodeResourcesFit", "example.com/wait")
+        screen.wait_for("3 nodes, 1 pod on them, 2 pending", "NodeResourcesFit", "example.com/wait")
         screen.press("1")
         screen.wait_for("node-1", "node-3", "hollow.node")
         screen.press("3")

@@ -38,18 +38,18 @@ def test_a_token_is_printed_only_on_a_terminal(terminal: bool, expected: str) ->
 
 
 def test_phases_in_a_constant_order() -> None:
-    pods = {"SchedulingGated": 1, "Waiting": 2, "Failed": 3, "waiting in Permit": 4, "Running": 5}
+    pods = {"gated": 1, "unscheduled": 2, "Failed": 3, "waiting in Permit": 4, "Running": 5}
     assert summary_line(Summary(3, pods)) == (
-        "nodes: 3; pods: 5 Running, 2 waiting, 4 waiting in Permit, 1 gated, 3 Failed"
+        "nodes: 3; pods: 5 Running, 2 unscheduled, 4 waiting in Permit, 1 gated, 3 Failed"
     )
     assert summary_line(Summary(0, {})) == "nodes: 0; pods: none"
 
 
 @pytest.mark.parametrize("width", [60, 120])
 def test_every_reason_has_one_line(width: int) -> None:
-    summary = Summary(5, {"Waiting": 41}, {LONG: 40, "not tried yet": 1}, bound_per_second=12.34)
+    summary = Summary(5, {"unscheduled": 41}, {LONG: 40, "not tried yet": 1}, bound_per_second=12.34)
     assert shown(summary, width=width) == [
-        "nodes: 5; pods: 41 waiting; 12.3 bound/s",
+        "nodes: 5; pods: 41 unscheduled; 12.3 bound/s",
         "pods  reason",
         f"  40  {LONG}" if width == 120 else f"  40  {LONG[:53]}…",
         "   1  not tried yet",
@@ -58,7 +58,7 @@ def test_every_reason_has_one_line(width: int) -> None:
 
 def test_what_is_cut_is_counted() -> None:
     reasons = {f"reason {number}": number for number in range(1, 9)}
-    lines = shown(Summary(1, {"Waiting": 36}, reasons), width=60, rows=3)
+    lines = shown(Summary(1, {"unscheduled": 36}, reasons), width=60, rows=3)
     assert [line.split("  ")[-1] for line in lines[2:]] == [
         "reason 8",
         "reason 7",
@@ -69,17 +69,17 @@ def test_what_is_cut_is_counted() -> None:
 
 @pytest.mark.parametrize("reasons", [{}, {LONG: 40}])
 def test_the_last_row_is_empty_for_typed_text(reasons: dict[str, int]) -> None:
-    assert shown(Summary(1, {"Waiting": 40}, reasons), width=60, live=True)[-1] == ""
+    assert shown(Summary(1, {"unscheduled": 40}, reasons), width=60, live=True)[-1] == ""
 
 
 def test_words_of_objects_move_no_cursor() -> None:
-    [_, _, line] = shown(Summary(1, {"Waiting": 1}, {"\x1b[2J[red]a\nb\r\x07[/red]": 1}), width=60)
+    [_, _, line] = shown(Summary(1, {"unscheduled": 1}, {"\x1b[2J[red]a\nb\r\x07[/red]": 1}), width=60)
     assert line == "   1   [2J[red]a b  [/red]"
 
 
 def test_the_log_appears_above_the_summary() -> None:
     console = Console(file=io.StringIO(), width=60, height=20, force_terminal=True, color_system=None)
-    summary = Summary(5, {"Waiting": 41, "Running": 123_456, "Succeeded": 999_999}, {LONG: 40}, 1234.5)
+    summary = Summary(5, {"unscheduled": 41, "Running": 123_456, "Succeeded": 999_999}, {LONG: 40}, 1234.5)
     logger = logging.Logger("test")
     logger.addHandler(ConsoleHandler(console))
     with Live(summary_table(summary), console=console, auto_refresh=False) as live:

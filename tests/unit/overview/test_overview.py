@@ -14,10 +14,10 @@ from kuberth.api.core import Node, Pod
 from kuberth.clock import LoopClock, run_in_virtual_time
 from kuberth.framework import CycleState, PermitPlugin, PermitResult
 from kuberth.overview import overview as overview_module
-from kuberth.overview import waiting
+from kuberth.overview import pending
 from kuberth.overview.node_rows import NodeRows
 from kuberth.overview.overview import MOST_SUBSCRIBERS, TooManySubscribers
-from kuberth.overview.waiting import QueueView
+from kuberth.overview.pending import PendingPods
 from kuberth.queue import PriorityQueue
 from kuberth.testing import make_node, make_pod
 from tests.unit.overview.harness import Reader, Watched, watching
@@ -53,8 +53,8 @@ def test_everything_at_first_in_order() -> None:
             await watched.world.in_queue("p", "gated")
             reader = Reader(watched.overview)
             events = reader.read()
-            assert [name for name, _ in events] == ["hello", "nodes", "queues", "pods", "pace"]
-            hello, nodes, queues, pods, _pace = (tree for _, tree in events)
+            assert [name for name, _ in events] == ["hello", "nodes", "queues", "pods", "throughput"]
+            hello, nodes, queues, pods, _throughput = (tree for _, tree in events)
             assert hello["resources"] == ["cpu", "memory", "pods", "ephemeral-storage", "nvidia.com/gpu"]
             assert (hello["program"], hello["writable"], hello["profiles"]) == (
                 "up",
@@ -66,7 +66,7 @@ def test_everything_at_first_in_order() -> None:
                 "gone": [],
                 "set": [["n1", "a", "large", 7, [1.5, 8 << 30, 110, 0, 8], [0.25, 0, 1, 0, 2]]],
             }
-            assert queues == dict.fromkeys(waiting.QUEUES, 0) | {"gated": 1, "placed": 1}
+            assert queues == dict.fromkeys(pending.QUEUES, 0) | {"gated": 1, "placed": 1}
             [row] = pods["set"]
             assert row[1:6] == ["default", "p", "gated", 7, 0]
             assert row[7:] == ["one, two", "default-scheduler", []]
@@ -190,19 +190,19 @@ def test_a_new_resource_sends_another_hello_and_all_nodes() -> None:
     run_in_virtual_time(scenario)
 
 
-def test_pace_is_one_row_a_second_with_ten_minutes_of_the_past() -> None:
+def test_throughput_has_one_row_per_second_for_ten_minutes() -> None:
     async def scenario() -> None:
         async with watching(make_node("n1", cpu="2")) as watched:
             world = watched.world
             await world.quiet(seconds=700)
             reader = Reader(watched.overview)
             reader.read()
-            assert len(reader.seen.pace) == 600
+            assert len(reader.seen.throughput) == 600
             world.api.put(make_pod("small", cpu="1"))
             world.api.put(make_pod("large", cpu="3"))
             await world.bound("small")
             await world.quiet(seconds=2.5)
-            [rows] = [tree["rows"] for name, tree in reader.read() if name == "pace"]
+            [rows] = [tree["rows"] for name, tree in reader.read() if name == "throughput"]
             assert [row[0] for row in rows] == list(range(rows[0][0], rows[0][0] + len(rows)))
             busy = [row for row in rows if row[1]]
             assert [row[1:4] for row in busy] == [[1, 1, 0]]
@@ -221,7 +221,7 @@ def test_nothing_is_sent_while_nothing_happens() -> None:
             # A node that is written without being another is no news either.
             watched.world.api.replace(make_node("n1"))
             await watched.world.quiet(seconds=3)
-            assert {name for name, _ in reader.read()} == {"pace"}
+            assert {name for name, _ in reader.read()} == {"throughput"}
 
     run_in_virtual_time(scenario)
 
@@ -277,7 +277,7 @@ def test_a_reader_that_misses_many_deletions_receives_everything_again(
 
 
 def test_the_longest_waiting_pods_of_a_long_queue_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "SHOWN_PER_QUEUE", 3)
+    monkeypatch.setattr(pending, "SHOWN_PER_QUEUE", 3)
 
     async def scenario() -> None:
         async with watching(make_node("n1")) as watched:
@@ -302,11 +302,11 @@ def test_the_stream_says_that_it_is_there_and_ends_without_a_trace() -> None:
     async def scenario() -> None:
         async with watching(make_node("n1")) as watched:
             overview, scheduler = watched.overview, watched.world.scheduler
-            watched.overview.pace.rows.clear()
+            watched.overview.throughput.rows.clear()
             stream = overview.stream()
             first = [await anext(stream) for _ in range(5)]
             assert [piece.split(b"\n")[0] for piece in first] == [
-                b"event: " + name for name in (b"hello", b"nodes", b"queues", b"pods", b"pace")
+                b"event: " + name for name in (b"hello", b"nodes", b"queues", b"pods", b"throughput")
             ]
             assert overview.subscribers == 1
             await stream.aclose()
@@ -390,7 +390,7 @@ def _expect_truth(watched: Watched, readers: list[Reader]) -> None:
         assert reader.seen.hello["resources"] == fresh.seen.hello["resources"]
     # And against the scheduler's own state.
     scheduler = watched.world.scheduler
-    looked_up = QueueView(scheduler, clock=LoopClock(asyncio.get_running_loop()))
+    looked_up = PendingPods(scheduler, clock=LoopClock(asyncio.get_running_loop()))
     assert fresh.seen.queues == looked_up.counts()
     if not fresh.seen.cut:
         assert _settled(fresh.seen.pods.values()) == _settled(looked_up.rows.values())
@@ -410,7 +410,7 @@ class _Silent(PriorityQueue):
 def test_after_any_changes_the_deltas_add_up_to_a_fresh_whole(
     monkeypatch: pytest.MonkeyPatch, seed: int, shown: int, queue: type[PriorityQueue] | None
 ) -> None:
-    monkeypatch.setattr(waiting, "SHOWN_PER_QUEUE", shown)
+    monkeypatch.setattr(pending, "SHOWN_PER_QUEUE", shown)
     rng = random.Random(seed)
     names = iter(range(10_000))
 

@@ -21,8 +21,8 @@ LOOK_SECONDS: Final = 1.0
 _SHARE: Final = 0.05
 """The maximum share of the event loop's time for summaries."""
 
-GATED: Final = "SchedulingGated"
-WAITING: Final = "Waiting"
+GATED: Final = "gated"
+UNSCHEDULED: Final = "unscheduled"
 IN_PERMIT: Final = "waiting in Permit"
 _UNTRIED: Final = "not tried yet"
 _PLACED: Final = "placed, waiting in PreBind"
@@ -34,13 +34,15 @@ class Summary:
 
     nodes: int
     pods: Mapping[str, int]
-    """Pods by phase; pending pods without a node by whether they are gated, waiting, or waiting on Permit."""
+    """Pods by phase; pods without a node are `unscheduled`, `gated` or `waiting in Permit` instead."""
     reasons: Mapping[str, int] = field(default_factory=dict)
     """Why pods are pending, with the number of pods for each reason."""
     bound_per_second: float = field(default=0.0, compare=False)
 
 
 class Observer:
+    """Creates summaries of one cluster."""
+
     def __init__(
         self,
         core: Core,
@@ -77,11 +79,11 @@ class Observer:
                 phases[phase] += 1
                 continue
             if phase == "Pending":
-                phase = GATED if spec.get("schedulingGates") else WAITING
-            if phase == WAITING and uid in in_permit:
+                phase = GATED if spec.get("schedulingGates") else UNSCHEDULED
+            if phase == UNSCHEDULED and uid in in_permit:
                 phase = IN_PERMIT
                 reasons[f"waiting in Permit for {', '.join(in_permit[uid])}"] += 1
-            elif phase in (WAITING, GATED):
+            elif phase in (UNSCHEDULED, GATED):
                 reasons[_reason(pod, phase)] += 1
             phases[phase] += 1
         summary = Summary(len(nodes), dict(phases), dict(reasons), self._rate(began, frozenset(bound)))

@@ -37,7 +37,7 @@ def test_waiting_pods_by_reason() -> None:
         await harness.pod("bound", bound="n")
         summary = await Observer(harness.core).look()
         assert summary.nodes == 1
-        assert summary.pods == {"Waiting": 4, "SchedulingGated": 1, "Pending": 1}
+        assert summary.pods == {"unscheduled": 4, "gated": 1, "Pending": 1}
         assert summary.reasons == {
             "0/1 nodes are available: 1 Too small": 3,
             "not tried yet": 1,
@@ -58,7 +58,7 @@ def test_pods_waiting_in_permit() -> None:
         assert summary.reasons == {"waiting in Permit for Gang, Budget": 1}
         waiting.reject("Gang", "enough")
         waiting_pods.remove(held["metadata"]["uid"])
-        assert (await observer.look()).pods == {"Waiting": 1}
+        assert (await observer.look()).pods == {"unscheduled": 1}
 
     run(main)
 

@@ -12,8 +12,8 @@ from typing import Final
 from kuberth.assembly.scheduler import Scheduler
 from kuberth.text.figures import percentile
 
-PaceLine = tuple[int, int, int, int, float | None, float | None, int]
-"""Unix second, scheduled, unschedulable, error, p50 and p99 in milliseconds, waiting pods."""
+ThroughputRow = tuple[int, int, int, int, float | None, float | None, int]
+"""Unix second, scheduled, unschedulable, error, p50 and p99 in milliseconds, pending pods."""
 
 KEPT_ROWS: Final = 600
 _RESULTS: Final = ("scheduled", "unschedulable", "error")
@@ -21,21 +21,21 @@ _MOST_DURATIONS: Final = 20_000
 """Durations kept for one second; more would not change its percentiles."""
 
 
-class PaceRows:
+class Throughput:
     """The rows of the last minutes."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._before = self._attempts()
         self._durations: list[float] = []
-        self.rows: deque[PaceLine] = deque(maxlen=KEPT_ROWS)
+        self.rows: deque[ThroughputRow] = deque(maxlen=KEPT_ROWS)
 
     def record(self, seconds: float) -> None:
         """Record the duration of an attempt."""
         if len(self._durations) < _MOST_DURATIONS:
             self._durations.append(seconds)
 
-    def sample(self, second: int) -> PaceLine:
+    def sample(self, second: int) -> ThroughputRow:
         """Add the row of this second."""
         now = self._attempts()
         scheduled, unschedulable, error = (

@@ -1,8 +1,8 @@
-"""The pods in the scheduling queues, in flight and waiting on Permit, as rows of the stream.
+"""Pending pods as rows of the stream: in a scheduling queue, in flight, or waiting on Permit.
 
-In: calls of the queue and the cluster table, which only mark a pod as changed. Out, at every tick: the rows
-that differ, the pods that left and where they went, and the length of each queue. For a very long queue, only
-the oldest pods have rows.
+In: notifications of the queue and the cluster table, which only mark a pod as changed. Out, at every tick:
+the changed rows, the pods that are no longer pending with the reason, and the length of each queue. Of a very
+long queue, only the oldest pods have rows.
 """
 
 from __future__ import annotations
@@ -35,35 +35,35 @@ GATES_PLUGIN: Final = "SchedulingGates"
 
 
 class PodChanges(NamedTuple):
-    """What differs since the last `refresh`."""
+    """Changes since the last `refresh`."""
 
     changed: frozenset[str]
-    """UIDs of pods whose rows differ or are new."""
+    """UIDs of pods with a new or changed row."""
     gone: Mapping[str, str]
     """By UID: `placed:NODE`, `deleted`, or `cut:QUEUE` for one beyond the rows of its queue."""
 
 
 @dataclass(slots=True, eq=False)
-class _Followed:
-    """A pod without a node, as the queue reported it last."""
+class _TrackedPod:
+    """A pending pod, in the state that the queue reported last."""
 
     pod: Pod
     queued: QueuedPod | None
-    """None for a pod that was in flight before the first subscriber came."""
+    """None if the pod was in flight before the first subscriber connected."""
     queue: str
     done: bool = False
     """Whether the queue has released it."""
 
 
-class QueueView:
-    """The rows of the last `refresh`, and the pods that may have changed since."""
+class PendingPods:
+    """The rows of all pending pods, updated by `refresh`."""
 
     def __init__(self, scheduler: Scheduler, *, clock: Clock) -> None:
         self._scheduler = scheduler
         self._clock = clock
         self._cluster = scheduler.cluster
         self._most = SHOWN_PER_QUEUE
-        self._followed: dict[str, _Followed] = {}
+        self._tracked: dict[str, _TrackedPod] = {}
         self._marked: dict[str, None] = {}
         self._held: dict[str, tuple[str, ...]] = {}
         """By UID of the pods in Permit: the plugins that hold them."""
@@ -79,27 +79,27 @@ class QueueView:
     # Called by the queue
 
     def moved(self, queued: QueuedPod, queue: str) -> None:
-        self._followed[queued.uid] = _Followed(queued.pod, queued, queue)
+        self._tracked[queued.uid] = _TrackedPod(queued.pod, queued, queue)
         self._marked[queued.uid] = None
 
     def popped(self, queued: QueuedPod) -> None:
         self.moved(queued, IN_FLIGHT)
 
     def done(self, uid: str) -> None:
-        followed = self._followed.get(uid)
-        if followed is not None and followed.queue == IN_FLIGHT:
-            followed.done = True
+        tracked = self._tracked.get(uid)
+        if tracked is not None and tracked.queue == IN_FLIGHT:
+            tracked.done = True
             self._marked[uid] = None
 
     def deleted(self, uid: str) -> None:
-        followed = self._followed.get(uid)
-        if followed is not None and followed.queue != IN_FLIGHT:
-            followed.queue, followed.done = IN_FLIGHT, True
+        tracked = self._tracked.get(uid)
+        if tracked is not None and tracked.queue != IN_FLIGHT:
+            tracked.queue, tracked.done = IN_FLIGHT, True
             self._marked[uid] = None
 
     def pod_placed(self, info: PodInfo) -> None:
         """Called by the cluster table."""
-        if info.uid in self._followed:
+        if info.uid in self._tracked:
             self._marked[info.uid] = None
 
     pod_removed = pod_placed
@@ -107,16 +107,16 @@ class QueueView:
     # Reading
 
     def scan_queue(self) -> list[tuple[QueuedPod, str]]:
-        """Read all queues; returns the pods that entered one without a call."""
+        """Read all queues; returns the pods whose queue differs from the last reported one."""
         came: list[tuple[QueuedPod, str]] = []
         present: set[str] = set()
-        for name, waiting in self._scheduler.queue.pending_pods().items():
+        for name, pods in self._scheduler.queue.pending_pods().items():
             queue = name if name in QUEUES else "active"
-            present.update(queued.uid for queued in waiting)
+            present.update(queued.uid for queued in pods)
             came += (
                 (queued, queue)
-                for queued in waiting
-                if (known := self._followed.get(queued.uid)) is None or known.queue != queue
+                for queued in pods
+                if (known := self._tracked.get(queued.uid)) is None or known.queue != queue
             )
         for queued, queue in sorted(came, key=lambda each: each[0].timestamp_ns):
             self.moved(queued, queue)
@@ -124,24 +124,24 @@ class QueueView:
             if pod.metadata.uid not in present:
                 present.add(pod.metadata.uid)
                 self._put_in_flight(pod)
-        for uid in self._followed.keys() - present:
+        for uid in self._tracked.keys() - present:
             self.deleted(uid)
             self.done(uid)
         return came
 
     def _scan_bindings(self) -> None:
-        """Find pods that were being bound before the first subscriber came; the queue has released them."""
+        """Find pods whose binding began before the first subscriber connected; no queue contains them."""
         if self._cluster.assumed_count:
             for info in self._cluster.placed_pods():
-                if self._cluster.is_assumed(info.uid) and info.uid not in self._followed:
+                if self._cluster.is_assumed(info.uid) and info.uid not in self._tracked:
                     self._put_in_flight(info.pod)
                     self.done(info.uid)
 
     def _put_in_flight(self, pod: Pod) -> None:
-        known = self._followed.get(pod.metadata.uid)
+        known = self._tracked.get(pod.metadata.uid)
         if known is None or known.queue != IN_FLIGHT:
             queued = None if known is None else known.queued
-            self._followed[pod.metadata.uid] = _Followed(pod, queued, IN_FLIGHT)
+            self._tracked[pod.metadata.uid] = _TrackedPod(pod, queued, IN_FLIGHT)
             self._marked[pod.metadata.uid] = None
 
     def refresh(self) -> PodChanges:
@@ -151,12 +151,12 @@ class QueueView:
             return PodChanges(frozenset(), {})
         marked, self._marked = self._marked, {}
         touched: set[str] = set()
-        went: dict[str, str] = {}
+        reasons_gone: dict[str, str] = {}
         for uid in marked:
             before, (queue, where) = self._queue_of.get(uid), self._find(uid)
             if not queue:
-                went[uid] = where
-                self._followed.pop(uid, None)
+                reasons_gone[uid] = where
+                self._tracked.pop(uid, None)
             if queue == before:
                 continue
             if before is not None:
@@ -168,9 +168,11 @@ class QueueView:
                 touched.add(queue)
             else:
                 self._queue_of.pop(uid, None)
-        return self._compare(marked, touched, went)
+        return self._compare(marked, touched, reasons_gone)
 
-    def _compare(self, marked: Mapping[str, None], touched: set[str], went: Mapping[str, str]) -> PodChanges:
+    def _compare(
+        self, marked: Mapping[str, None], touched: set[str], reasons_gone: Mapping[str, str]
+    ) -> PodChanges:
         appeared: set[str] = set()
         vanished: set[str] = set()
         for queue in touched:
@@ -187,7 +189,7 @@ class QueueView:
         gone = {}
         for uid in vanished - appeared:
             if self.rows.pop(uid, None) is not None:
-                gone[uid] = went.get(uid) or f"cut:{self._queue_of[uid]}"
+                gone[uid] = reasons_gone.get(uid) or f"cut:{self._queue_of[uid]}"
         return PodChanges(frozenset(changed), gone)
 
     def counts(self) -> dict[str, int]:
@@ -211,27 +213,27 @@ class QueueView:
         if self._held or len(self._scheduler.waiting_pods):
             held = {each.pod.metadata.uid: each.pending_plugins for each in self._scheduler.waiting_pods}
             changed = {uid for uid, _ in held.items() ^ self._held.items()}
-            self._marked |= dict.fromkeys(changed & self._followed.keys())
+            self._marked |= dict.fromkeys(changed & self._tracked.keys())
             self._held = held
 
     def _find(self, uid: str) -> tuple[str, str]:
-        """The queue of a pod, or "" and where it went."""
-        followed = self._followed.get(uid)
-        if followed is None:
+        """The queue of a pod and ""; or "" and why the pod is no longer pending."""
+        tracked = self._tracked.get(uid)
+        if tracked is None:
             return "", DELETED
-        if followed.queue != IN_FLIGHT:
-            return followed.queue, ""
+        if tracked.queue != IN_FLIGHT:
+            return tracked.queue, ""
         placed = self._cluster.placed(uid)
         if placed is None:
-            return ("", DELETED) if followed.done else (IN_FLIGHT, "")
+            return ("", DELETED) if tracked.done else (IN_FLIGHT, "")
         if not self._cluster.is_assumed(uid):
             return "", f"placed:{placed.node_name}"
         return (PERMIT if uid in self._held else IN_FLIGHT), ""
 
     def _line(self, uid: str, queue: str) -> PodLine:
-        followed = self._followed[uid]
-        queued = followed.queued
-        pod = followed.pod if queued is None else queued.pod
+        tracked = self._tracked[uid]
+        queued = tracked.queued
+        pod = tracked.pod if queued is None else queued.pod
         holds = self._permit_waits(uid) if queue == PERMIT else []
         since = 0.0 if queued is None else round(queued.timestamp_ns / NANOSECONDS, 3)
         return (
@@ -248,7 +250,7 @@ class QueueView:
         )
 
     def _attempts(self, uid: str) -> int:
-        """Of a pod that was in flight before the first subscriber came, as far as it is known."""
+        """The attempts of a pod that was in flight before the first subscriber connected; 0 if unknown."""
         waiting = self._scheduler.waiting_pods.get(uid)
         return 0 if waiting is None else waiting.attempts
 

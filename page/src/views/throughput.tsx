@@ -1,26 +1,26 @@
-// The pace: attempts a second, their durations, and the number of waiting pods, over the last ten minutes.
+// Throughput: attempts per second, their durations, and the number of pending pods, over the last ten minutes.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { useParts, usePlace } from "../context";
 import { count, milliseconds, timeOfDay } from "../format";
 import { SPAN, unrecorded } from "../recorded";
 import { useDarkness } from "../theme";
-import type { PaceTuple } from "../wire";
+import type { ThroughputTuple } from "../wire";
 
 interface Line {
   name: string;
   /** The variable of the style sheet that has its colour. */
   colour: string;
   dash: number[];
-  value: (row: PaceTuple) => number | null;
+  value: (row: ThroughputTuple) => number | null;
 }
 
 const LINES = {
-  scheduled: { name: "scheduled", colour: "--line-1", dash: [], value: (row: PaceTuple) => row[1] },
-  unschedulable: { name: "unschedulable", colour: "--line-2", dash: [5, 3], value: (row: PaceTuple) => row[2] },
-  error: { name: "error", colour: "--line-3", dash: [1, 3], value: (row: PaceTuple) => row[3] },
-  p50: { name: "p50", colour: "--line-1", dash: [], value: (row: PaceTuple) => row[4] },
-  p99: { name: "p99", colour: "--line-2", dash: [5, 3], value: (row: PaceTuple) => row[5] },
-  pending: { name: "pending", colour: "--line-1", dash: [], value: (row: PaceTuple) => row[6] },
+  scheduled: { name: "scheduled", colour: "--line-1", dash: [], value: (row: ThroughputTuple) => row[1] },
+  unschedulable: { name: "unschedulable", colour: "--line-2", dash: [5, 3], value: (row: ThroughputTuple) => row[2] },
+  error: { name: "error", colour: "--line-3", dash: [1, 3], value: (row: ThroughputTuple) => row[3] },
+  p50: { name: "p50", colour: "--line-1", dash: [], value: (row: ThroughputTuple) => row[4] },
+  p99: { name: "p99", colour: "--line-2", dash: [5, 3], value: (row: ThroughputTuple) => row[5] },
+  pending: { name: "pending", colour: "--line-1", dash: [], value: (row: ThroughputTuple) => row[6] },
 } satisfies Record<string, Line>;
 
 const PLOTS: readonly { title: string; unit: string; lines: Line[]; show: (value: number | null) => string }[] = [
@@ -39,16 +39,16 @@ const PLOTS: readonly { title: string; unit: string; lines: Line[]; show: (value
   },
 ];
 
-export function Pace() {
+export function Throughput() {
   const { cluster } = usePlace();
-  useParts(cluster, "pace", "hello");
+  useParts(cluster, "throughput", "hello");
   // One crosshair through all plots: seconds before the end, null for none.
   const [back, setBack] = useState<number | null>(null);
-  const rows = cluster.pace;
+  const rows = cluster.throughput;
   return (
-    <section class="view pace" aria-labelledby="view-title">
+    <section class="view throughput" aria-labelledby="view-title">
       <div class="bar">
-        <h1 id="view-title">Pace</h1>
+        <h1 id="view-title">Throughput</h1>
         <p class="summary">the last ten minutes, a value a second</p>
       </div>
       {PLOTS.map((plot) => (
@@ -109,7 +109,7 @@ function Plot({
   unit: string;
   lines: Line[];
   show: (value: number | null) => string;
-  rows: readonly PaceTuple[];
+  rows: readonly ThroughputTuple[];
   back: number | null;
   point: (back: number | null) => void;
 }) {
@@ -180,7 +180,7 @@ function Plot({
   );
 }
 
-function most(rows: readonly PaceTuple[], line: Line): number | null {
+function most(rows: readonly ThroughputTuple[], line: Line): number | null {
   let found: number | null = null;
   for (const row of rows) {
     const value = line.value(row);
@@ -199,7 +199,7 @@ export function niceCeiling(value: number): number {
 function drawPlot(
   canvas: HTMLCanvasElement,
   width: number,
-  rows: readonly PaceTuple[],
+  rows: readonly ThroughputTuple[],
   lines: Line[],
   unit: string,
   last: number,
