@@ -28,10 +28,10 @@ export const cordon = (server: Server, node: string, closed: boolean): Promise<u
   server.merge(nodePath(node), { spec: { unschedulable: closed ? true : null } });
 
 export const deletePod = (server: Server, namespace: string, name: string): Promise<unknown> =>
-  server.ask(podPath(namespace, name), { method: "DELETE" });
+  server.request(podPath(namespace, name), { method: "DELETE" });
 
 export const removeGate = (server: Server, namespace: string, name: string, gate: string): Promise<unknown> =>
-  server.ask(podPath(namespace, name), {
+  server.request(podPath(namespace, name), {
     method: "PATCH",
     body: JSON.stringify({ spec: { schedulingGates: [{ $patch: "delete", name: gate }] } }),
     contentType: "application/strategic-merge-patch+json",
@@ -51,7 +51,7 @@ const PAUSE = 50;
  */
 async function removeTaint(server: Server, change: Change & { kind: "RemoveTaint" }): Promise<unknown> {
   for (let tries = 1; ; tries++) {
-    const { metadata, spec } = await server.ask<NodeObject>(nodePath(change.node));
+    const { metadata, spec } = await server.request<NodeObject>(nodePath(change.node));
     const left = (spec.taints ?? []).filter(
       ({ key, value, effect }) => key !== change.key || (value ?? "") !== change.value || effect !== change.effect,
     );
@@ -84,7 +84,7 @@ export async function scalableOwner(server: Server, pod: PodObject): Promise<Sca
     const plural = owner?.apiVersion === "apps/v1" ? SCALED[owner.kind] : undefined;
     if (!owner || !plural) break;
     const path = `/apis/apps/v1/namespaces/${part(namespace)}/${plural}/${part(owner.name)}`;
-    const object = await server.ask<{ metadata: { ownerReferences?: Owner[] }; spec: { replicas?: number } }>(path);
+    const object = await server.request<{ metadata: { ownerReferences?: Owner[] }; spec: { replicas?: number } }>(path);
     found = { kind: owner.kind, name: owner.name, path, replicas: object.spec.replicas ?? 1 };
     owners = object.metadata.ownerReferences;
   }

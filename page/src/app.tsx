@@ -2,7 +2,7 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { ComponentType } from "preact";
 import { Cluster } from "./cluster";
-import { PlaceContext, useParts, type Question } from "./context";
+import { PageContext, useParts, type Question } from "./context";
 import { Confirmation, Help } from "./dialogs";
 import { count } from "./format";
 import { Server } from "./requests";
@@ -134,10 +134,10 @@ function Connected({ token, refuse }: { token: string; refuse: (why: string) => 
     return () => clearTimeout(timer);
   }, [notice]);
 
-  const place = useMemo(() => ({ cluster, server, route, confirm, notify }), [cluster, server, route]);
+  const page = useMemo(() => ({ cluster, server, route, confirm, notify }), [cluster, server, route]);
   const { Component } = SHOWN[route.view];
   return (
-    <PlaceContext.Provider value={place}>
+    <PageContext.Provider value={page}>
       <a class="skip" href="#main" onClick={(event) => focusMain(event)}>
         To the content
       </a>
@@ -168,7 +168,7 @@ function Connected({ token, refuse }: { token: string; refuse: (why: string) => 
       </div>
       {help && <Help close={() => setHelp(false)} />}
       {question && <Confirmation question={question.asked} answer={question.answer} />}
-    </PlaceContext.Provider>
+    </PageContext.Provider>
   );
 }
 

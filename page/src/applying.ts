@@ -84,7 +84,7 @@ async function find(
   const cached = among(known.get(root));
   if (cached) return cached;
   try {
-    known.set(root, (await server.ask<{ resources: Resource[] }>(root)).resources);
+    known.set(root, (await server.request<{ resources: Resource[] }>(root)).resources);
   } catch (error) {
     if (!(error instanceof Refusal && error.status === 404)) throw error;
   }

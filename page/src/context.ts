@@ -11,7 +11,7 @@ export interface Question {
   action: string;
 }
 
-export interface Place {
+export interface Page {
   cluster: Cluster;
   server: Server;
   route: Route;
@@ -20,12 +20,12 @@ export interface Place {
   notify: (text: string, kind?: "done" | "failed") => void;
 }
 
-export const PlaceContext = createContext<Place | null>(null);
+export const PageContext = createContext<Page | null>(null);
 
-export function usePlace(): Place {
-  const place = useContext(PlaceContext);
-  if (!place) throw new Error("outside of the page");
-  return place;
+export function usePage(): Page {
+  const page = useContext(PageContext);
+  if (!page) throw new Error("outside of the page");
+  return page;
 }
 
 /** Redraws the caller when one of these parts changed; the number grows with every change. */
@@ -51,13 +51,13 @@ export function useNow(cluster: Cluster): number {
 }
 
 /** Runs an action and shows its result: the server's message if it failed. */
-export async function attempt(place: Place, text: string, action: () => Promise<unknown>): Promise<boolean> {
+export async function attempt(page: Page, text: string, action: () => Promise<unknown>): Promise<boolean> {
   try {
     await action();
-    place.notify(text);
+    page.notify(text);
     return true;
   } catch (error) {
-    place.notify(failureInWords(error), "failed");
+    page.notify(failureInWords(error), "failed");
     return false;
   }
 }

@@ -45,7 +45,7 @@ export async function messageOf(response: Response): Promise<string> {
   return STATUSES[response.status] ?? `the server answered with status ${response.status}`;
 }
 
-export interface Asking {
+export interface RequestOptions {
   method?: string;
   body?: string;
   contentType?: string;
@@ -58,17 +58,17 @@ export class Server {
     private readonly refused: (why: string) => void,
   ) {}
 
-  async ask<T>(path: string, { method = "GET", body, contentType, signal }: Asking = {}): Promise<T> {
+  async request<T>(path: string, { method = "GET", body, contentType, signal }: RequestOptions = {}): Promise<T> {
     return (await this.send(path, { method, ...given({ body, contentType, signal }) })).answer as T;
   }
 
   /** The answer and its status: 201 means created, not changed. */
-  async send(path: string, asking: Asking): Promise<{ status: number; answer: unknown }> {
+  async send(path: string, options: RequestOptions): Promise<{ status: number; answer: unknown }> {
     const { headers } = withToken(this.token);
-    if (asking.contentType) headers["Content-Type"] = asking.contentType;
+    if (options.contentType) headers["Content-Type"] = options.contentType;
     const response = await fetch(path, {
       headers,
-      ...given({ method: asking.method, body: asking.body, signal: asking.signal }),
+      ...given({ method: options.method, body: options.body, signal: options.signal }),
       cache: "no-store",
     });
     if (!response.ok) {
@@ -84,7 +84,7 @@ export class Server {
   }
 
   merge(path: string, patch: unknown): Promise<unknown> {
-    return this.ask(path, {
+    return this.request(path, {
       method: "PATCH",
       body: JSON.stringify(patch),
       contentType: "application/merge-patch+json",

@@ -27,10 +27,10 @@ export function Search({ server }: { server: Server }) {
     setError("");
     const wanted = text.trim();
     if (!wanted) return;
-    const asking = new AbortController();
+    const running = new AbortController();
     const timer = setTimeout(() => {
       server
-        .ask<SearchAnswer>(query("/ui/search", { q: wanted }), { signal: asking.signal })
+        .request<SearchAnswer>(query("/ui/search", { q: wanted }), { signal: running.signal })
         .then(({ nodes, pods }) => {
           setAt(0);
           setHits([
@@ -43,12 +43,12 @@ export function Search({ server }: { server: Server }) {
           ]);
         })
         .catch((failure: unknown) => {
-          if (!asking.signal.aborted) setError(failure instanceof Error ? failure.message : String(failure));
+          if (!running.signal.aborted) setError(failure instanceof Error ? failure.message : String(failure));
         });
     }, PAUSE);
     return () => {
       clearTimeout(timer);
-      asking.abort();
+      running.abort();
     };
   }, [text, server]);
 

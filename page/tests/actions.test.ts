@@ -8,7 +8,7 @@ function serverWith(objects: Record<string, unknown>, refused: { status: number;
   const writes: unknown[] = [];
   let left = refused.times;
   const server = {
-    ask: async (path: string) => {
+    request: async (path: string) => {
       if (!(path in objects)) throw new Refusal(404, `nothing at ${path}`);
       return objects[path];
     },

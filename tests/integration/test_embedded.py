@@ -87,7 +87,7 @@ def test_the_summary_counts_waiting_pods_by_reason() -> None:
         settings = ClusterSettings(nodes=1, port=0, manifests=tuple(gated))
         async with asyncio.timeout(60), running_cluster(settings) as cluster:
             summary = await cluster.summary()
-            assert (summary.nodes, summary.pods) == (1, {"SchedulingGated": 1})
+            assert (summary.nodes, summary.pods) == (1, {"gated": 1})
 
     asyncio.run(main())
 

@@ -89,7 +89,15 @@ def test_the_switch_goes_before_the_system_and_is_remembered(open_page: OpenPage
 def test_a_phone_needs_no_scrolling_sideways(open_page: OpenPage) -> None:
     look = open_page(viewport={"width": 360, "height": 740})
     page = look.page
-    for route in ("#/nodes", "#/nodes/small-1", "#/nodes?as=table", "#/queue", "#/throughput", "#/pod", "#/create"):
+    for route in (
+        "#/nodes",
+        "#/nodes/small-1",
+        "#/nodes?as=table",
+        "#/queue",
+        "#/throughput",
+        "#/pod",
+        "#/create",
+    ):
         look.go(route)
         expect(heading(page)).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, route

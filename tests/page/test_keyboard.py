@@ -113,7 +113,9 @@ def test_digits_and_slashes_can_be_typed_into_fields(open_page: OpenPage) -> Non
     expect(heading(page)).to_have_text("Queue")
 
 
-@pytest.mark.parametrize("route", ["#/nodes", "#/nodes?as=table", "#/queue", "#/throughput", "#/pod", "#/create"])
+@pytest.mark.parametrize(
+    "route", ["#/nodes", "#/nodes?as=table", "#/queue", "#/throughput", "#/pod", "#/create"]
+)
 def test_every_control_has_a_name(open_page: OpenPage, route: str) -> None:
     page = open_page(route).page
     expect(heading(page)).to_be_visible()

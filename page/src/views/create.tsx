@@ -1,7 +1,7 @@
 // Applies pasted manifests one by one and lists the result of each.
 import { useState } from "preact/hooks";
 import { applyAll, type Applied } from "../applying";
-import { useParts, usePlace } from "../context";
+import { useParts, usePage } from "../context";
 import { readManifests } from "../manifests";
 import { podLink } from "../route";
 
@@ -22,7 +22,7 @@ spec:
 `;
 
 export function Create() {
-  const { cluster, server } = usePlace();
+  const { cluster, server } = usePage();
   useParts(cluster, "hello");
   const [text, setText] = useState("");
   const [results, setResults] = useState<Applied[]>([]);

@@ -2,8 +2,8 @@
 import type { VNode } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { applicable, applyProposal } from "../actions";
-import { useAnswer } from "../asking";
-import { attempt, useParts, usePlace } from "../context";
+import { useAnswer } from "../answer";
+import { attempt, useParts, usePage } from "../context";
 import { count, counted, listed, timeOfDay } from "../format";
 import { query } from "../requests";
 import type { Explanation, Proposal } from "../wire";
@@ -28,7 +28,7 @@ export function Explained({
   state: string;
   after: () => void;
 }) {
-  const { server } = usePlace();
+  const { server } = usePage();
   const request = useAnswer<Explanation>(server, query("/explain", { namespace, pod: name }));
   const known = useRef(state);
   useEffect(() => {
@@ -42,7 +42,7 @@ export function Explained({
       <div class="card-head">
         <h2 id="explained-title">Why</h2>
         <button disabled={request.pending} onClick={request.again}>
-          {request.pending ? "Asking…" : "Ask again"}
+          {request.pending ? "Loading…" : "Explain again"}
         </button>
       </div>
       {request.error && <p class="problem">{request.error}</p>}
@@ -227,16 +227,16 @@ function Proposals({
   pod: { namespace: string; name: string };
   after: () => void;
 }) {
-  const place = usePlace();
-  useParts(place.cluster, "hello");
-  const writable = place.cluster.hello?.writable ?? false;
+  const page = usePage();
+  useParts(page.cluster, "hello");
+  const writable = page.cluster.hello?.writable ?? false;
   const [busy, setBusy] = useState(false);
 
   async function apply(proposal: Proposal) {
-    const sure = await place.confirm({ title: "Change the cluster?", text: proposal.text, action: "Do it" });
+    const sure = await page.confirm({ title: "Change the cluster?", text: proposal.text, action: "Do it" });
     if (!sure) return;
     setBusy(true);
-    const done = await attempt(place, `Done: ${proposal.text}`, () => applyProposal(place.server, proposal, pod));
+    const done = await attempt(page, `Done: ${proposal.text}`, () => applyProposal(page.server, proposal, pod));
     setBusy(false);
     if (done) after();
   }

@@ -1,8 +1,8 @@
 // One node: its resources and pods, and in a local cluster a button that cordons it.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { cordon } from "../actions";
-import { useAnswer } from "../asking";
-import { attempt, useParts, usePlace } from "../context";
+import { useAnswer } from "../answer";
+import { attempt, useParts, usePage } from "../context";
 import { amount, count, counted, percent } from "../format";
 import { marks } from "../heat/drawing";
 import { query } from "../requests";
@@ -13,8 +13,8 @@ const PODS = 200;
 const PAUSE = 400;
 
 export function NodePanel({ name, close }: { name: string; close: string }) {
-  const place = usePlace();
-  const { cluster, server } = place;
+  const page = usePage();
+  const { cluster, server } = page;
   useParts(cluster, "nodes", "hello");
   const row = cluster.nodes.get(name);
   const request = useAnswer<NodeAnswer>(server, query("/ui/node", { name }));
@@ -49,7 +49,7 @@ export function NodePanel({ name, close }: { name: string; close: string }) {
 
   async function toggle() {
     setBusy(true);
-    await attempt(place, `${name} is ${closed ? "open to" : "closed to"} new pods`, () => cordon(server, name, !closed));
+    await attempt(page, `${name} is ${closed ? "open to" : "closed to"} new pods`, () => cordon(server, name, !closed));
     setBusy(false);
   }
 

@@ -1,7 +1,7 @@
 // The nodes: a heat map, or the same as a table, and beside it the node that was opened.
 import { useMemo, useState } from "preact/hooks";
 import type { NodeRow } from "../cluster";
-import { useParts, usePlace } from "../context";
+import { useParts, usePage } from "../context";
 import { amount, count, counted, percent } from "../format";
 import { fullness, marks, totals } from "../heat/drawing";
 import { HeatMap, Legend, type Group } from "../heat/map";
@@ -13,7 +13,7 @@ type Grouping = "zone" | "pool";
 const PAGE = 100;
 
 export function Nodes() {
-  const { cluster, route } = usePlace();
+  const { cluster, route } = usePage();
   const version = useParts(cluster, "nodes", "hello");
   const resources = cluster.hello?.resources ?? ["cpu", "memory", "pods"];
   const resource = resources.includes(route.query["resource"] ?? "") ? (route.query["resource"] ?? "") : (resources[0] ?? "cpu");

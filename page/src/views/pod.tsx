@@ -1,8 +1,8 @@
 // A pod: its queue or node, its moves between queues, its last scheduling cycles, and its explanation.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { deletePod, podPath, removeGate, scalableOwner, scale, type PodObject, type Scalable } from "../actions";
-import { useAnswer } from "../asking";
-import { attempt, useNow, useParts, usePlace } from "../context";
+import { useAnswer } from "../answer";
+import { attempt, useNow, useParts, usePage } from "../context";
 import { age, count, counted, inWords, milliseconds, queueName, resultInWords, timeOfDay } from "../format";
 import { query } from "../requests";
 import { formatRoute, nodeLink, podLink } from "../route";
@@ -11,7 +11,7 @@ import { Explained } from "./explained";
 import { ScoreTable } from "./score_table";
 
 export function Pod() {
-  const { route } = usePlace();
+  const { route } = usePage();
   const [namespace, name] = route.path;
   return namespace !== undefined && name !== undefined ? (
     <OnePod key={`${namespace}/${name}`} namespace={namespace} name={name} />
@@ -23,7 +23,7 @@ export function Pod() {
 const SUGGESTED = 25;
 
 function WhichPod() {
-  const { cluster } = usePlace();
+  const { cluster } = usePage();
   useParts(cluster, "pods", "queues");
   const now = useNow(cluster);
   const pending = QUEUES.flatMap((queue) => [...cluster.pods[queue].values()])
@@ -88,7 +88,7 @@ function WhichPod() {
 const REFRESH = 3000;
 
 function OnePod({ namespace, name }: { namespace: string; name: string }) {
-  const { cluster, server } = usePlace();
+  const { cluster, server } = usePage();
   useParts(cluster, "pods", "hello");
   const now = useNow(cluster);
   const writable = cluster.hello?.writable ?? false;
@@ -185,8 +185,8 @@ function Fact({ name, value, children }: { name: string; value: string; children
 }
 
 function Actions({ pod, again }: { pod: PodObject; again: () => void }) {
-  const place = usePlace();
-  const { server, confirm } = place;
+  const page = usePage();
+  const { server, confirm } = page;
   const { namespace, name } = pod.metadata;
   const [owner, setOwner] = useState<Scalable | null>(null);
   const [replicas, setReplicas] = useState("");
@@ -211,11 +211,11 @@ function Actions({ pod, again }: { pod: PodObject; again: () => void }) {
       text: `${namespace}/${name} is deleted; its controller may create a replacement.`,
       action: "Delete",
     });
-    if (sure && (await attempt(place, `${name} is being deleted`, () => deletePod(server, namespace, name)))) again();
+    if (sure && (await attempt(page, `${name} is being deleted`, () => deletePod(server, namespace, name)))) again();
   }
 
   async function ungate(gate: string) {
-    if (await attempt(place, `${gate} is removed`, () => removeGate(server, namespace, name, gate))) again();
+    if (await attempt(page, `${gate} is removed`, () => removeGate(server, namespace, name, gate))) again();
   }
 
   async function rescale(event: Event) {
@@ -223,7 +223,7 @@ function Actions({ pod, again }: { pod: PodObject; again: () => void }) {
     const wanted = Number(replicas);
     if (!owner || !/^\d+$/.test(replicas)) return;
     const what = `${owner.kind} ${owner.name}`;
-    if (await attempt(place, `${what} is scaled to ${wanted}`, () => scale(server, owner, wanted)))
+    if (await attempt(page, `${what} is scaled to ${wanted}`, () => scale(server, owner, wanted)))
       setOwner({ ...owner, replicas: wanted });
   }
 

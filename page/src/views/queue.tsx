@@ -2,7 +2,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import { memo } from "../memo";
 import type { PodRow, Transfer } from "../cluster";
-import { useNow, useParts, usePlace } from "../context";
+import { useNow, useParts, usePage } from "../context";
 import { age, count, inWords, queueName } from "../format";
 import { formatRoute, podLink } from "../route";
 import { QUEUES, type Queue } from "../wire";
@@ -20,7 +20,7 @@ const HINTS: Record<Queue, string> = {
 };
 
 export function Queue() {
-  const { cluster, route } = usePlace();
+  const { cluster, route } = usePage();
   useParts(cluster, "pods", "queues");
   const now = useNow(cluster);
   const wanted = (route.query["filter"] ?? "").toLowerCase();
@@ -67,7 +67,7 @@ export function Queue() {
 const matches = (text: string, wanted: string): boolean => text.toLowerCase().includes(wanted);
 
 function Pending({ queue, wanted, now }: { queue: Queue; wanted: string; now: number }) {
-  const { cluster } = usePlace();
+  const { cluster } = usePage();
   const shown: PodRow[] = [];
   let fitting = 0;
   for (const pod of cluster.pods[queue].values()) {
@@ -97,7 +97,7 @@ function Pending({ queue, wanted, now }: { queue: Queue; wanted: string; now: nu
 }
 
 function Placed({ wanted }: { wanted: string }) {
-  const { cluster } = usePlace();
+  const { cluster } = usePage();
   const fitting = cluster.placements.filter(
     ({ namespace, name, node }) => !wanted || matches(`${namespace}/${name} ${node}`, wanted),
   );
@@ -149,7 +149,7 @@ interface Flight {
 
 /** Dots that go from queue to queue, as pods do; only along the row of their names, for the sake of the processor. */
 function Movement({ heads }: { heads: Partial<Record<Queue, HTMLElement | null>> }) {
-  const { cluster } = usePlace();
+  const { cluster } = usePage();
   const canvas = useRef<HTMLCanvasElement>(null);
 
   useEffect(() => {

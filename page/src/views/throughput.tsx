@@ -1,6 +1,6 @@
 // Throughput: attempts per second, their durations, and the number of pending pods, over the last ten minutes.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { useParts, usePlace } from "../context";
+import { useParts, usePage } from "../context";
 import { count, milliseconds, timeOfDay } from "../format";
 import { SPAN, unrecorded } from "../recorded";
 import { useDarkness } from "../theme";
@@ -40,7 +40,7 @@ const PLOTS: readonly { title: string; unit: string; lines: Line[]; show: (value
 ];
 
 export function Throughput() {
-  const { cluster } = usePlace();
+  const { cluster } = usePage();
   useParts(cluster, "throughput", "hello");
   // One crosshair through all plots: seconds before the end, null for none.
   const [back, setBack] = useState<number | null>(null);

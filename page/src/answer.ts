@@ -18,7 +18,7 @@ export function useAnswer<T>(server: Server, path: string | null): Answered<T> {
   });
   const running = useRef<AbortController | null>(null);
 
-  const ask = useCallback(() => {
+  const load = useCallback(() => {
     if (path === null) return;
     running.current?.abort();
     const mine = new AbortController();
@@ -30,7 +30,7 @@ export function useAnswer<T>(server: Server, path: string | null): Answered<T> {
       pending: true,
     }));
     server
-      .ask<T>(path, { signal: mine.signal })
+      .request<T>(path, { signal: mine.signal })
       .then((answer) => setState({ path, answer, error: "", pending: false }))
       .catch((error: unknown) => {
         if (mine.signal.aborted) return;
@@ -42,15 +42,15 @@ export function useAnswer<T>(server: Server, path: string | null): Answered<T> {
   }, [server, path]);
 
   useEffect(() => {
-    ask();
+    load();
     return () => running.current?.abort();
-  }, [ask]);
+  }, [load]);
 
   const current = state.path === path;
   return {
     answer: current ? state.answer : null,
     error: current ? state.error : "",
     pending: state.pending || !current,
-    again: ask,
+    again: load,
   };
 }
