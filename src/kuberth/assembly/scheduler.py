@@ -23,7 +23,7 @@ from kuberth.assembly.observing import SchedulerObserver, ShelteredObserver
 from kuberth.assembly.profiles import assemble, derive_with, effective_gates, full_registry
 from kuberth.binding.cycle import BindingCycle, binding_name
 from kuberth.client.adaptive_limit import AdaptiveLimit
-from kuberth.client.protocol import Api, RefusalCounter
+from kuberth.client.protocol import Api
 from kuberth.clock import NANOSECONDS, Clock, SystemClock
 from kuberth.cluster.table import ClusterTable
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration, default_configuration
@@ -185,7 +185,7 @@ class Scheduler:
         return Components(background=self._task, job=self._job, close_unstarted=close_unstarted)
 
     def _wire(self, rng: random.Random, check_plans_every: int) -> None:
-        bindings = AdaptiveLimit(self._clock, refusals=self._refused_posts)
+        bindings = AdaptiveLimit(self._clock, refusals=lambda: self._api.refused_posts)
         status_patches = AdaptiveLimit(self._clock)
         self._show_limits({"binding": bindings, PATCH: status_patches})
         writer = PodStatusWriter(
@@ -287,9 +287,6 @@ class Scheduler:
         self.metrics.writes_in_flight.compute = lambda: {
             (kind,): float(limit.in_flight) for kind, limit in limits.items()
         }
-
-    def _refused_posts(self) -> int:
-        return self._api.refused_posts if isinstance(self._api, RefusalCounter) else 0
 
     def _group_cycle(self, cycle: SchedulingCycle, rng: random.Random) -> GroupCycle:
         groups = self.stores.of(PodGroup)

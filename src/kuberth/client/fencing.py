@@ -11,15 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Final, TypeVar
 
 from kuberth.api.core import Pod
-from kuberth.client.protocol import (
-    Api,
-    FinalizingApi,
-    ObjectList,
-    PostingApi,
-    RefusalCounter,
-    SharingApi,
-    WatchEvent,
-)
+from kuberth.client.protocol import Api, ObjectList, WatchEvent
 from kuberth.client.writes import Write
 from kuberth.errors import ApiError
 
@@ -57,9 +49,7 @@ class FencedApi(Api):
         return self._api.watch(kind, resource_version=resource_version, field_selector=field_selector)
 
     def share(self, pod: Pod, old: Pod | None) -> None:
-        """Implements `SharingApi.share`; does nothing if the other API shares nothing."""
-        if isinstance(self._api, SharingApi):
-            self._api.share(pod, old)
+        self._api.share(pod, old)
 
     async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T:
         return await self._api.get(kind, name, namespace=namespace)
@@ -68,24 +58,24 @@ class FencedApi(Api):
         await self._check_slowly()
         return await self._api.write(write)
 
-    async def add_finalizer(self, kind: type[T], name: str, finalizer: str, *, namespace: str = "") -> T:
-        """Implements `FinalizingApi.add_finalizer`; raises ApiError if the other API cannot."""
+    async def add_finalizer(
+        self, kind: type[T], name: str, finalizer: str, *, namespace: str = ""
+    ) -> T | None:
         await self._check_slowly()
-        if not isinstance(self._api, FinalizingApi):
-            raise ApiError("this API does not support byte-level edits of objects")
         return await self._api.add_finalizer(kind, name, finalizer, namespace=namespace)
 
     @property
-    def refused_posts(self) -> int:
-        """Implements `RefusalCounter.refused_posts`; 0 if the other API does not count them."""
-        return self._api.refused_posts if isinstance(self._api, RefusalCounter) else 0
+    def refused_posts(self) -> int:  # type: ignore[override]  # only read
+        return self._api.refused_posts
+
+    @property
+    def steady(self) -> bool:  # type: ignore[override]  # only read
+        return self._api.steady
 
     def post_nowait(
         self, write: Write, *, check: Callable[[], None] | None = None
     ) -> asyncio.Future[None] | None:
-        """Implements `PostingApi.post_nowait`; None if writes are rejected or the other API does not support
-        posts."""
-        if not isinstance(self._api, PostingApi) or not self._may_write():
+        if not self._may_write():
             return None
 
         def check_both() -> None:

@@ -108,7 +108,6 @@ class HttpApi(Api):
         )
         self._post_metrics: _PostMetrics | None = None
         self.refused_posts = 0
-        """Implements `RefusalCounter.refused_posts`."""
         self._targets: dict[tuple[type[Any], str], _Target] = {}
         self._retries: set[asyncio.Task[None]] = set()
         self._watches: set[RequestConnection] = set()
@@ -313,7 +312,6 @@ class HttpApi(Api):
         return refusal(answer, what=post.what, rule=rule, source=self.config.source)
 
     async def add_finalizer(self, kind: type[T], name: str, finalizer: str, *, namespace: str = "") -> T:
-        """Implements `FinalizingApi.add_finalizer`."""
         info = REGISTRY.of(kind)
         path, what = path_of(info, name, namespace), f"update {object_name(info, name, namespace)}"
         present = await self._ask("GET", path, accept=PROTOBUF, what=what, info=info, verb="get")
@@ -452,7 +450,6 @@ class HttpApi(Api):
         return ObjectList(page.items, page.resource_version)
 
     def share(self, pod: Pod, old: Pod | None) -> None:
-        """Implements `SharingApi.share`."""
         self._pod_sharing(pod, old)
 
     def _share_all(self, items: Sequence[Any]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from kuberth.api.core import Binding, Pod
 from kuberth.client.writes import Verb, Write, write_of_binding, write_of_object
@@ -128,59 +128,39 @@ class Api(Protocol):
             Write(Verb.DELETE, kind, name, namespace, uid=uid, grace_period_seconds=grace_period_seconds)
         )
 
+    # What only some implementations can do
 
-@runtime_checkable
-class FinalizingApi(Protocol):
-    """An API that can also add a finalizer without changing any other byte of the object."""
-
-    async def add_finalizer(self, kind: type[T], name: str, finalizer: str, *, namespace: str = "") -> T:
-        """Add it to the current version; raises ConflictError if that changes meanwhile."""
-        ...
-
-
-@runtime_checkable
-class SteadyApi(Protocol):
-    """An API that states whether its watches may stall. Those of an API in the same process cannot."""
-
-    steady: bool
-    """Whether a watch without events is alive without bookmarks."""
-
-
-@runtime_checkable
-class SharingApi(Protocol):
-    """An API that decodes pods whose equal parts may be shared to save memory."""
+    steady: bool = False
+    """Whether a watch is alive even if it is silent. Others send bookmarks."""
+    refused_posts: int = 0
+    """How many POST requests the server has rejected as too many (429); the API retries them itself."""
 
     def share(self, pod: Pod, old: Pod | None) -> None:
         """Let a pod from a watch share equal parts with its last version and with other pods.
 
-        Listed pods share them already.
+        Listed pods share them already. Does nothing if this API does not decode them.
         """
-        ...
-
-
-@runtime_checkable
-class PostingApi(Protocol):
-    """An API that can also create objects from JSON without a task and without decoding the answer."""
+        return None
 
     def post_nowait(
         self, write: Write, *, check: Callable[[], None] | None = None
     ) -> asyncio.Future[None] | None:
-        """Create an object or a subresource whose body is `bytes`.
+        """Create an object or a subresource whose body is `bytes`, without a task and without decoding the
+        answer.
 
         `check` runs right before the request is sent; it raises the ApiError to end with if the request must
-        not be sent. Returns None if the request cannot be sent at once (rate limit, credentials to be
-        fetched); use `write` instead. Otherwise returns the future of the response: None, or the ApiError
-        that `write` would raise. Cancelling it before the request is sent prevents the write; afterwards the
-        outcome is unknown.
+        not be sent. Returns None if the request cannot be sent at once (no support, rate limit, credentials
+        to be fetched); use `write` instead. Otherwise returns the future of the response: None, or the
+        ApiError that `write` would raise. Cancelling it before the request is sent prevents the write;
+        afterwards the outcome is unknown.
         """
-        ...
+        return None
 
+    async def add_finalizer(
+        self, kind: type[T], name: str, finalizer: str, *, namespace: str = ""
+    ) -> T | None:
+        """Add a finalizer to the current version without changing any other byte of the object.
 
-@runtime_checkable
-class RefusalCounter(Protocol):
-    """An API that counts the POST requests that the server rejected as too many (429)."""
-
-    @property
-    def refused_posts(self) -> int:
-        """The total number so far; the API retries them itself."""
-        ...
+        Returns None if this API cannot do that. Raises ConflictError if the object changes meanwhile.
+        """
+        return None

@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from kuberth.api.core import Pod
 from kuberth.api.kinds import REGISTRY
-from kuberth.client.protocol import Api, SharingApi, SteadyApi, WatchType
+from kuberth.client.protocol import Api, WatchType
 from kuberth.errors import ApiError
 from kuberth.holding import Hold
 from kuberth.informers.store import Store, object_key
@@ -64,15 +64,13 @@ class Reflector(Generic[T]):
         self.kind = kind
         self.synced = asyncio.Event()
         self._api = api
-        self._steady = isinstance(api, SteadyApi) and api.steady
+        self._steady = api.steady
         self._store = store
         self._handler = handler
         self._field_selector = field_selector
         self._optional = optional
         self._hold = Hold() if hold is None else hold
-        self._share: Callable[[Any, Any], None] | None = (
-            api.share if kind is Pod and isinstance(api, SharingApi) else None
-        )
+        self._share: Callable[[Any, Any], None] | None = api.share if kind is Pod else None
         self._backoff = _Backoff(random.Random() if rng is None else rng)
         self._missing = 0
         """The HTTP status with which the kind is currently refused."""

@@ -69,7 +69,6 @@ class InProcessApi(Api):
                     yield event
 
     def share(self, pod: Pod, old: Pod | None) -> None:
-        """Implements `SharingApi.share`."""
         self._pod_sharing(pod, old)
 
     async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T:

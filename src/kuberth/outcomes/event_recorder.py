@@ -21,7 +21,7 @@ from kuberth.api.events import Event, EventSeries, event_name
 from kuberth.api.meta import ObjectMeta
 from kuberth.api.rendering import EventFields, EventRenderer
 from kuberth.api.wire import MicroTime, to_builtins
-from kuberth.client.protocol import Api, PostingApi
+from kuberth.client.protocol import Api
 from kuberth.client.writes import Verb, Write
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.errors import AlreadyExistsError, AnswerLostError, ApiError, NotFoundError
@@ -80,7 +80,6 @@ class ApiEventRecorder:
         An event is reported by its pod's profile, or by the first one if that is unknown.
         """
         self._api = api
-        self._posting = api if isinstance(api, PostingApi) else None
         self._clock = clock
         self._controllers: tuple[str, ...] = ()
         self._instances: dict[str, str] = {}
@@ -158,7 +157,7 @@ class ApiEventRecorder:
         """Post the event, or queue it for the writers."""
         if self._waiting.qsize() + len(self._posts) >= MAX_WAITING:
             self._drop()
-        elif self._posting is None or series.times > 1 or not self._post(series, self._posting):
+        elif series.times > 1 or not self._post(series):
             self._waiting.put_nowait(series)
 
     def _drop(self) -> None:
@@ -168,9 +167,9 @@ class ApiEventRecorder:
 
     # The first occurrence, without a task
 
-    def _post(self, series: EventSeriesState, posting: PostingApi) -> bool:
+    def _post(self, series: EventSeriesState) -> bool:
         first = series.first
-        post = posting.post_nowait(
+        post = self._api.post_nowait(
             Write(Verb.CREATE, Event, first.name, first.namespace, body=self._renderer.event_json(first))
         )
         if post is None:

@@ -400,7 +400,7 @@ _COUNT: Final = re.compile(r"^(\d+) ")
 
 
 class SimulationApi(MemoryApi):
-    """An in-memory API that accepts bindings without a task (`kuberth.client.protocol.PostingApi`).
+    """An in-memory API that accepts bindings without a task.
 
     It combines writes that happen at the same time: the binding also starts the pod, as its kubelet would,
     and a finished pod is removed without being marked first.

@@ -98,10 +98,7 @@ class ClientConfig:
     """The address of an API server, and an identity there. Every secret in it is a `Secret`."""
 
     server: str
-    """`https:
-
-    host:port`, with an optional path prefix.
-    """
+    """https://host:port, with an optional path prefix."""
     source: str = "the client configuration"
     """The origin of this configuration, for messages: a file and context, or the pod's service account."""
     peer: str = "API server"

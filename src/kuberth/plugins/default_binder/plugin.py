@@ -8,7 +8,6 @@ from typing import Final
 from kuberth.api.core import Binding, ObjectReference, Pod
 from kuberth.api.meta import ObjectMeta
 from kuberth.api.rendering import binding_json
-from kuberth.client.protocol import PostingApi
 from kuberth.client.writes import Verb, Write
 from kuberth.errors import AnswerLostError, ConflictError
 from kuberth.framework.cycle_state import CycleState, StateKey
@@ -25,15 +24,12 @@ class DefaultBinder(BindPlugin):
 
     def __init__(self, _args: object, handle: Handle) -> None:
         self._api = handle.api
-        self._posts = handle.api if isinstance(handle.api, PostingApi) else None
 
     def bind_nowait(self, state: CycleState, pod: Pod, node_name: str) -> asyncio.Future[None] | None:
         """Post the binding, if the API supports posts."""
-        if self._posts is None:
-            return None
         metadata = pod.metadata
         namespace, name = metadata.namespace, metadata.name
-        sent = self._posts.post_nowait(
+        sent = self._api.post_nowait(
             Write(
                 Verb.CREATE,
                 Pod,

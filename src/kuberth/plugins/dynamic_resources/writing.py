@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from kuberth.api.core import Pod, PodExtendedResourceClaimStatus
 from kuberth.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from kuberth.api.wire import to_builtins
-from kuberth.client.protocol import Api, FinalizingApi
+from kuberth.client.protocol import Api
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.errors import AnswerLostError, ApiError, ConflictError, KuberthError, NotFoundError
 from kuberth.informers.store import object_key
@@ -139,9 +139,11 @@ class ClaimWriter:
             return await self._api.patch(ResourceClaim, name, {"metadata": metadata}, namespace=namespace)
         except ApiError as exc:
             # A patch reorders parameters for drivers, which may count as a change.
-            if exc.code != _INVALID or not isinstance(self._api, FinalizingApi):
+            if exc.code != _INVALID:
                 raise
-        changed = await self._api.add_finalizer(ResourceClaim, name, FINALIZER, namespace=namespace)
+            changed = await self._api.add_finalizer(ResourceClaim, name, FINALIZER, namespace=namespace)
+            if changed is None:
+                raise
         if changed.metadata.uid != claim.metadata.uid or changed.status.allocation is not None:
             raise ConflictError(f"claim {object_key(claim)} changed in the meantime")
         return changed
