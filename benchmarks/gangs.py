@@ -89,7 +89,7 @@ def _one_by_one(evaluator: Evaluator, cycle: SchedulingCycle, pods: list[QueuedP
 def _as_a_gang(evaluator: Evaluator, cycle: SchedulingCycle, pods: list[QueuedPod]) -> None:
     members = evaluator.cluster.pod_groups.get(f"default/{GROUP}")
     assert members is not None
-    members.take_in_hand({queued.uid for queued in pods})
+    members.begin_attempt({queued.uid for queued in pods})
     with evaluator.cluster.logged_what_if() as what_if:
         trial = GroupTrial(pods, evaluator.runner, what_if, cycle=cycle, nominator=evaluator.nominator)
         result = finished(trial.run(GroupAttempt(f"default/{GROUP}")))

@@ -61,7 +61,7 @@ _WRITING: Final = words(
     "reorder set_amounts settle"
 )
 """Methods of the table that only its owner calls."""
-_MEMBERSHIP: Final = words("arrive assume forget assign leave take_in_hand let_go")
+_MEMBERSHIP: Final = words("arrive assume forget assign leave begin_attempt end_attempt")
 
 SIMULATION_NAMES: Final = (
     *("Experiment", "Policy", "nodes_of", "read_cluster", "ClusterState", "FixedWorkload"),
@@ -208,7 +208,7 @@ SECTIONS: Final = (
             Entry(
                 "kuberth.framework",
                 "Diagnosis",
-                omit=words("set add_block reject_all narrow note_plugins"),
+                omit=words("set add_block reject_all narrow record_plugins"),
             ),
             *of("kuberth.framework", "FitError"),
         ),
@@ -349,7 +349,7 @@ SECTIONS: Final = (
             Entry(
                 "kuberth.framework",
                 "QueuedPod",
-                omit=words("note_flush clear_flush clear_flush_flag"),
+                omit=words("record_flush clear_flush clear_flush_flag"),
             ),
             *of("kuberth.queue", "SchedulingQueue", "QueueContext", "QueueFactory", "PreCheck", "PreEnqueue"),
             *of("kuberth.queue", "QueueObserver", "MoveCause"),

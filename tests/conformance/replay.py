@@ -166,9 +166,9 @@ def _large(case: Case) -> dict[str, Any]:
         found = cycle.search(state, pod, runner, diagnosis)
         if isinstance(found, Status):
             raise KuberthError(found.message)
-        nodes, looked_at = found
+        nodes, evaluated = found
         step: dict[str, Any] = {"pod": pod.metadata.name, "start": start, "next": sampler.position}
-        step |= {"evaluated": looked_at, "feasible": nodes.names()}
+        step |= {"evaluated": evaluated, "feasible": nodes.names()}
         if not len(nodes):
             step["message"] = diagnosis.message(cluster.node_count)
         elif len(nodes) > 1:

@@ -435,7 +435,7 @@ class Scheduler:
         self._cycle.nodes.percentage = config.percentage_of_nodes_to_score
         self.loop.allow_overlapping(config.parallelism)
         self.queue.replace(queue)
-        self.intake.note_profiles(self.stores.of(Pod))
+        self.intake.apply_profiles(self.stores.of(Pod))
         if old_extenders is not self.extenders and self._tasks is not None:
             self._retiring.append(self._task(self._retire(old_extenders), "old extenders"))
 
@@ -567,7 +567,7 @@ class Scheduler:
         self.queue.observe(sheltered)
         self._failures.observer = self._binding.observer = sheltered
 
-    def keep_scores(self, number: int) -> None:
+    def record_scores(self, number: int) -> None:
         """Record the scores of the best nodes for this number of placements, which takes some time."""
         self._cycle.score_tables = number
 

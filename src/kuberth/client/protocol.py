@@ -140,7 +140,7 @@ class Api(Protocol):
 
         Listed pods share them already. Does nothing if this API does not decode them.
         """
-        return None
+        return
 
     def post_nowait(
         self, write: Write, *, check: Callable[[], None] | None = None

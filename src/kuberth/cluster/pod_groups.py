@@ -24,7 +24,7 @@ def pod_group_not_found(key: str) -> str:
 class GroupMembers:
     """The pods of one group, by UID."""
 
-    __slots__ = ("_in_hand", "_pending", "assigned", "assumed", "queued", "unscheduled")
+    __slots__ = ("_attempted", "_pending", "assigned", "assumed", "queued", "unscheduled")
 
     def __init__(self) -> None:
         self.unscheduled: dict[str, PodInfo] = {}
@@ -35,7 +35,7 @@ class GroupMembers:
         """The pods that are assumed on a node, with the node."""
         self.assigned: dict[str, PodInfo] = {}
         """The bound pods."""
-        self._in_hand: set[str] = set()
+        self._attempted: set[str] = set()
         self._pending: dict[str, PodInfo] = {}
         """The assumed pods' objects in the API, without a node."""
 
@@ -54,15 +54,15 @@ class GroupMembers:
         yield from self.assigned.values()
         yield from self.assumed.values()
 
-    def take_in_hand(self, uids: Collection[str]) -> None:
+    def begin_attempt(self, uids: Collection[str]) -> None:
         """Record that a cycle of the group begins with these pods."""
-        self._in_hand.update(uids)
+        self._attempted.update(uids)
         for uid in uids:
             self.queued.pop(uid, None)
 
-    def let_go(self, uids: Collection[str]) -> None:
+    def end_attempt(self, uids: Collection[str]) -> None:
         """Record that the cycle has ended."""
-        self._in_hand.difference_update(uids)
+        self._attempted.difference_update(uids)
         self.queued.update((uid, self.unscheduled[uid]) for uid in uids if uid in self.unscheduled)
 
     def arrive(self, info: PodInfo) -> None:
@@ -97,7 +97,7 @@ class GroupMembers:
 
     def _wait(self, info: PodInfo) -> None:
         self.unscheduled[info.uid] = info
-        if info.uid not in self._in_hand:
+        if info.uid not in self._attempted:
             self.queued[info.uid] = info
 
 

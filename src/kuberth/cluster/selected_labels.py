@@ -74,7 +74,7 @@ class SelectedLabels:
         """The labels of the pod that selectors use, including those of its own terms and constraints."""
         spec = info.pod.spec
         if spec.affinity is not None or spec.topology_spread_constraints:
-            self._note_own(info)
+            self._register_own(info)
         labels = info.pod_class.labels
         seen = self._known.get(labels)
         if seen is None:
@@ -102,14 +102,14 @@ class SelectedLabels:
         seen.sort()
         return seen
 
-    def note_terms(self, info: PodInfo) -> None:
+    def register_terms(self, info: PodInfo) -> None:
         """Register the pod affinity terms of a pod that other pods may encounter."""
         for term in (*info.required_affinity, *info.required_anti_affinity):
             self.note(term.pods.selector.requirements)
         for weighted in info.preferred_terms:
             self.note(weighted.term.pods.selector.requirements)
 
-    def note_selector(self, selector: LabelSelector | None) -> None:
+    def register_selector(self, selector: LabelSelector | None) -> None:
         """Register a selector. Parts that cannot be parsed select nothing."""
         if selector is None or self._all_count:
             return
@@ -182,14 +182,14 @@ class SelectedLabels:
         self._size += len(new)
         return any((key, value) in self._unseen_pairs for value in new)
 
-    def _note_own(self, info: PodInfo) -> None:
+    def _register_own(self, info: PodInfo) -> None:
         if self._all_count:
             return
         spec = info.pod.spec
         if spec.affinity is not None:
-            self.note_terms(info)
+            self.register_terms(info)
         for constraint in spec.topology_spread_constraints:
-            self.note_selector(constraint.label_selector)
+            self.register_selector(constraint.label_selector)
             # These select the pods that have the same value as this one.
             for key in constraint.match_label_keys:
                 if (value := info.labels.get(key)) is not None:

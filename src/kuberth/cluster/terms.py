@@ -377,7 +377,7 @@ class Terms:
         counted = self._classes[pod_class] = _CountedClass(labels)
         self._classes_by_label.file(pod_class, counted, pod_class.labels)
         for term, tally in self._counted_by_label.under((*pod_class.labels, UNDEMANDING)):
-            if self._speaks_of(term, pod_class, labels):
+            if self._matches(term, pod_class, labels):
                 counted.tallies[tally] = None
         return counted
 
@@ -394,7 +394,7 @@ class Terms:
             return tally
         tally = Tally()
         for pod_class, counted in self._classes_demanded_by(term):
-            if self._speaks_of(term, pod_class, counted.labels):
+            if self._matches(term, pod_class, counted.labels):
                 tally.counts.add_all(counted.counts)
                 counted.tallies[tally] = None
         self._counted[term] = tally
@@ -483,7 +483,7 @@ class Terms:
         demanded = term.demanded_labels
         return self._classes.items() if UNDEMANDING in demanded else self._classes_by_label.under(demanded)
 
-    def _speaks_of(self, term: CountedTerm, pod_class: PodClass, labels: Mapping[str, str]) -> bool:
+    def _matches(self, term: CountedTerm, pod_class: PodClass, labels: Mapping[str, str]) -> bool:
         if pod_class.terminating and not term.with_terminating:
             return False
         namespace = pod_class.namespace

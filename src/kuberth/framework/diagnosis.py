@@ -45,7 +45,7 @@ class Diagnosis:
     def set(self, node_name: str, status: Status) -> None:
         """The status of one node, by name."""
         self._explicit[node_name] = status
-        self._note_plugin(status)
+        self._record_plugin(status)
 
     def add_block(
         self, plugin: str, rows: NDArray[np.int64], verdict: Verdict, codes: NDArray[np.int64]
@@ -53,9 +53,9 @@ class Diagnosis:
         """Record that `plugin` rejected `rows`, with a code of `verdict` for each."""
         self._blocks.append((plugin, rows, codes, verdict))
         for code in distinct(codes):
-            self._note_plugin(verdict.status(int(code)).by(plugin))
+            self._record_plugin(verdict.status(int(code)).by(plugin))
 
-    def _note_plugin(self, status: Status) -> None:
+    def _record_plugin(self, status: Status) -> None:
         if not status.plugin:
             return
         if status.is_rejected:
@@ -66,7 +66,7 @@ class Diagnosis:
     def reject_all(self, status: Status) -> None:
         """Record that PreFilter rejected the pod for all nodes."""
         self.pre_filter = self.absent_status = status
-        self._note_plugin(status)
+        self._record_plugin(status)
 
     def narrow(self, node_names: frozenset[str], *, by: Iterable[str]) -> None:
         """Record that PreFilter narrowed the search to these nodes."""
@@ -74,7 +74,7 @@ class Diagnosis:
         names = " ".join(sorted(by))
         self.absent_status = Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{names}]")
 
-    def note_plugins(self, plugins: Iterable[str]) -> None:
+    def record_plugins(self, plugins: Iterable[str]) -> None:
         """Record plugins that contributed without rejecting a node."""
         self.unschedulable_plugins.update(plugins)
 

@@ -191,7 +191,7 @@ class Plan:
         unknown."""
         return None if scorer in self._nonzero else self._constants.get((scorer, nodes))
 
-    def keep_constant(self, scorer: int, scores: Scores) -> None:
+    def record_constant(self, scorer: int, scores: Scores) -> None:
         """Record the result of normalizing."""
         if scorer not in self._nonzero and len(scores) and (scores == scores[0]).all():
             if len(self._constants) >= _MAX_CONSTANTS:

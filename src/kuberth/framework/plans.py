@@ -66,7 +66,7 @@ class Plans:
         self._filters = filters
         self._scorers = scorers
         self._max_bytes = max_bytes
-        cluster.selected_labels.follow(nominator.changes, self._note_nominated)
+        cluster.selected_labels.follow(nominator.changes, self._register_nominated)
         self.clear()
 
     def clear(self) -> None:
@@ -194,11 +194,11 @@ class Plans:
             return None
         return self.rejections.current(equal_pods, state)
 
-    def _note_nominated(self, nodes: frozenset[str] | None) -> None:
+    def _register_nominated(self, nodes: frozenset[str] | None) -> None:
         """Register the terms of nominated pods, which count like placed pods."""
         for node in self._nominator.nominated_nodes() if nodes is None else nodes:
             for info in self._nominator.nominated_on(node):
-                self._cluster.selected_labels.note_terms(info)
+                self._cluster.selected_labels.register_terms(info)
 
     # Results that equal pods share
 

@@ -99,7 +99,7 @@ class QueuedPod:
         """Since when the pod has been unschedulable, including flushes."""
         return max(self.timestamp_ns, self._flushed_ns)
 
-    def note_flush(self, now_ns: int) -> None:
+    def record_flush(self, now_ns: int) -> None:
         """Record that the pod was flushed without an event."""
         self.was_flushed = True
         self._flushed_ns = now_ns

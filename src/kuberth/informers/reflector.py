@@ -166,12 +166,12 @@ class Reflector(Generic[T]):
             self._version = ""
         elif error.code == 403 or (error.code == 404 and self._optional):
             await self._hold.ended()
-            self._note_missing(error.code)
+            self._record_missing(error.code)
         else:
             logger.warning("%s cannot be watched, retrying: %s", name, error)
         await self._backoff.wait()
 
-    def _note_missing(self, code: int) -> None:
+    def _record_missing(self, code: int) -> None:
         info = REGISTRY.of(self.kind)
         if code != self._missing:
             if code == 403:

@@ -87,7 +87,7 @@ class Intake:
         self._compare_tolerations = feature_gates.enabled("TaintTolerationComparisonOperators")
         self._gangs = feature_gates.enabled(GANG_PLUGIN)
         self._derive = derive
-        self._look_at_profiles()
+        self._read_profiles()
         self._labels: dict[ClusterEvent, tuple[str]] = {}
         """Event labels, cached in the form that metrics need; there are only a few."""
 
@@ -107,17 +107,17 @@ class Intake:
 
         return handle
 
-    def _look_at_profiles(self) -> None:
+    def _read_profiles(self) -> None:
         profiles = [runner.profile for runner in self._runners.values()]
         self._event_kinds = event_kinds(self._runners.values())
         self._pods_complete_gangs = self._gangs or any(GANG_PLUGIN in each.plugins for each in profiles)
 
-    def note_profiles(self, pods: Iterable[Pod]) -> None:
+    def apply_profiles(self, pods: Iterable[Pod]) -> None:
         """Apply new profiles: queue pods whose scheduler name is new, and drop those whose name is gone.
 
         Assumed pods are bound even if their profile is gone.
         """
-        self._look_at_profiles()
+        self._read_profiles()
         in_flight = {pod.metadata.uid for pod in self._queue.in_flight()}
         for pod in pods:
             metadata = pod.metadata

@@ -107,7 +107,7 @@ class FailureHandler:
         except Exception:
             _log_failure("counting the attempt", queued)
         try:
-            self._note_rejectors(queued, rejection)
+            self._record_rejectors(queued, rejection)
         except Exception:
             _log_failure("noting the rejecting plugins", queued)
         if not self._return(queued):
@@ -154,7 +154,9 @@ class FailureHandler:
         """Whether the API server's last word about the pod is the version in the queue."""
         return self._pods.get_by_key(queued.key) is queued.pod
 
-    def note_repeated(self, queued: QueuedPod, kept: KeptRejection, runner: Runner, started: float) -> None:
+    def prepare_repeated(
+        self, queued: QueuedPod, kept: KeptRejection, runner: Runner, started: float
+    ) -> None:
         """The pod is rejected as an equal one was; it goes back to the queue next."""
         queued.unschedulable_plugins = kept.unschedulable_plugins
         queued.pending_plugins = kept.pending_plugins
@@ -197,7 +199,7 @@ class FailureHandler:
         if self.observer is not None:
             self.observer.pod_rejected(rejection, took)
 
-    def _note_rejectors(self, queued: QueuedPod, rejection: Rejection) -> None:
+    def _record_rejectors(self, queued: QueuedPod, rejection: Rejection) -> None:
         status = rejection.status
         queued.unschedulable_plugins = set()
         queued.pending_plugins = set()

@@ -131,7 +131,7 @@ class PodStatusWriter:
         status = replace(status, conditions=tuple(conditions.values()), nominated_node_name=nomination)
         return replace(pod, status=status)
 
-    def _note_written(self, uid: str, change: _Change) -> None:
+    def _record_written(self, uid: str, change: _Change) -> None:
         before = self._written.pop(uid, None)
         if before is not None and before.version == change.version:
             before.add(change)
@@ -196,7 +196,7 @@ class PodStatusWriter:
             for earlier in before:
                 known |= earlier.conditions
             old = known.get(condition.type)
-            if before or old is None or not _says_the_same(old, condition):
+            if before or old is None or not _is_same_condition(old, condition):
                 change.conditions[condition.type] = self._dated(condition, old)
         if before or nomination != pod.status.nominated_node_name:
             change.nomination = nomination
@@ -221,7 +221,7 @@ class PodStatusWriter:
             while under_way:
                 change = under_way[0]
                 if await self._patch(metadata, change.patch()):
-                    self._note_written(metadata.uid, change)
+                    self._record_written(metadata.uid, change)
                 del under_way[0]
         finally:
             del self._under_way[metadata.uid]
@@ -265,7 +265,7 @@ def _is_known(pod: Pod, condition: PodCondition | None, nomination: str | None) 
         return True
     for each in status.conditions:
         if each.type == condition.type:
-            return _says_the_same(each, condition)
+            return _is_same_condition(each, condition)
     return False
 
 
@@ -285,7 +285,7 @@ def _is_on_its_way(pod: Pod, change: _Change, before: Sequence[_Change]) -> bool
     """Whether earlier changes have the same effect. If they fail, the next attempt writes again."""
     conditions, nomination = _outlook(pod, before)
     return change.nomination in (None, nomination) and all(
-        (old := conditions.get(new.type)) is not None and _says_the_same(old, new)
+        (old := conditions.get(new.type)) is not None and _is_same_condition(old, new)
         for new in change.conditions.values()
     )
 
@@ -299,5 +299,5 @@ def _only_rewords(pod: Pod, change: _Change, *, before: Sequence[_Change]) -> bo
     )
 
 
-def _says_the_same(old: PodCondition, new: PodCondition) -> bool:
+def _is_same_condition(old: PodCondition, new: PodCondition) -> bool:
     return (old.status, old.reason, old.message) == (new.status, new.reason, new.message)

@@ -269,7 +269,7 @@ class Overview:
     def _record(self) -> None:
         self._recording = True
         self.scheduler.observe(self)
-        self.scheduler.keep_scores(0 if self._pending is None else SCORES_PER_TICK)
+        self.scheduler.record_scores(0 if self._pending is None else SCORES_PER_TICK)
 
     async def run(self) -> None:
         """Call `tick` on time, until cancelled."""
@@ -296,7 +296,7 @@ class Overview:
                     self.histories.moved(queued, queue, UNREPORTED)
         if self._subscribers:
             self._collect(rows)
-            self.scheduler.keep_scores(SCORES_PER_TICK)
+            self.scheduler.record_scores(SCORES_PER_TICK)
             return
         alone_seconds = (now_ns - self._last_left_ns) / NANOSECONDS
         if self._recording and not self._always_records and alone_seconds > REMEMBERED_SECONDS:

@@ -442,7 +442,7 @@ class PriorityQueue(SchedulingQueue):
         waiting, end = self._unschedulable.concerned_by(timeout, None, None)
         overdue = [each for each in waiting if now_ns - each.waiting_since_ns > limit_ns]
         for each in overdue:
-            each.note_flush(now_ns)
+            each.record_flush(now_ns)
         if overdue:
             self._begin_move(
                 self._moving_found(ConcernedPods(overdue, end), timeout, None, None), timeout, None, None
@@ -513,7 +513,7 @@ class PriorityQueue(SchedulingQueue):
         self._metrics.queue_incoming_pods.inc(("active", cause.label))
         if self._observer is not None:
             self._observer.pod_moved(queued, "active", cause)
-        self._moves.note_ready()
+        self._moves.notify_ready()
         return True
 
     def _enter_backoff(self, queued: QueuedPod, cause: MoveCause) -> bool:
@@ -534,7 +534,7 @@ class PriorityQueue(SchedulingQueue):
         if self._observer is not None:
             self._observer.pod_moved(queued, "backoff", cause)
         if self._context.pop_from_backoff:
-            self._moves.note_ready()
+            self._moves.notify_ready()
         return True
 
     def _park(self, queued: QueuedPod, cause: MoveCause) -> None:

@@ -59,7 +59,7 @@ class SlicedWork:
         while self._events:
             self._run_slice()
 
-    def note_ready(self) -> None:
+    def notify_ready(self) -> None:
         """A pod is ready: call `on_ready`, now or at the end of the slice."""
         if self._is_running:
             self._any_ready = True

@@ -133,8 +133,8 @@ class SchedulingCycle:
             return self._rejected_again(queued, runner, state.kept_rejection, started)
         hint = "no_hint" if state.equal_pods is None else "hint_used"
         if is_checked and state.equal_pods is not None:
-            looked_at = 1 if isinstance(found, Status) else found[1]
-            if self._check.finds_difference(state, pod, runner, start=position, number=looked_at):
+            evaluated = 1 if isinstance(found, Status) else found[1]
+            if self._check.finds_difference(state, pod, runner, start=position, number=evaluated):
                 state.restart_without_plans()
                 self.nodes.position, diagnosis = position, Diagnosis()
                 found = self.search(state, pod, runner, diagnosis)
@@ -163,14 +163,14 @@ class SchedulingCycle:
         queued: QueuedPod,
         runner: Runner,
         nodes: Nodes,
-        looked_at: int,
+        evaluated: int,
         *,
         started: float,
     ) -> Choice | Rejection:
         """The best of the feasible nodes."""
         number = len(nodes)
         if number == 1 or not runner.profile.score:
-            return Choice(nodes.name(0), looked_at, number)
+            return Choice(nodes.name(0), evaluated, number)
         pod = queued.info.pod
         scores = self.rank(state, pod, runner, nodes)
         if isinstance(scores, Status):
@@ -179,7 +179,7 @@ class SchedulingCycle:
         if verbosity.level >= verbosity.SCORES_LEVEL:
             verbosity.log_scores(pod, nodes.name, scores, best)
         table = self.score_table(nodes, scores, best)
-        return Choice(nodes.name(best), looked_at, number, table)
+        return Choice(nodes.name(best), evaluated, number, table)
 
     def _keep(
         self,

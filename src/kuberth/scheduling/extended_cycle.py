@@ -138,7 +138,7 @@ class _Attempt:
         if self._cluster.node_count == 0:
             return self._rejected(Status.unresolvable(NO_NODES))
         left: Sequence[str] = ()
-        looked_at = 1
+        evaluated = 1
         if self._pod.status.nominated_node_name:
             left = await self._nominated_node()
             if not left:
@@ -147,7 +147,7 @@ class _Attempt:
             found = self._search()
             if isinstance(found, Status):
                 return self._rejected(found)
-            nodes, looked_at = found
+            nodes, evaluated = found
             passed = await self._pass_filters(nodes.names(), self._diagnosis)
             if isinstance(passed, Status):
                 return self._rejected(passed)
@@ -158,7 +158,7 @@ class _Attempt:
         # From here to the end there is no await.
         if (changed := self._extended.follow(self._queued)) is not None:
             return changed
-        choice = self._choose(left, scores, looked_at)
+        choice = self._choose(left, scores, evaluated)
         if not isinstance(choice, Choice):
             return choice
         self._observe()
@@ -207,7 +207,7 @@ class _Attempt:
             names = passed.names
             self._bare = self._bare or not passed.by_name
         if len(names) != before:
-            diagnosis.note_plugins((EXTENDER,))
+            diagnosis.record_plugins((EXTENDER,))
         return names
 
     # Waiting for scores
@@ -254,7 +254,7 @@ class _Attempt:
     # Choosing and assuming, in one step
 
     def _choose(
-        self, names: Sequence[str], added: Mapping[HttpExtender, Scores], looked_at: int
+        self, names: Sequence[str], added: Mapping[HttpExtender, Scores], evaluated: int
     ) -> Choice | Rejection | Undecided:
         kept = names
         if self._extended.moment() != self._seen:
@@ -266,7 +266,7 @@ class _Attempt:
                 return Undecided.OVERTAKEN
             kept = passing
         if len(kept) == 1:
-            return Choice(kept[0], looked_at, len(names))
+            return Choice(kept[0], evaluated, len(names))
         chosen = set(kept)
         positions = [position for position, name in enumerate(names) if name in chosen]
         nodes = Nodes(self._cluster, np.array([self._cluster.row_of(name) for name in kept], np.int64))
@@ -280,7 +280,7 @@ class _Attempt:
             if verbosity.level >= verbosity.SCORES_LEVEL:
                 verbosity.log_scores(self._pod, nodes.name, scores, best)
             table = self._cycle.score_table(nodes, scores, best)
-        return Choice(nodes.name(best), looked_at, len(names), table)
+        return Choice(nodes.name(best), evaluated, len(names), table)
 
     @contextmanager
     def _as_scored(self, nodes: Nodes) -> Iterator[CycleState]:

@@ -74,7 +74,7 @@ class SchedulingLoop:
         self._may_bind = may_bind
         self._extended = extended
         self._overlapping = Overlapping(
-            self._attend_waiting, spawn=spawn, limit=parallelism, give_back=self._give_back
+            self._schedule_waiting, spawn=spawn, limit=parallelism, give_back=self._give_back
         )
         self._groups = groups
         self._repeating = Repeating(
@@ -148,16 +148,16 @@ class SchedulingLoop:
         if self._standstill is not None:
             self._standstill.note(queued)
         try:
-            self._attend_to(queued)
+            self._schedule_popped(queued)
         except Exception:  # an internal error must not lose the pod or stop the loop
             logger.exception("the scheduling loop failed with pod %s; it is queued again", queued.key)
             self._give_back(queued)
         return True
 
-    def _attend_to(self, queued: QueuedPod) -> None:
+    def _schedule_popped(self, queued: QueuedPod) -> None:
         runner = self._runners.get(queued.pod.spec.scheduler_name)
         if runner is None:
-            self._let_go(queued)
+            self._drop_unknown_scheduler(queued)
         elif self._groups is not None and self._groups.takes(queued, runner):
             self._groups.run(queued, self._conclude, self._needs_no_scheduling)
             while self._overlapping.running and self._groups.is_deciding:
@@ -169,7 +169,7 @@ class SchedulingLoop:
         else:
             self._schedule(queued, runner)
 
-    def _let_go(self, queued: QueuedPod) -> None:
+    def _drop_unknown_scheduler(self, queued: QueuedPod) -> None:
         name = queued.pod.spec.scheduler_name
         logger.error("pod %s has schedulerName %r; no profile has this name", queued.key, name)
         self._queue.done(queued.uid)
@@ -185,13 +185,13 @@ class SchedulingLoop:
             outcome = self._failed(queued, runner, exc, started)
         self._conclude(outcome)
 
-    async def _attend_waiting(self, queued: QueuedPod) -> None:
+    async def _schedule_waiting(self, queued: QueuedPod) -> None:
         started = time.perf_counter()
         outcome: Placement | Rejection | None
         # The pod may have been in the line since before a reload.
         runner = self._runners.get(queued.pod.spec.scheduler_name)
         if runner is None:
-            self._let_go(queued)
+            self._drop_unknown_scheduler(queued)
             return
         try:
             if verbosity.level >= 3:

@@ -84,7 +84,7 @@ class Repeating:
             profile = queued.info.pod.spec.scheduler_name
             rejected.setdefault(profile, []).append((queued, kept))
             self._cycle.count_repeated()
-            self._failures.note_repeated(queued, kept, self._runners[profile], started)
+            self._failures.prepare_repeated(queued, kept, self._runners[profile], started)
 
         popped = self._queue.pop_rejecting(rejection_of, reject, limit=AT_ONCE)
         if rejected:

@@ -75,18 +75,18 @@ class Sampler:
             positions = passing.nonzero()[0]
             hits = len(positions)
             if not judged and hits == end - begin > enough:
-                return self._looked_at(enough, slice(start, start + enough), nodes)
+                return self._evaluated(enough, slice(start, start + enough), nodes)
             found.append(positions + begin)
             count += hits
             judged += end - begin
             stretch *= 2
         places = found[0] if len(found) == 1 else np.concatenate(found)
         if count <= enough:
-            return self._looked_at(total, places, nodes)
+            return self._evaluated(total, places, nodes)
         # kube-scheduler starts the next search at the next node that passes.
-        return self._looked_at(int(places[enough]) - start, places[:enough], nodes)
+        return self._evaluated(int(places[enough]) - start, places[:enough], nodes)
 
-    def _looked_at(self, number: int, places: Places, nodes: int) -> tuple[Places, int]:
+    def _evaluated(self, number: int, places: Places, nodes: int) -> tuple[Places, int]:
         self._stretch = number
         self.position = (self.position + number) % nodes
         return places, number

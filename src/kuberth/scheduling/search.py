@@ -89,7 +89,7 @@ class NodeSearch:
         only = None if state.group is None else state.group.nodes
         outcome = runner.pre_filtering.run(state, pod, cluster.all_nodes() if only is None else only)
         if outcome.narrowed_by:
-            diagnosis.note_plugins(outcome.narrowed_by)
+            diagnosis.record_plugins(outcome.narrowed_by)
         if not outcome.status.is_success:
             if not outcome.status.is_rejected:
                 return outcome.status
@@ -180,7 +180,7 @@ class NodeSearch:
         if isinstance(chosen, Status):
             filtering.observe(chosen, started)
             return chosen
-        places, looked_at = chosen
+        places, evaluated = chosen
         nodes = Nodes(cluster, order.twice[places], places if is_whole else None)
         status = SUCCESS
         if diagnoses_all or not len(nodes):
@@ -189,7 +189,7 @@ class NodeSearch:
                 if not status.is_success:
                     break
         filtering.observe(status, started)
-        return (nodes, looked_at) if status.is_success else status
+        return (nodes, evaluated) if status.is_success else status
 
     def _enough(self, runner: Runner, total: int) -> int:
         if not runner.profile.score and not runner.extenders.look_at_nodes:

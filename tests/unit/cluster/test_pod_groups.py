@@ -76,7 +76,7 @@ def test_queued_members_of_a_group() -> None:
         groups.arrive(member(name))
     members = groups.get(KEY)
     assert members is not None
-    members.take_in_hand({"a", "b"})
+    members.begin_attempt({"a", "b"})
     assert set(members.queued) == {"c"}
     groups.assume(member("a").placed_on("n1"))
     groups.assume(member("c").placed_on("n1"))
@@ -84,7 +84,7 @@ def test_queued_members_of_a_group() -> None:
     groups.forget(member("a").placed_on("n1"))
     groups.forget(member("c").placed_on("n1"))
     assert set(members.queued) == {"c"}
-    members.let_go({"a", "b"})
+    members.end_attempt({"a", "b"})
     assert set(members.queued) == set("abc")
     assert (members.total, members.scheduled) == (3, 0)
 

@@ -503,7 +503,7 @@ def take_over(harness: IntakeHarness, other: IntakeHarness) -> None:
     """The profiles of the other harness count from now on."""
     harness.scheduler.runners.clear()
     harness.scheduler.runners.update(other.scheduler.runners)
-    harness.scheduler.intake.note_profiles(harness.scheduler.stores.of(Pod))
+    harness.scheduler.intake.apply_profiles(harness.scheduler.stores.of(Pod))
 
 
 def test_pods_of_a_profile_that_is_gone_are_nobodys_and_those_of_a_new_one_are_queued() -> None:

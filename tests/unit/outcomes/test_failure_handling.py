@@ -95,7 +95,7 @@ def test_no_nodes_is_nobodys_rejection() -> None:
         pytest.param("outside", "record", "recording the FailedScheduling event", id="recorder"),
         pytest.param("written", "write", "writing the PodScheduled condition", id="writer"),
         pytest.param("failures", "_derive", "reading its present version", id="present-version"),
-        pytest.param("failures", "_note_rejectors", "noting the rejecting plugins", id="rejectors"),
+        pytest.param("failures", "_record_rejectors", "noting the rejecting plugins", id="rejectors"),
     ],
 )
 def test_a_step_that_fails_costs_neither_the_pod_nor_the_other_steps(
@@ -111,7 +111,7 @@ def test_a_step_that_fails_costs_neither_the_pod_nor_the_other_steps(
     owner = getattr(scheduler, of, None) or getattr(scheduler.made, of)
     monkeypatch.setattr(owner, method, fail)
     scheduler.failures.handle(rejection)
-    queue = "backoff" if method == "_note_rejectors" else "unschedulable"
+    queue = "backoff" if method == "_record_rejectors" else "unschedulable"
     assert scheduler.queues() == {queue: ["p"]}
     assert scheduler.queue.in_flight() == ()
     assert len(scheduler.made.outside.events) == (0 if of == "outside" else 1)

@@ -110,7 +110,7 @@ def test_a_nomination_ends_when_the_pod_is_placed() -> None:
 
 
 @pytest.mark.parametrize(
-    "of_all, of_profile, looked_at",
+    "of_all, of_profile, evaluated",
     [
         pytest.param(None, None, 144, id="adaptive"),
         pytest.param(0, None, 144, id="zero-is-adaptive"),
@@ -121,14 +121,14 @@ def test_a_nomination_ends_when_the_pod_is_placed() -> None:
         pytest.param(100, None, 300, id="all"),
     ],
 )
-def test_enough_nodes_end_the_search(of_all: int | None, of_profile: int | None, looked_at: int) -> None:
+def test_enough_nodes_end_the_search(of_all: int | None, of_profile: int | None, evaluated: int) -> None:
     scheduler = make_harness(
         scoring("S"),
         nodes=[f"n{number}" for number in range(300)],
         percentage_of_all=of_all,
         percentage=of_profile,
     )
-    assert scheduler.place(make_pod("p")).choice[1:3] == (looked_at, looked_at)
+    assert scheduler.place(make_pod("p")).choice[1:3] == (evaluated, evaluated)
 
 
 def test_the_next_search_starts_where_the_last_one_ended() -> None:

@@ -105,7 +105,7 @@ class World:
         found = self.cycle.search(state, pod, runner, diagnosis)
         if isinstance(found, Status):
             return found, ""
-        nodes, looked_at = found
+        nodes, evaluated = found
         if not len(nodes):
             statuses = {
                 name: diagnosis.status_of(name, row=self.cluster.row_of(name)) for name in self._names()
@@ -121,7 +121,7 @@ class World:
             return scores, ""
         best = nodes.names()[int(np.argmax(scores.totals))]
         by_plugin = {name: given.tolist() for name, given in scores.by_plugin.items()}
-        return (nodes.names(), looked_at, by_plugin, scores.totals.tolist()), best
+        return (nodes.names(), evaluated, by_plugin, scores.totals.tolist()), best
 
     def _names(self) -> list[str]:
         return self.cluster.all_nodes().names()

@@ -272,7 +272,7 @@ class World:
         found = self.cycle.search(state, pod, runner, diagnosis)
         if isinstance(found, Status):
             return found
-        nodes, looked_at = found
+        nodes, evaluated = found
         if not len(nodes):
             rows = {name: self.cluster.row_of(name) for name in self.cluster.all_nodes().names()}
             statuses = {name: diagnosis.status_of(name, row=row) for name, row in rows.items()}
@@ -281,7 +281,7 @@ class World:
         if isinstance(scores, Status):
             return scores
         by_plugin = {name: given.tolist() for name, given in scores.by_plugin.items()}
-        return nodes.names(), looked_at, by_plugin, scores.totals.tolist()
+        return nodes.names(), evaluated, by_plugin, scores.totals.tolist()
 
     def attempt(self, pod: Pod) -> object:
         """How a whole attempt ends; the pod leaves its node again."""

@@ -45,8 +45,8 @@ def chosen(
     walk = NodeOrder(rows, len(passing))
     answer = sampler.choose(walk, enough, lambda stretch: mask[walk.twice[stretch]], nodes=len(rows))
     assert not isinstance(answer, Status)
-    places, looked_at = answer
-    return walk.twice[places].tolist(), looked_at
+    places, evaluated = answer
+    return walk.twice[places].tolist(), evaluated
 
 
 def test_the_search_ends_when_enough_are_found_and_goes_on_there() -> None:
@@ -108,9 +108,9 @@ def test_every_passing_node_gets_its_turn(passing: list[bool], enough: int) -> N
     text = "".join("x" if each else "." for each in passing)
     seen: set[int] = set()
     for _ in passing:
-        found, looked_at = chosen(sampler, text, enough)
+        found, evaluated = chosen(sampler, text, enough)
         assert len(found) == min(enough, text.count("x"))
-        assert len(found) <= looked_at <= len(passing)
+        assert len(found) <= evaluated <= len(passing)
         assert all(passing[position] for position in found)
         seen.update(found)
     assert seen == {position for position, each in enumerate(passing) if each}

@@ -131,7 +131,7 @@ class Scoring:
             if isinstance(scores, Status):
                 return scores
             if scores is not None:
-                plan.keep_constant(index, scores)
+                plan.record_constant(index, scores)
             sums.add(scorer, scores)
         for scorer in equal_pods.uncached_scorers:
             if scorer.name not in state.skip_score:

@@ -130,5 +130,5 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     def _after_pod_change(self, pod: Pod, old: object, new: object) -> Hint:
         if isinstance(old, Pod) and not old.spec.node_name and old.status.nominated_node_name:
             # Its anti-affinity counts here, and nominations are not tracked between attempts.
-            self._labels.note_terms(PodInfo(old))
+            self._labels.register_terms(PodInfo(old))
         return self._hints.after_pod_change(pod, old, new)

@@ -153,8 +153,8 @@ class GroupCycle:
             return
         fellows = [info for uid, info in members.unscheduled.items() if uid != popped.uid]
         pods = self._gathering.gather(popped, [info for info in fellows if self._may_join(info)])
-        in_hand = {queued.uid for queued in pods}
-        members.take_in_hand(in_hand)
+        attempted = {queued.uid for queued in pods}
+        members.begin_attempt(attempted)
         left = {queued.uid: queued for queued in pods}
 
         def settle(outcome: Placement | Rejection) -> None:
@@ -165,13 +165,13 @@ class GroupCycle:
             for queued in pods:
                 if needs_none(queued):
                     self._queue.done(left.pop(queued.uid).uid)
-            yield from self._attend_to(key, list(left.values()), started, settle)
+            yield from self._schedule_group(key, list(left.values()), started, settle)
         except Exception:  # an internal error must not lose the pod or stop the loop
             logger.exception("the scheduling cycle failed with pod group %s; its pods are queued again", key)
             for queued in left.values():
                 self._give_back(queued)
         finally:
-            members.let_go(in_hand)
+            members.end_attempt(attempted)
 
     def _give_back(self, queued: QueuedPod) -> None:
         queued.unschedulable_plugins, queued.pending_plugins = set(), set()
@@ -182,7 +182,7 @@ class GroupCycle:
         runner = self._runners.get(info.pod.spec.scheduler_name)
         return runner is None or not _waits_for_extenders(info, runner)
 
-    def _attend_to(
+    def _schedule_group(
         self, key: str, pods: Sequence[QueuedPod], started: float, finish: Finish
     ) -> Iterator[None]:
         if not pods:
