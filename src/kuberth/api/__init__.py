@@ -1,8 +1,8 @@
-"""Kubernetes objects: the first and the last station of a pod's way.
+"""Kubernetes objects as structs: the first and the last step of a pod's way.
 
-In: JSON from the API server (or trees from YAML). Out: frozen structs that everything else reads, with
-what they mean worked out beside them: quantities, selectors, taints, a pod's requests; and JSON again
-for what the scheduler writes. Nothing here does I/O or holds state.
+In: JSON from the API server, or trees from YAML. Out: frozen structs, and what follows from their fields:
+quantities, compiled selectors, tolerated taints, a pod's requests; and JSON for the objects that the
+scheduler writes. Nothing here does I/O or has state.
 """
 
 from __future__ import annotations

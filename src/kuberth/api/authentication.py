@@ -1,4 +1,4 @@
-"""The authentication.k8s.io group (v1): asking the API server whose token this is."""
+"""The authentication.k8s.io group (v1): reviews of tokens by the API server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TokenReviewSpec(Wire):
     audiences: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        # A review may end up in a message or a traceback; its token must not.
+        # A review may be printed in a message or a traceback, its token must not.
         return f"TokenReviewSpec(token='...', audiences={self.audiences!r})"
 
 

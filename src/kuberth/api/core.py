@@ -1,4 +1,4 @@
-"""The core group (v1): pods, nodes and volumes gathered here, and the smaller kinds beside them.
+"""The core group (v1): pods, nodes, volumes and the smaller kinds.
 
 The parts of pods, nodes and volumes that only their plugins read are imported from `kuberth.api.pods`,
 `kuberth.api.nodes` and `kuberth.api.volumes`.
@@ -143,8 +143,10 @@ class EventSeries(Wire):
 
 
 class Event(Wire):
-    """The old event shape, as `kubectl get events` lists it; about pods, Kuberth writes the
-    shape of `kuberth.api.events.Event`."""
+    """The event of core/v1, as `kubectl get events` lists it.
+
+    For pods, the scheduler writes `kuberth.api.events.Event`.
+    """
 
     api_version: str = always("v1")
     kind: str = always("Event")

@@ -38,7 +38,7 @@ class Event(Wire):
 
 
 def event_name(regarding: str, suffix: str) -> str:
-    """A name for an event about the object of this name; `suffix` makes it unique.
+    """The name of an event about the object with this name; `suffix` makes it unique.
 
     As in client-go, a UUID where an event may not be called so: the object's name can be as long as names
     may be, or follow other rules.

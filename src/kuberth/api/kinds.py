@@ -1,7 +1,7 @@
-"""Every kind Kuberth reads or writes, as data: where it lives in the API and which type holds it.
+"""Every kind that Kuberth reads or writes: its path in the API, and the type of its objects.
 
-In: the kinds that Kuberth knows, and those that plugins register. Out: a kind's row, by its type, its
-name, its group, version and kind, or the name that cluster events have for it; RBAC rules for it.
+In: the kinds that Kuberth knows, and those that plugins register. Out: the row of a kind, by type, by name,
+by group, version and kind, or by its name in cluster events; RBAC rules for it.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _GROUP: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*
 
 @dataclass(frozen=True, slots=True)
 class KindInfo:
-    """A kind of object: `kind` is its name on the wire, `type` the class that its objects decode into."""
+    """A kind of object, and the class into which its objects are decoded."""
 
     kind: str
-    """The kind's name on the wire."""
+    """The kind's name in JSON."""
     group: str
     """The kind's API group; "" for the core group."""
     version: str
@@ -53,7 +53,7 @@ class KindInfo:
     type: type[Any]
     """The class that its objects decode into."""
     registered: bool = False
-    """Whether it was registered from outside: its type says all that is known of its fields."""
+    """Whether a plugin registered it: only the fields of its type are known."""
 
     @property
     def api_version(self) -> str:
@@ -67,7 +67,7 @@ class KindInfo:
 
     @property
     def resource_id(self) -> str:
-        """`plural.group`: what all versions of a kind share."""
+        """`plural.group`, the same for all versions of a kind."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
@@ -99,7 +99,7 @@ def _rows(group: str, *types: type[Any], namespaced: bool = True, version: str =
 _STORAGE: Final = "storage.k8s.io"
 _SCHEDULING: Final = "scheduling.k8s.io"
 _RESOURCE: Final = "resource.k8s.io"
-# Keyed by kind. Two kinds share the name Event: the key "Event" is the one the scheduler writes.
+# By kind. Two kinds have the name Event: the key "Event" is the one that the scheduler writes.
 KINDS: dict[str, KindInfo] = {
     "CoreEvent" if row.type is core.Event else row.kind: row
     for row in (
@@ -127,7 +127,7 @@ KINDS: dict[str, KindInfo] = {
 
 
 class KindRegistry:
-    """Finds kinds by type, path or name. The first of two kinds that share a name is the one it means."""
+    """Finds kinds by type, path or name. If two kinds share a name, the name means the first one."""
 
     def __init__(self, rows: Iterable[KindInfo] = ()) -> None:
         self._by_type: dict[type, KindInfo] = {}
@@ -164,7 +164,7 @@ class KindRegistry:
         return self._by_event.get(resource)
 
     def add(self, info: KindInfo) -> KindInfo:
-        """Add a row. A place in the API has one type, shared by all users of it; TypeError otherwise."""
+        """Add a row. A path in the API has one type for all its users; TypeError for another one."""
         place = (info.group, info.version, info.plural)
         present = self._by_place.get(place)
         if present is not None and not _same(present, info):
@@ -188,12 +188,12 @@ class KindRegistry:
         return info
 
     def add_holder(self, holder: type[Any], *, of: type[Any]) -> None:
-        """Another type for a kind that is known, for readers of its objects in another form."""
+        """Add another type for a known kind, for readers that need its objects in another form."""
         self._by_type[holder] = replace(self.of(of), type=holder)
 
 
 def _same(present: KindInfo, given: KindInfo) -> bool:
-    """Whether a second registration says what the first did; a module that was loaded again may say so."""
+    """Whether two registrations are the same, as when a module is loaded again."""
     if (present.kind, present.namespaced) != (given.kind, given.namespaced):
         return False
     if issubclass(present.type, PlainObject) and issubclass(given.type, PlainObject):
@@ -222,11 +222,11 @@ def register_kind(
 def register_kind(
     kind: str | type[Any], *, group: str, version: str, plural: str, namespaced: bool = True
 ) -> type[Any]:
-    """Make a kind known: a custom resource, or any other that Kuberth has no row for.
+    """Register a custom resource, or any other kind that Kuberth does not know.
 
     `kind` is a struct (a `Wire` with `metadata: ObjectMeta` and a default for every field), or a name for
-    which a type that keeps the whole tree is made. Returns the type: plugins look its objects up with
-    `handle.stores.of(type)` and register events of it as `plural.version.group`.
+    which a type with the whole tree is created. Returns the type: plugins look up its objects with
+    `handle.stores.of(type)` and register its events as `plural.version.group`.
     """
     name = kind if isinstance(kind, str) else kind.__name__
     for what, value, rule in (
@@ -235,7 +235,7 @@ def register_kind(
         ("version", version, _LABEL),
         ("group", group, _GROUP),
     ):
-        # Kinds without a group are Kubernetes' own.
+        # Only kinds of Kubernetes itself have no group.
         if not rule.fullmatch(value) and not (what == "group" and not value):
             raise TypeError(f"register_kind: {value!r} is not a valid {what} in Kubernetes")
     if isinstance(kind, str):
@@ -249,7 +249,7 @@ def register_kind(
 
 
 def _expect_struct(kind: type[Any]) -> None:
-    """Objects are read even if the server left fields out, and a deletion may bring no more than a name."""
+    """Check that objects can be decoded if the server omits fields; a deletion may contain only a name."""
     if not issubclass(kind, Wire):
         raise TypeError(f"register_kind: {kind.__name__} is neither a name nor a kuberth.api.Wire struct")
     fields = {field.name: field for field in msgspec.structs.fields(kind)}

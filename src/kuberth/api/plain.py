@@ -1,6 +1,6 @@
-"""Objects of kinds without a struct: their metadata, and the whole JSON tree as it came.
+"""Objects of kinds without a struct: their metadata and the whole JSON tree.
 
-In: a tree. Out: a read-only mapping of it that has `.metadata` like every other object, so that stores,
+In: a tree. Out: a read-only mapping of it with `.metadata` like every other object, so that stores,
 reflectors and clients need not know the difference.
 """
 
@@ -38,11 +38,11 @@ class PlainObject(TreeHolder, Mapping[str, Any]):
             raise ValueError(f"Expected `object`, got `{type(tree).__name__}`")  # as msgspec reads it
         own = {"apiVersion": self.api_version, "kind": self.kind}
         self.tree: Mapping[str, Any] = {**tree, **own}
-        """The whole JSON tree, as it came."""
+        """The whole JSON tree, unchanged."""
         metadata = tree.get("metadata")
         try:
             self.metadata = convert(ObjectMeta, {} if metadata is None else metadata)
-            """Name, namespace, labels and so on, as of every other object."""
+            """Name, namespace, labels and so on, as for every other object."""
         except WireError as error:
             raise WireError(f"{self.kind or type(self).__name__}: metadata: {error}") from error
 

@@ -1,7 +1,7 @@
-"""Sums a pod's requests: of containers, sidecars, init containers and overhead together.
+"""Sums a pod's requests: containers, sidecars, init containers and overhead.
 
 In: a pod. Out: exact quantities by resource name (`pod_requests`), or the integers that the cluster's
-columns add up (`compute_pod_request`). The keyword flags are upstream's feature gates, at their defaults.
+columns add up (`compute_pod_request`). The keyword flags are feature gates, with their defaults.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ MEMORY = "memory"
 EPHEMERAL_STORAGE = "ephemeral-storage"
 PODS = "pods"
 SIDECAR = "Always"
-"""The restart policy of an init container that stays beside those that follow."""
+"""The restart policy of an init container that keeps running beside the following ones."""
 
-# What a container that asks for no CPU or memory counts as when nodes are scored.
+# What a container without a request for CPU or memory counts for in scoring.
 DEFAULT_MILLI_CPU = 100
 DEFAULT_MEMORY = 200 * 1024 * 1024
 NON_MISSING_DEFAULTS: Mapping[str, Quantity] = MappingProxyType(
@@ -38,10 +38,9 @@ _NO_DEFAULTS: Mapping[str, Quantity] = MappingProxyType({})
 
 
 class PodRequest(msgspec.Struct, frozen=True):
-    """A pod's requests as the columns hold them.
+    """A pod's requests in the units of the cluster table's columns.
 
-    CPU in thousandths of a core, memory and storage in bytes, scalars in units. The `nonzero_` figures
-    put the scoring defaults in place of requests that containers left out.
+    The `nonzero_` amounts include the scoring defaults of containers without a request.
     """
 
     milli_cpu: int
@@ -53,9 +52,9 @@ class PodRequest(msgspec.Struct, frozen=True):
     scalars: Mapping[str, int]
     """Any other resource by its name, in units (bytes for huge pages)."""
     nonzero_milli_cpu: int
-    """Milli-CPU as in `milli_cpu`, with 100 for each container that asks for none."""
+    """Milli-CPU as in `milli_cpu`, with 100 for each container without a request."""
     nonzero_memory: int
-    """Bytes as in `memory`, with 200 MiB for each container that asks for none."""
+    """Bytes as in `memory`, with 200 MiB for each container without a request."""
 
 
 def compute_pod_request(
@@ -91,7 +90,7 @@ def compute_pod_request(
     requests = requests_with(_NO_DEFAULTS)
     defaults = NON_MISSING_DEFAULTS
     if pod_level_resources and has_pod_level_requests(pod):
-        # The pod's own figure covers all its containers: only missing figures are derived.
+        # A request of the pod itself covers all containers: defaults only apply to other resources.
         defaults = {name: amount for name, amount in defaults.items() if name not in requests}
     nonzero = requests_with(defaults) if defaults else requests
     return PodRequest(
@@ -106,7 +105,7 @@ def compute_pod_request(
 
 
 def _plain_request(requests: ResourceList) -> PodRequest:
-    """The request of a pod with one container and nothing else: each quantity is rounded on its own."""
+    """The request of a pod with just one container: each quantity is rounded separately."""
     milli_cpu = memory = ephemeral_storage = 0
     nonzero_milli_cpu, nonzero_memory = DEFAULT_MILLI_CPU, DEFAULT_MEMORY
     scalars: dict[str, int] | None = None
@@ -138,9 +137,9 @@ def pod_requests(
 ) -> Requests:
     """Exact requests by resource name.
 
-    `use_status` (gate InPlacePodVerticalScaling) lets what the kubelet reports it allocated count where
-    it is more than the spec asks. `with_devices` (gate DRANodeAllocatableResources) adds what devices take
-    of the node beside that. `container_defaults` stand in for requests that a container leaves out.
+    `use_status` (gate InPlacePodVerticalScaling): if the kubelet reports a larger allocated amount than the
+    spec requests, that amount counts. `with_devices` (gate DRANodeAllocatableResources) adds the node
+    resources that the pod's devices use. `container_defaults` replace missing requests of containers.
     """
     requests = _container_requests(pod, use_status=use_status, defaults=container_defaults)
     if with_devices:
@@ -184,9 +183,9 @@ def _container_requests(pod: Pod, *, use_status: bool, defaults: Mapping[str, Qu
 def sum_containers(
     together: Iterable[Mapping[str, Quantity]], initial: Iterable[tuple[bool, Mapping[str, Quantity]]]
 ) -> Requests:
-    """The sum of what a pod's containers request; `initial` says of each init container if it is a sidecar.
+    """The sum of the containers' requests; `initial` has a flag for init containers that are sidecars.
 
-    Containers run together; init containers one by one, beside the sidecars started before them.
+    Containers run together; init containers run one by one, beside the sidecars started before them.
     """
     total: Requests = {}
     for asked in together:
@@ -209,7 +208,7 @@ def sum_containers(
 def _effective(
     pod: Pod, asked: Mapping[str, Quantity], actuated: ResourceList, allocated: ResourceList
 ) -> Requests:
-    """While a resize is under way the larger of wish and reality counts; an infeasible wish does not."""
+    """During a resize, the larger of the desired and the actual amount counts, unless it is infeasible."""
     effective: Requests = {} if is_resize_infeasible(pod) else dict(asked)
     _raise_to(effective, parse_amounts(actuated))
     _raise_to(effective, parse_amounts(allocated))
@@ -234,18 +233,18 @@ def _raise_to(total: Requests, amounts: Mapping[str, Quantity]) -> None:
 
 
 def has_pod_level_requests(pod: Pod) -> bool:
-    """Whether the pod itself, not its containers, requests something that pods may."""
+    """Whether the pod itself has a request for a resource that is allowed at pod level."""
     resources = pod.spec.resources
     return resources is not None and any(map(is_pod_level_resource, resources.requests))
 
 
 def is_pod_level_resource(name: str) -> bool:
-    """CPU, memory and huge pages can be asked for at pod level."""
+    """Whether a pod can request the resource at pod level: CPU, memory and huge pages."""
     return name in (CPU, MEMORY) or name.startswith("hugepages-")
 
 
 def is_resize_infeasible(pod: Pod) -> bool:
-    """Whether the kubelet said that the pending resize can never be granted."""
+    """Whether the kubelet reports that the pending resize can never be granted."""
     for condition in pod.status.conditions:
         if condition.type == "PodResizePending":
             return condition.reason == "Infeasible"
@@ -254,7 +253,7 @@ def is_resize_infeasible(pod: Pod) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_extended_resource(name: str) -> bool:
-    """A resource outside kubernetes.io, like nvidia.com/gpu."""
+    """Whether it is a resource outside kubernetes.io, such as nvidia.com/gpu."""
     if "/" not in name or "kubernetes.io/" in name or name.startswith("requests."):
         return False
     return is_label_key(f"requests.{name}")
@@ -262,7 +261,7 @@ def is_extended_resource(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_scalar_resource(name: str) -> bool:
-    """Whether the scheduler counts the resource beside CPU, memory and ephemeral storage."""
+    """Whether the scheduler counts the resource in addition to CPU, memory and ephemeral storage."""
     return (
         is_extended_resource(name)
         or name.startswith(("hugepages-", "attachable-volumes-"))
@@ -271,5 +270,5 @@ def is_scalar_resource(name: str) -> bool:
 
 
 def pod_priority(pod: Pod) -> int:
-    """The pod's priority; one without counts as zero."""
+    """The pod's priority; 0 if it has none."""
     return pod.spec.priority or 0

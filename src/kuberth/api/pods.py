@@ -1,4 +1,4 @@
-"""Pods of the core group: every part of spec and status that scheduling reads."""
+"""Pods of the core group: the parts of spec and status that scheduling reads."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ class PodExtendedResourceClaimStatus(Wire):
 
 
 class NodeAllocatableResourceClaimStatus(Wire):
-    """The node's own resources that the devices of a claim take."""
+    """The resources of the node that the devices of a claim use."""
 
     resource_claim_name: str = ""
     containers: tuple[str, ...] = ()

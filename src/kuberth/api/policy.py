@@ -1,4 +1,4 @@
-"""The policy group (v1): disruption budgets, which preemption tries not to break."""
+"""The policy group (v1): disruption budgets, which preemption tries not to violate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resource quantities ("500m", "1.5Gi", "1e3"), read and rounded exactly as Kubernetes does.
+"""Resource quantities ("500m", "1.5Gi", "1e3"), parsed and rounded exactly as in Kubernetes.
 
 In: the raw value of a resource list. Out: integers (`value`, `milli_value`) for the columns, or an
 exact `Quantity` to add and compare before rounding. Parsing is cached by text.
@@ -16,8 +16,7 @@ from kuberth.errors import QuantityError
 
 _INT64_MAX = 2**63 - 1
 _NANO = -9
-# Quantities are written by people; beyond this many digits only an attack or a fuzzer goes, and
-# expanding 10**exponent would cost memory without bound.
+# No real quantity has more digits than this, and expanding 10**exponent could take unlimited memory.
 _MAX_EXPANSION = 1000
 _CACHE_SIZE = 1 << 16
 
@@ -30,7 +29,7 @@ _ALLOWED = (
 
 
 class QuantityFormat(enum.Enum):
-    """The family of suffixes a quantity was written with, and is printed with again."""
+    """The family of suffixes with which a quantity is written and printed."""
 
     DECIMAL_SI = "DecimalSI"
     BINARY_SI = "BinarySI"
@@ -48,11 +47,11 @@ _BINARY_BY_EXPONENT = {exponent: suffix for suffix, exponent in _BINARY_SUFFIXES
 @total_ordering
 @dataclass(frozen=True, slots=True, eq=False)
 class Quantity:
-    """The exact number `mantissa * 10**exponent`; equality, order and hash are the number's alone.
+    """The exact number `mantissa * 10**exponent`; only the number counts in equality, order and hash.
 
-    Upstream keeps small numbers in 64 bits and the rest as big decimals, and the two round and overflow
-    differently; `big` says which one this would be there. `text` is the spelling it was read from, kept
-    only where Kubernetes would print it back unchanged.
+    Kubernetes stores small numbers in 64 bits and others as big decimals, which round and overflow
+    differently; `big` is True for the latter. `text` is the original spelling, stored only if Kubernetes
+    would print it unchanged.
     """
 
     mantissa: int
@@ -96,7 +95,7 @@ class Quantity:
         return self + -other
 
     def __mul__(self, other: Quantity) -> Quantity:
-        """The exact product, which upstream keeps as a big decimal, in the format of the first."""
+        """The exact product, a big decimal as upstream, in the format of the first factor."""
         return Quantity(self.mantissa * other.mantissa, self.exponent + other.exponent, self.format, True)
 
     def __bool__(self) -> bool:
@@ -117,7 +116,7 @@ class Quantity:
     def _compare(self, other: Quantity) -> int:
         left, right = self.mantissa, other.mantissa
         gap = self.exponent - other.exponent
-        # Magnitudes first, so that 1e2000000000 is never written out.
+        # Compare magnitudes first, so that 1e2000000000 is never expanded.
         if abs(gap) > _MAX_EXPANSION and left and right:
             if (left < 0) != (right < 0):
                 return -1 if left < 0 else 1
@@ -137,7 +136,7 @@ class Quantity:
 
 
 def parse(quantity: QuantityValue) -> Quantity:
-    """Read a quantity exactly; raises `QuantityError` for what Kubernetes would refuse."""
+    """Parse a quantity exactly; QuantityError for what Kubernetes rejects."""
     return _parse_text(quantity if isinstance(quantity, str) else repr(quantity))
 
 
@@ -154,7 +153,7 @@ def milli_value(quantity: QuantityValue) -> int:
 
 
 def format_quantity(quantity: QuantityValue | Quantity) -> str:
-    """The canonical text: no fraction, the largest suffix that loses nothing."""
+    """The canonical text: no fraction, and the largest suffix without loss."""
     return _canonical(quantity if isinstance(quantity, Quantity) else parse(quantity))
 
 
@@ -190,20 +189,20 @@ def _read_suffix(text: str, suffix: str) -> tuple[QuantityFormat, int]:
     if suffix in _BINARY_SUFFIXES:
         return QuantityFormat.BINARY_SI, _BINARY_SUFFIXES[suffix]
     exponent = _EXPONENT.fullmatch(suffix)
-    # 64 bits hold at most 19 digits, so a longer run (past leading zeros) cannot be an exponent.
+    # 64 bits have at most 19 digits, so more (after leading zeros) cannot be an exponent.
     if exponent is None or len(exponent.group(1).lstrip("+-0")) > 19:
         raise QuantityError(f"cannot read quantity {text!r}: unknown suffix {suffix!r}; {_ALLOWED}")
     power = int(exponent.group(1))
     if not -_INT64_MAX - 1 <= power <= _INT64_MAX:
         raise QuantityError(f"cannot read quantity {text!r}: exponent out of range; {_ALLOWED}")
-    # Upstream keeps exponents in 32 bits and lets larger ones wrap.
+    # Upstream stores exponents in 32 bits, and larger ones wrap.
     return QuantityFormat.DECIMAL_EXPONENT, _wrap(power, 32)
 
 
 def _read_big(
     text: str, digits: str, exponent: int, *, family: QuantityFormat, power: int, negative: bool
 ) -> Quantity:
-    """The numbers upstream keeps as big decimals: to the nano, away from zero; binary ones capped."""
+    """A big decimal of upstream: rounded to the nano, away from zero; binary ones are capped."""
     if len(digits) > _MAX_EXPANSION or power > _MAX_EXPANSION:
         raise QuantityError(f"cannot read quantity {text[:40]!r}...: more than {_MAX_EXPANSION} digits")
     mantissa = int(digits)
@@ -215,7 +214,7 @@ def _read_big(
         return Quantity(0, 0, family, True)
     if exponent >= _NANO:
         mantissa *= 10 ** (exponent - _NANO)
-    elif _NANO - exponent >= len(digits) + 20:  # more places than a suffix can add digits
+    elif _NANO - exponent >= len(digits) + 20:  # more decimal places than a suffix can add digits
         mantissa = 1
     else:
         mantissa = -(-mantissa // 10 ** (_NANO - exponent))
@@ -237,8 +236,8 @@ def _scale_small(mantissa: int, exponent: int) -> int:
         return scaled if mantissa >= 0 else -scaled
     if mantissa == 0:
         return 0
-    # Upstream multiplies in one step for these powers, which wraps on overflow; for others it
-    # multiplies by ten at a time, notices the overflow, and answers zero.
+    # For these powers, upstream multiplies in one step, which wraps on overflow; for others it multiplies by
+    # ten repeatedly, detects the overflow and returns zero.
     if exponent in (0, 1, 2, 3, 6, 9):
         return _wrap(mantissa * 10**exponent, 64)
     if exponent > 19:
@@ -252,8 +251,8 @@ def _scale_big(mantissa: int, exponent: int) -> int:
         return _wrap(mantissa * 10 ** min(exponent, 64), 64)  # 10**64 is a multiple of 2**64
     divisor: int = 10**-exponent
     if mantissa < _INT64_MAX and -exponent < 19:
-        # Upstream's short cut: cut to 64 bits, divide towards zero, add one for any remainder. For
-        # negative numbers that is neither floor nor ceiling, and is what the cluster sees.
+        # As upstream: cut to 64 bits, divide towards zero, add one for any remainder. For negative numbers,
+        # this is neither floor nor ceiling.
         cut = _wrap(mantissa, 64)
         quotient = abs(cut) // divisor
         quotient = quotient if cut >= 0 else -quotient
@@ -271,15 +270,15 @@ def _canonical(quantity: Quantity) -> str:
         if whole is not None and abs(whole) >= 1024:
             number, times = _strip(whole, 1024)
             return f"{number}{_BINARY_BY_EXPONENT.get(times * 10, '')}"
-        family = QuantityFormat.DECIMAL_SI  # small or fractional: decimal loses nothing
+        family = QuantityFormat.DECIMAL_SI  # small or fractional: decimal is exact
     number, times = _strip(mantissa, 10)
     power = exponent + times
     number *= 10 ** (power % 3)
     power -= power % 3
     if family is QuantityFormat.DECIMAL_EXPONENT:
         return f"{number}e{power}" if power else str(number)
-    # Past exa there is no suffix, and upstream prints none: 1000E reads back as 1. Kept, so that what
-    # is printed here is what the cluster prints.
+    # There is no suffix beyond exa, and upstream prints none: 1000E is printed as 1. The same here, so that
+    # the output is that of the cluster.
     return f"{number}{_DECIMAL_BY_EXPONENT.get(power, '')}"
 
 

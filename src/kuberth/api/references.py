@@ -1,4 +1,4 @@
-"""Shapes shared by every corner of the core group: references to objects, and resource lists."""
+"""Types that the whole core group uses: references to objects, and resource lists."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from kuberth.api.wire import Wire
 
-# As written on the wire: JSON numbers are legal quantities. `kuberth.api.quantity` reads them.
+# As in JSON, where numbers are valid quantities; `kuberth.api.quantity` parses them.
 QuantityValue: TypeAlias = str | int | float
 ResourceList: TypeAlias = Mapping[str, QuantityValue]
 

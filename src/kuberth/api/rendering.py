@@ -1,7 +1,7 @@
-"""The JSON of what the scheduler writes for every pod, without making the object first.
+"""The JSON that the scheduler writes for every pod, without creating the object first.
 
-In: the parts that differ. Out: the same JSON that `kuberth.api.wire.encode` makes of a `Binding` or an
-`Event` with these parts, at a fraction of its price.
+In: the parts that differ. Out: the same JSON that `kuberth.api.wire.encode` returns for a `Binding` or an
+`Event` with these parts, at a fraction of the cost.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _EVENT: Final = (
 
 
 def binding_json(*, namespace: str, name: str, uid: str, node_name: str) -> bytes:
-    """A Binding of a pod to a node."""
+    """The JSON of the Binding of a pod to a node."""
     return _BINDING % (_text(name), _text(namespace), _text(uid), _text(node_name))
 
 
 class EventFields(NamedTuple):
-    """Everything an `Event` says about its first occurrence."""
+    """The fields of an `Event` at its first occurrence."""
 
     name: str
     namespace: str
@@ -49,14 +49,14 @@ class EventFields(NamedTuple):
 
 
 class EventRenderer:
-    """Renders events in the order of their times; events of the same second share its formatted text."""
+    """Renders events in the order of their times; the text of a second is formatted once."""
 
     def __init__(self) -> None:
         self._second = -1
         self._second_text = b""
 
     def event_json(self, event: EventFields) -> bytes:
-        """An event that happened once."""
+        """The JSON of an event that has occurred once."""
         second, rest = divmod(event.at_ns, NANOSECONDS)
         if second != self._second:
             self._second = second

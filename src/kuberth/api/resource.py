@@ -1,4 +1,4 @@
-"""resource.k8s.io (v1): claims of devices, their templates, what drivers offer, and classes of it."""
+"""The resource.k8s.io group (v1): device claims, claim templates, slices with devices, and device classes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kuberth.api.wire import Wire, always
 API_VERSION = "resource.k8s.io/v1"
 
 
-# What devices are
+# Devices
 
 
 class DeviceAttribute(Wire):
@@ -121,7 +121,7 @@ class ResourceSlice(Wire):
 
 
 class DeviceTaintSelector(Wire):
-    """Selects devices; a field that is not set matches any."""
+    """Selects devices; an unset field matches all."""
 
     driver: str | None = None
     pool: str | None = None
@@ -142,7 +142,7 @@ class DeviceTaintRule(Wire):
     spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()
 
 
-# What is asked for
+# Requests
 
 
 class CELDeviceSelector(Wire):
@@ -221,7 +221,7 @@ class ResourceClaimSpec(Wire):
     devices: DeviceClaim = DeviceClaim()
 
 
-# What was given
+# Allocations
 
 
 class DeviceRequestAllocationResult(Wire):
@@ -249,7 +249,7 @@ class DeviceAllocationResult(Wire):
 
 
 class AllocationResult(Wire):
-    # Written even if it is empty: an allocation of nothing is one.
+    # Written even if it is empty: an allocation without devices is an allocation.
     devices: DeviceAllocationResult = msgspec.field(default_factory=DeviceAllocationResult)
     node_selector: NodeSelector | None = None
     allocation_timestamp: datetime.datetime | None = None

@@ -17,11 +17,11 @@ class PriorityClass(Wire):
 
 
 class BasicSchedulingPolicy(Wire):
-    """The pods of the group are scheduled as if each stood alone."""
+    """The pods of the group are scheduled independently."""
 
 
 class GangSchedulingPolicy(Wire):
-    """How many pods of the group are scheduled together; fewer are not scheduled."""
+    """The minimum number of pods that are scheduled together."""
 
     min_count: int = 0
 
@@ -110,7 +110,7 @@ class WorkloadSpec(Wire):
 
 
 class Workload(Wire):
-    """A template from which controllers make pod groups; the scheduler does not read it."""
+    """A template from which controllers create pod groups; the scheduler does not read it."""
 
     api_version: str = always("scheduling.k8s.io/v1alpha2")
     kind: str = always("Workload")

@@ -1,8 +1,7 @@
-"""Pods share what they have in common: replicas of a template are many, their templates few.
+"""Shares equal parts between pods: a cluster has many replicas, but few templates.
 
-In: a pod as it was decoded, and its last version. Out: the same pod, equal in every part, whose parts are the
-very objects that its last version or other pods have where they are equal. It halves the memory of a full
-cluster.
+In: a decoded pod, and its last version. Out: the same pod, in which parts that are equal to those of the last
+version or of other pods are replaced by the same objects. This halves the memory of a full cluster.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from kuberth.api.pods import Pod, PodCondition, PodSpec, PodStatus
 from kuberth.api.wire import encode
 
 MAX_KEPT: Final = 4096
-"""Different values of one field that are remembered; with more, all are dropped and sharing starts over."""
+"""The maximum number of distinct values of a field; beyond it, all are dropped and sharing starts again."""
 
 MAX_BYTES: Final = 2**20
-"""The most bytes of the values of a field, encoded; a value that alone takes a sixteenth is not shared."""
+"""The maximum size of the encoded values of a field; a value larger than a sixteenth is not shared."""
 
 
 class _Fields:
-    """Reads some fields of a part of a pod at once."""
+    """Reads several fields of a part of a pod at once."""
 
     __slots__ = ("names", "of")
 
@@ -59,13 +58,13 @@ _SPEC_TEXTS: Final = _Fields(
 )
 _STATUS_TEXTS: Final = _Fields("phase", "qos_class", "host_ip")
 _CONDITION_TEXTS: Final = _Fields("type", "status")
-"""The texts that many pods have."""
+"""Texts that many pods have in common."""
 _NO_CONDITION: Final = PodCondition()
 _NO_POD: Final = Pod(metadata=ObjectMeta(), spec=PodSpec(), status=PodStatus())
 
 
 class PodSharing:
-    """Remembers the parts of the pods it has seen."""
+    """Stores the parts of pods, and gives equal parts to further pods."""
 
     def __init__(self) -> None:
         self._kept: dict[str, dict[bytes, Any]] = {
@@ -74,9 +73,9 @@ class PodSharing:
         self._bytes = dict.fromkeys(self._kept, 0)
 
     def __call__(self, pod: Pod, old: Pod | None) -> None:
-        """Give the pod shared parts, those of its last version first; all of them equal to what it had."""
+        """Replace parts of the pod by equal, shared ones; those of its last version come first."""
         last = _NO_POD if old is None else old
-        # A part that is the last version's own, as in a cluster in this process, shares everything already.
+        # In a cluster in this process, unchanged parts are already the same objects.
         if pod.metadata is not last.metadata:
             _give_texts(pod.metadata, last.metadata, _METADATA_TEXTS)
             self._share(pod.metadata, last.metadata, _METADATA)
@@ -97,7 +96,7 @@ class PodSharing:
         for field, value, last in zip(fields.names, values, lasts, strict=True):
             if value is last:
                 continue
-            # An empty value is equal to that of no pod, so that all share one.
+            # An empty value is equal to that of `_NO_POD`, so that all pods share one.
             if value == last:
                 force_setattr(part, field, last)
             elif value:

@@ -1,4 +1,4 @@
-"""Whether tolerations cover taints: those of a pod a node's, those of a request a device's."""
+"""Whether tolerations cover taints: those of pods and nodes, and those of device requests and devices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kuberth.api.selectors.labels import parse_int64
 
 _CANONICAL_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 
-# The effects that keep a pod off a node; PreferNoSchedule only costs score.
+# The effects that reject a pod; PreferNoSchedule only lowers the score.
 HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
 
@@ -24,9 +24,8 @@ def toleration_tolerates(
 ) -> bool:
     """Whether the toleration covers the taint; an empty key or effect covers all keys or effects.
 
-    `comparison_operators` is the gate TaintTolerationComparisonOperators: Gt tolerates taints whose
-    value is greater than the toleration's, Lt those with a lesser one; with the gate off neither
-    tolerates anything.
+    `comparison_operators` is the gate TaintTolerationComparisonOperators: Gt tolerates taints with a greater
+    value than the toleration's, Lt those with a smaller one. If it is off, neither tolerates any taint.
     """
     if toleration.effect and toleration.effect != taint.effect:
         return False
@@ -64,12 +63,12 @@ def find_untolerated(
 
 
 class KeyedTolerations:
-    """Tolerations indexed by key, so that checking a taint looks at a few of thousands."""
+    """Tolerations by key, so that checking a taint reads a few of thousands."""
 
     def __init__(self, tolerations: Iterable[Toleration], *, comparison_operators: bool = False) -> None:
         self._comparison_operators = comparison_operators
         self._by_key: dict[str, list[Toleration]] = {}
-        """Those under "" cover every key."""
+        """Tolerations under "" cover every key."""
         for toleration in tolerations:
             self._by_key.setdefault(toleration.key, []).append(toleration)
 

@@ -1,7 +1,7 @@
 """Volumes of the core group: a pod's volume sources, PersistentVolumes and their claims.
 
-Only the sources that a volume plugin distinguishes carry their fields; the rest are not decoded, and
-`Presence` marks those that matter by being there.
+Only the sources that a volume plugin distinguishes have fields; `Presence` is a source whose existence alone
+matters, and other sources are not decoded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kuberth.api.wire import Wire, always
 
 
 class Presence(Wire):
-    """A source of which only its being there is read; its content is dropped on decode."""
+    """A source whose existence alone matters; its content is dropped when it is decoded."""
 
 
 class GCEPersistentDiskVolumeSource(Wire):
@@ -44,7 +44,7 @@ class AzureDiskVolumeSource(Wire):
 
 
 class AzureFileVolumeSource(Wire):
-    """Serves pods and PersistentVolumes; only the latter set `secret_namespace`."""
+    """For pods and PersistentVolumes; only the latter set `secret_namespace`."""
 
     secret_name: str = ""
     share_name: str = ""

@@ -1,4 +1,4 @@
-"""Labels that Kubernetes itself gives a meaning."""
+"""Labels that have a meaning in Kubernetes."""
 
 from __future__ import annotations
 

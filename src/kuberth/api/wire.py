@@ -1,7 +1,7 @@
-"""The base of all wire types, and the way between JSON and them.
+"""The base class of all wire types, and the conversion between JSON and them.
 
-In: bytes from the API server, or plain dicts (YAML, patches). Out: frozen structs, and bytes again.
-Shape errors become `WireError`, naming the object and the field.
+In: bytes from the API server, or plain dicts (YAML, patches). Out: frozen structs, and bytes. An object that
+does not have the fields of its type raises `WireError`, with the object and the field.
 """
 
 from __future__ import annotations
@@ -18,19 +18,18 @@ from kuberth.errors import WireError
 T = TypeVar("T")
 
 
-# For type checkers: a struct inherits being frozen but would have to repeat it, and keyword-only fields
-# are not inherited at all.
+# For type checkers: they do not know that a struct inherits `frozen` and `kw_only`.
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
-    """A JSON object of the Kubernetes API. Fields that Kuberth does not read are dropped on decode.
+    """A JSON object of the Kubernetes API. Fields that Kuberth does not read are dropped when it is decoded.
 
-    `gc=False` is safe: a frozen struct holds only what existed before it, and its fields are typed
-    scalars, structs, tuples and string-keyed maps of these, so no cycle can close.
+    `gc=False` is safe: a frozen struct contains only older objects, which are scalars, structs, tuples and
+    maps of these, so that there are no cycles.
     """
 
 
 class TreeHolder:
-    """A wire type that is no struct: it is made from a whole JSON tree and gives it back."""
+    """A wire type that is not a struct: it contains the whole JSON tree."""
 
     __slots__ = ()
 
@@ -43,38 +42,38 @@ class TreeHolder:
 class MicroTime(datetime.datetime):
     """A timestamp that is always written with six fractional digits.
 
-    The API server parses these fields (leases, events) with a fixed layout and refuses fewer digits;
-    ordinary timestamps drop a zero fraction, so the two need different types.
+    The API server requires these digits in some fields (leases, events); other timestamps are written without
+    a fraction that is zero, so the two need different types.
     """
 
 
 def always(text: str) -> Any:
     """A string field with a default that is encoded even when it is unchanged (apiVersion, kind)."""
-    # omit_defaults recognises plain defaults and empty collections, never the result of a factory.
+    # omit_defaults applies to plain defaults and empty collections, but not to the result of a factory.
     return msgspec.field(default_factory=partial(str, text))
 
 
 def decode(type_: type[T], raw: bytes | str) -> T:
-    """Read JSON into `type_`; `null` stands for a field's default, as Go writes nil slices and maps."""
+    """Decode JSON as `type_`; `null` means the default of a field: Go writes it for nil slices and maps."""
     try:
         found: T = decoder_of(type_).decode(raw)
         return found
     except msgspec.ValidationError:
-        # Rare: a null where the type has no None. Only then pay for a plain tree.
+        # Rare: a null for a type without None. Only then, decode to a plain tree first.
         return convert(type_, msgspec.json.decode(raw))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise WireError(f"{_type_name(type_)}: not valid JSON: {error}") from error
 
 
 def convert(type_: type[T], obj: Any) -> T:
-    """Read a plain tree (parsed YAML or JSON) into `type_`."""
+    """Convert a plain tree (parsed YAML or JSON) to `type_`."""
     try:
         return msgspec.convert(obj, type_, dec_hook=_decode_special)
     except msgspec.ValidationError as error:
-        # Trees of unknown kinds keep their nulls, which may have a meaning.
+        # In trees of unknown kinds, nulls may have a meaning.
         if isinstance(type_, type) and issubclass(type_, TreeHolder):
             raise WireError(_explain(type_, obj, str(error))) from error
-    # Rare: a null where the type has no None. Only then pay for a copy without them.
+    # Rare: a null for a type without None. Only then, make a copy without nulls.
     try:
         return msgspec.convert(without_nulls(obj), type_, dec_hook=_decode_special)
     except msgspec.ValidationError as error:
@@ -82,13 +81,13 @@ def convert(type_: type[T], obj: Any) -> T:
 
 
 def encode(obj: Any) -> bytes:
-    """Write a struct (or plain tree) as JSON; defaults are left out, apiVersion and kind are not."""
+    """Encode a struct or plain tree as JSON, without defaults but with apiVersion and kind."""
     return _ENCODER.encode(obj)
 
 
 def to_builtins(obj: Any) -> Any:
-    """The tree that `encode` writes, as dicts, lists, strings and numbers."""
-    # By way of the text: msgspec.to_builtins would leave tuples, which equal no JSON list.
+    """The tree of `encode`: dicts, lists, strings and numbers."""
+    # Through JSON: msgspec.to_builtins would keep tuples, which are not equal to JSON lists.
     return msgspec.json.decode(_ENCODER.encode(obj))
 
 
@@ -105,7 +104,7 @@ def _decode_special(type_: type, value: Any) -> Any:
         return type_(value)
     if type_ is not MicroTime:
         raise NotImplementedError(f"{type_.__name__} is not a wire type")
-    if isinstance(value, datetime.datetime):  # YAML loaders resolve timestamps themselves
+    if isinstance(value, datetime.datetime):  # YAML loaders convert timestamps themselves
         moment = value
     else:
         try:
@@ -122,7 +121,7 @@ _DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
 def decoder_of(type_: Any) -> msgspec.json.Decoder[Any]:
-    """The decoder that `decode` uses for a type; it knows nothing of nulls that stand for defaults."""
+    """The decoder that `decode` uses first; it rejects a null for a type without None."""
     decoder = _DECODERS.get(type_)
     if decoder is None:
         decoder = _DECODERS[type_] = msgspec.json.Decoder(type_, dec_hook=_decode_special)

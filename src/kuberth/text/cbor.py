@@ -1,7 +1,7 @@
-"""CBOR as Kubernetes writes it: texts as byte strings, after the head of a self-described document.
+"""CBOR as Kubernetes writes it: strings as byte strings, after the head of a self-described document.
 
-In: a tree of dictionaries, lists, texts, whole numbers, truth values and None. Out: bytes (RFC 8949), keys in
-their order.
+In: a tree of dicts, lists, strings, integers, booleans and None. Out: bytes (RFC 8949), with keys in their
+order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _SIMPLE: Final = {False: b"\xf4", True: b"\xf5", None: b"\xf6"}
 
 
 def write_cbor(tree: Any) -> bytes:
-    """Encode a document; TypeError for values that it cannot hold."""
+    """Encode a document; TypeError for other values."""
     return _SELF_DESCRIBED + _item(tree)
 
 
@@ -35,7 +35,7 @@ def _item(value: Any) -> bytes:
 
 
 def _head(major: int, number: int) -> bytes:
-    """The type of an item and its value or length, in as few bytes as it takes."""
+    """The type of an item and its value or length, in as few bytes as possible."""
     if number < 24:
         return bytes([major << 5 | number])
     for power, size in enumerate((1, 2, 4, 8)):

@@ -1,4 +1,4 @@
-"""Decodes a plain tree to structs, and collects all errors.
+"""Decodes a plain tree to structs and collects all errors.
 
 In: a tree from `documents` and a msgspec struct type. Out: the struct, and a `FieldError` for each unknown
 field, wrong type and missing field. msgspec's own decoder stops at the first error; this one reports all.
@@ -28,7 +28,7 @@ _WANTED: dict[Any, str] = {bool: "true or false", int: "an integer", float: "a n
 
 
 def decode_tree(tree: Any, as_type: type[T], *, source: str = "", path: str = "") -> T:
-    """The value of a tree; InvalidConfiguration with every problem, each after the name of the source."""
+    """Decode a tree; InvalidConfiguration with all problems, each after the name of the source."""
     decoder = Decoder()
     value = decoder.decode(tree, as_type, path)
     if decoder.errors:

@@ -1,12 +1,11 @@
-"""Reads YAML and JSON text into plain trees, and writes it.
+"""Reads YAML and JSON as plain trees, and writes YAML.
 
-In: YAML or JSON text. Out: trees of dict, list, str, int, float, bool and None, with an error for every
-duplicate key and every value JSON does not know, each at its path. Scalars mean what they mean to
-Kubernetes (see `scalars`). Nothing here knows what the fields mean.
+In: YAML or JSON text. Out: trees of dict, list, str, int, float, bool and None, with an error and its path
+for every duplicate key and every value that JSON does not have. Scalars have the same meaning as in
+Kubernetes (see `scalars`).
 
-Trees are built from the parser's events as they come, so that depth and size are known before there is
-anything deep or large. Parts that an alias names twice are in the tree twice, but made once: a tree is to
-be read, not changed.
+Trees are built from the parser's events, so that a document that is too deep or too large is rejected before
+it takes memory. Parts that are repeated by an alias are the same object, so trees must not be changed.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from kuberth.text.field_errors import (
 )
 from kuberth.text.scalars import plain_scalar, tagged_scalar
 
-# Far beyond any real document; they keep hostile input (aliases of aliases, towers of brackets, a million
-# short lines) from taking the process down or holding it up.
+# Far more than any real document has. The limits stop hostile input, such as aliases of aliases, thousands of
+# nested brackets, or a million short lines.
 MAX_DEPTH: Final = 100
 MAX_VALUES: Final = 200_000
 
@@ -44,18 +43,18 @@ _Parser: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """A JSON object before its duplicate keys are gone."""
+    """A JSON object with its duplicate keys."""
 
 
 class Document(NamedTuple):
-    """A document of a text: its tree, and the line on which it begins."""
+    """A document in a text: its tree, and its first line."""
 
     tree: Any
     line: int = 1
 
 
 def read_tree(text: str | bytes, *, max_values: int = MAX_VALUES) -> tuple[Any, list[FieldError]]:
-    """The one non-empty document in `text`, None when there is none. Text that is no YAML at all raises."""
+    """The only non-empty document in `text`; None if there is none. Raises if the text is not YAML."""
     documents, errors = read_documents(text, max_values=max_values)
     if len(documents) > 1:
         found = f"found {len(documents)}; remove from line {documents[1].line} on"
@@ -89,8 +88,10 @@ def read_text(path: Path) -> str:
 def read_documents(
     text: str | bytes, *, max_values: int = MAX_VALUES
 ) -> tuple[list[Document], list[FieldError]]:
-    """Every non-empty document in `text`. Text that is no YAML at all raises InvalidConfiguration; so does
-    a document that is too deep, or (TooLarge) that holds more than `max_values` values.
+    """Every non-empty document in `text`.
+
+    InvalidConfiguration if the text is not YAML, or a document is too deep; TooLarge if a document has more
+    than `max_values` values.
     """
     if isinstance(text, bytes):
         try:
@@ -101,7 +102,7 @@ def read_documents(
             ) from error
     builder = _TreeBuilder(max_values)
     if text.lstrip()[:1] in ("{", "["):
-        # Real JSON may be indented with tabs, which YAML refuses; flow YAML is no JSON. Try both.
+        # JSON may be indented with tabs, which YAML rejects; flow YAML is not JSON. Try both.
         try:
             raw = json.loads(text, object_pairs_hook=_Pairs, parse_constant=_no_constant)
         except ValueError:
@@ -114,20 +115,20 @@ def read_documents(
 
 
 def clean_tree(tree: Any) -> tuple[Any, list[FieldError]]:
-    """Check a tree that was built in Python as if it was read from a text."""
+    """Check a tree that was built in Python like one that is read from a text."""
     builder = _TreeBuilder(MAX_VALUES)
     return builder.from_plain(tree), builder.errors
 
 
 def write_yaml(tree: Any, *, sort_keys: bool = False) -> str:
-    """YAML that reads back as the same tree, here and in Kubernetes."""
-    # ASCII only: PyYAML writes some Unicode line breaks so that they are read back as spaces.
+    """YAML that is read as the same tree, here and in Kubernetes."""
+    # ASCII only: PyYAML writes some Unicode line breaks in a form that is read as spaces.
     text: str = yaml.dump(tree, Dumper=_Dumper, sort_keys=sort_keys)
     return text
 
 
-class _Dumper(_SafeDumper):  # type: ignore[misc]  # which base it is depends on the machine
-    """Quotes what would be read as something else: `y`, for one, and `0o17`."""
+class _Dumper(_SafeDumper):  # type: ignore[misc]  # the base class depends on the machine
+    """Quotes strings that would be read as another type, such as `y` and `0o17`."""
 
     def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
         tag = super().resolve(kind, value, implicit)
@@ -139,7 +140,7 @@ class _Dumper(_SafeDumper):  # type: ignore[misc]  # which base it is depends on
 
 
 def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _too_deep(path: str) -> FieldError:
@@ -147,7 +148,7 @@ def _too_deep(path: str) -> FieldError:
 
 
 class _Anchored(NamedTuple):
-    """The tree that an alias stands for, how many values are in it and how deep they go."""
+    """The tree of an anchor, its number of values and its depth."""
 
     tree: Any
     values: int = 1
@@ -163,10 +164,10 @@ class _TreeBuilder:
         self.errors: list[FieldError] = []
         self._max_values = max_values
         self._values = 0
-        """How many there are in this document, those that aliases repeat included."""
+        """The number of values in this document, including those that aliases repeat."""
         self._deepest = 0
         self._path: list[str | int | None] = []
-        """Keys (None while one is read) and indices from the root to the present value."""
+        """Keys and indices from the root to the current value; None while a key is read."""
 
     # From the events of a YAML parser
 
@@ -251,7 +252,7 @@ class _TreeBuilder:
         return merged | tree if merged else tree
 
     def _merged(self, tree: Any) -> dict[str, Any]:
-        """The keys that `<<: *anchor` brings in; of several anchors the first to name a key wins."""
+        """The keys of `<<: *anchor`; if several anchors have a key, the first one counts."""
         merged: dict[str, Any] = {}
         for source in tree if isinstance(tree, list) else [tree]:
             if isinstance(source, dict):
@@ -272,7 +273,7 @@ class _TreeBuilder:
             self._error(f"line {event.start_mark.line + 1}: cannot read {show(event.value)}: {error}")
             return None
 
-    # From values that are there
+    # From values
 
     def from_plain(self, value: Any) -> Any:
         self._count()
@@ -301,10 +302,10 @@ class _TreeBuilder:
             self._path.pop()
         return tree
 
-    # What both share
+    # Both
 
     def _key(self, key: Any) -> str | None:
-        """Field names are strings; numbers and booleans are spelled out, as Kubernetes does."""
+        """The field name: a string; numbers and booleans are converted to strings, as in Kubernetes."""
         if isinstance(key, bool | int | float):
             key = json.dumps(key)
         if isinstance(key, str) and _is_text(key):
@@ -329,7 +330,7 @@ class _TreeBuilder:
         return None
 
     def _count(self, values: int = 1, *, height: int = 0) -> None:
-        """Raises rather than collects: going on would collect millions more."""
+        """Count values; raises at once, since there may be millions more."""
         depth = len(self._path) + height
         self._deepest = max(self._deepest, depth)
         self._values += values

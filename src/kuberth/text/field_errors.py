@@ -1,7 +1,7 @@
-"""Errors in a configuration, with their places.
+"""Errors in a configuration, with their paths.
 
 In: problems found while reading, decoding, defaulting and validating.
-Out: `FieldError` values, and one `InvalidConfiguration` that carries all of them, one a line.
+Out: `FieldError` values, and one `InvalidConfiguration` with all of them, one per line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LONGEST_SHOWN = 80
 
 
 class FieldError(NamedTuple):
-    """A problem: the field's path as it stands in the file, a sentence, and the value found there."""
+    """A problem: the field's path in the file, a sentence, and the value."""
 
     path: str
     message: str
@@ -29,16 +29,16 @@ class FieldError(NamedTuple):
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
-class DuplicateKey(FieldError):  # noqa: N818 - a problem to report, not to raise
-    """A key that is given more than once; `value` is the line of the later one, where lines are known."""
+class DuplicateKey(FieldError):  # noqa: N818 - reported, not raised
+    """A key that is given more than once; `value` is the line of the later one, if lines are known."""
 
     __slots__ = ()
 
 
-class InvalidConfiguration(ConfigError):  # noqa: N818 - names what is wrong, like NotFound and Conflict
-    """A configuration with at least one problem; `errors` holds every one that was found.
+class InvalidConfiguration(ConfigError):  # noqa: N818 - named for the problem
+    """A configuration with at least one problem; `errors` contains all of them.
 
-    `source` is the name of the file, if it is one: the message has it before every problem.
+    `source` is the name of the file, if there is one: in the message, it precedes every problem.
     """
 
     def __init__(self, errors: Iterable[FieldError], *, source: str = "") -> None:
@@ -48,11 +48,11 @@ class InvalidConfiguration(ConfigError):  # noqa: N818 - names what is wrong, li
 
 
 class TooLarge(InvalidConfiguration):
-    """A document with more in it than is worth reading."""
+    """A document with too many values."""
 
 
 def child(path: str, key: str) -> str:
-    """The path of a field inside `path`; a key that would be misread is quoted."""
+    """The path of a field inside `path`; a key with special characters is quoted."""
     if not _PLAIN_KEY.fullmatch(key):
         return f"{path}[{json.dumps(key)}]"
     return f"{path}.{key}" if path else key
@@ -63,7 +63,7 @@ def item(path: str, index: int) -> str:
 
 
 def show(value: Any) -> str:
-    """A value as a reader of the file would recognise it, shortened."""
+    """A value as it is written in the file, shortened."""
     if isinstance(value, Mapping):
         return "a mapping" if value else "an empty mapping"
     if isinstance(value, list | tuple):
@@ -78,7 +78,7 @@ def show(value: Any) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint to append to "unknown …" messages; empty when nothing is close."""
+    """A hint to append to "unknown …" messages; empty if no known name is similar."""
     by_lower = {candidate.lower(): candidate for candidate in known}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     return f"; did you mean {show(by_lower[close[0]])}?" if close else ""

@@ -1,6 +1,6 @@
-"""Figures as people read them: durations, shares, sizes and counts.
+"""Formats figures for people: durations, shares, sizes and counts.
 
-In: seconds, fractions, bytes, numbers. Out: short texts, the same in every command.
+In: seconds, fractions, bytes, numbers. Out: short texts, in the same form in every command.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def size(number: float) -> str:
 
 
 def decimal(number: float) -> str:
-    """The number with at most one digit behind the point: `3`, `2.5`."""
+    """The number with at most one decimal place: `3`, `2.5`."""
     return f"{number:.1f}".removesuffix(".0")
 
 
@@ -55,7 +55,7 @@ def count(number: int, noun: str) -> str:
 
 
 def printable(text: object, *, keep: str = "", instead: str = "�") -> str:
-    """The text with control characters replaced, so that it neither moves the cursor nor changes colours."""
+    """The text with control characters replaced, which could move the cursor or change colours."""
     return "".join(each if each.isprintable() or each in keep else instead for each in str(text))
 
 

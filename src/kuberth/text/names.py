@@ -1,7 +1,7 @@
-"""Names, label keys and values, in upstream's rules and words.
+"""Validates names, label keys and label values.
 
-In: a text. Out: what is wrong with it (empty: nothing), worded as Kubernetes words it; `unit` is the word for
-the bytes of a name, which differs between upstream's packages.
+In: a text. Out: its problems, in the words of Kubernetes; empty if there are none. `unit` is the word for the
+bytes of a name, which differs between Kubernetes' packages.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _problems(text: str, *, longest: int, unit: str, pattern: re.Pattern[str], r
 
 
 def label_problems(name: str, *, unit: str = "bytes") -> list[str]:
-    """An RFC 1123 label, as for namespaces and containers."""
+    """Problems of an RFC 1123 label, such as the name of a namespace or a container."""
     rule = "must not contain dots" if _SUBDOMAIN.fullmatch(name) else _LABEL_RULE
     return _problems(name, longest=63, unit=unit, pattern=_LABEL, rule=rule)
 
@@ -68,7 +68,7 @@ def label_1035_problems(name: str, *, unit: str = "bytes") -> list[str]:
 
 
 def subdomain_problems(name: str, *, unit: str = "bytes") -> list[str]:
-    """An RFC 1123 subdomain, as for most objects."""
+    """Problems of an RFC 1123 subdomain, such as the names of most objects."""
     return _problems(name, longest=253, unit=unit, pattern=_SUBDOMAIN, rule=_SUBDOMAIN_RULE)
 
 
@@ -79,7 +79,7 @@ def label_key_problems(key: str) -> list[str]:
 def qualified_name_problems(
     name: str, *, what: str = "a qualified name", prefix_unit: str = "bytes"
 ) -> list[str]:
-    """A label key, a resource, a scheduling gate: `name` or `dns.prefix/name`."""
+    """Problems of a label key, a resource or a scheduling gate: `name` or `dns.prefix/name`."""
     prefix, slash, last = name.rpartition("/")
     problems = []
     if slash:
@@ -104,7 +104,7 @@ def label_value_problems(value: str, *, unit: str = "bytes") -> list[str]:
 
 
 def path_segment_problems(name: str) -> list[str]:
-    """Check that a name can stand in a URL path, the least that any name must do."""
+    """Problems of a name as a segment of a URL path, which every name has to be."""
     if name in (".", ".."):
         return [f"may not be '{name}'"]
     return [f"may not contain '{character}'" for character in "/%" if character in name]

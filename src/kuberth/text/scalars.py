@@ -1,8 +1,8 @@
-"""YAML scalars as Kubernetes reads them: neither quite YAML 1.1 nor 1.2.
+"""Reads YAML scalars as Kubernetes does, which follows neither YAML 1.1 nor 1.2 exactly.
 
-In: the text of a scalar, perhaps with its tag. Out: None, bool, int, float or str. `yes` and `on` are true
-and `017` is fifteen, as in 1.1; `0o17` is fifteen too, as in 1.2; `12:30` and dates are text. The facts,
-from the reader of Kubernetes itself, are in the tests.
+In: the text of a scalar, possibly with its tag. Out: None, bool, int, float or str. `yes` and `on` are true
+and `017` is fifteen, as in 1.1; `0o17` is fifteen too, as in 1.2; `12:30` and dates are text. The tests
+contain the results of Kubernetes' own reader.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WORDS: Final[dict[str, bool | float | None]] = {
     **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
 }
 _NUMBER_START: Final = frozenset("0123456789+-.")
-# The longest that fits 64 bits is binary, with a sign.
+# The longest form of a 64-bit integer is binary, with a sign.
 _INTEGER: Final = re.compile(
     r"[-+]?(?:0[bB](?P<binary>[01]{1,64})|0[oO]?(?P<octal>[0-7]{1,24})|0[xX](?P<hex>[0-9a-fA-F]{1,64})"
     r"|(?P<decimal>0|[1-9][0-9]{0,20}))"
@@ -30,7 +30,7 @@ _BASES: Final = {"binary": 2, "octal": 8, "hex": 16, "decimal": 10}
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt\s].*)?")
 _WRITTEN_AS_INTEGER: Final = 1e21
-"""Below this, a float without a fraction is written without one in JSON, and so is an integer."""
+"""Below this, JSON has a float without a fraction in the form of an integer, and so it becomes one."""
 
 
 def plain_scalar(text: str) -> Any:
@@ -47,7 +47,7 @@ def plain_scalar(text: str) -> Any:
 
 
 def tagged_scalar(tag: str, text: str) -> Any:
-    """The value of text with an explicit tag; ValueError where it is nothing of the kind."""
+    """The value of text with an explicit tag; ValueError if the text does not have this type."""
     read = _TAGGED.get(tag.removeprefix(_TAG)) if tag.startswith(_TAG) else None
     return text if read is None else read(text)
 
@@ -59,7 +59,7 @@ def _integer(text: str) -> int | None:
     number = int(found[found.lastgroup], _BASES[found.lastgroup])
     if text[0] == "-":
         return -number if number <= 2**63 else None
-    # Only what has no sign may use all 64 bits.
+    # Only integers without a sign may use all 64 bits.
     return number if number < (2**63 if text[0] == "+" else 2**64) else None
 
 

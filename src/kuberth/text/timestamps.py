@@ -1,5 +1,6 @@
-"""Times as the API writes them. In: a clock, or nanoseconds since the epoch. Out: RFC 3339 text or moments,
-and back.
+"""Converts times to and from the API's format.
+
+In: a clock, or nanoseconds since the epoch. Out: RFC 3339 text or datetimes, and the other way round.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def moment(now_ns: int) -> datetime.datetime:
 
 
 def micro_moment(now_ns: int, type_: type[D]) -> D:
-    """The time to the microsecond: metav1.MicroTime, as leases and events want it."""
+    """The time to the microsecond: metav1.MicroTime, as in leases and events."""
     seconds, rest = divmod(now_ns, NANOSECONDS)
     return type_.fromtimestamp(seconds, datetime.UTC).replace(microsecond=rest // 1000)
 
@@ -33,7 +34,7 @@ def timestamp(now_ns: int) -> str:
 
 @lru_cache(maxsize=16)
 def _text_of(seconds: int) -> str:
-    """A thousand objects of one second share one text."""
+    """Cached: many objects have the same second."""
     return f"{moment(seconds * NANOSECONDS).isoformat()[:_TO_THE_SECOND]}Z"
 
 
@@ -48,7 +49,7 @@ def micro_stamp(clock: Clock) -> str:
 
 
 def parse_timestamp(text: Any) -> int | None:
-    """Nanoseconds since the epoch; None for what is no time."""
+    """Nanoseconds since the epoch; None if the text is not a time."""
     if not isinstance(text, str):
         return None
     try:
@@ -61,12 +62,12 @@ def parse_timestamp(text: Any) -> int | None:
 
 
 def nanoseconds(moment: datetime.datetime) -> int:
-    """Since the epoch."""
+    """Nanoseconds since the epoch."""
     delta = moment - _EPOCH
     return (delta.days * 86_400 + delta.seconds) * NANOSECONDS + delta.microseconds * 1_000
 
 
 def seconds_since(text: Any, clock: Clock) -> float:
-    """How long ago a timestamp was; one that cannot be read was just now."""
+    """The seconds since a timestamp; 0 if it cannot be parsed."""
     then = parse_timestamp(text)
     return 0.0 if then is None else (clock.now_ns() - then) / NANOSECONDS

@@ -1,6 +1,6 @@
 """Field selectors, as in `?fieldSelector=spec.nodeName=,status.phase!=Failed`.
 
-In: a selector string. Out: a `FieldSelector`, asked with a function from field path to value.
+In: a selector string. Out: a `FieldSelector`, which is evaluated with a function from field path to value.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SPECIAL = re.compile(r"[\\,=]")
 
 @dataclass(frozen=True, slots=True)
 class FieldRequirement:
-    """A field that must (or, negated, must not) have a value; an absent field counts as empty."""
+    """Requires that a field has a value or, if negated, does not have it; an absent field is empty."""
 
     field: str
     value: str
@@ -33,16 +33,16 @@ class FieldRequirement:
 
 @dataclass(frozen=True, slots=True)
 class FieldSelector:
-    """Requirements on fields that must all hold; none of them means everything matches."""
+    """Requirements on fields, all of which must hold; without any, everything matches."""
 
     requirements: tuple[FieldRequirement, ...] = ()
 
     def matches(self, get: Callable[[str], str | None]) -> bool:
-        """`get` gives the value of a field path, None or "" where there is none."""
+        """`get` returns the value of a field path; None or "" if there is none."""
         return all(requirement.matches_value(get(requirement.field)) for requirement in self.requirements)
 
     def requires_exact_match(self, field: str) -> str | None:
-        """The only value this field may have, if the selector names one (e.g. to use an index)."""
+        """The only value that this field may have, if the selector names one; for example to use an index."""
         for requirement in self.requirements:
             if requirement.field == field and not requirement.negated:
                 return requirement.value
@@ -54,7 +54,7 @@ class FieldSelector:
 
     @property
     def fields(self) -> frozenset[str]:
-        """The field paths it looks at."""
+        """The field paths that it reads."""
         return frozenset(requirement.field for requirement in self.requirements)
 
     def __str__(self) -> str:
@@ -62,20 +62,20 @@ class FieldSelector:
 
 
 def parse_field_selector(text: str) -> FieldSelector:
-    r"""Read a field selector; in values, `\\`, `\,` and `\=` stand for the character after the backslash."""
+    r"""Parse a field selector; in values, `\\`, `\,` and `\=` mean the character after the backslash."""
     found: list[tuple[str, FieldRequirement]] = []
     position = 0
     while position <= len(text):
         match = _TERM.match(text, position)
-        assert match is not None  # the pattern can match nothing at all
+        assert match is not None  # the pattern also matches the empty string
         term = match.group()
         if term:
             requirement = _read_term(text, term, position)
-            # A bare operator asks nothing of no field; upstream drops it.
+            # A term that is just an operator has no effect; upstream drops it.
             if requirement.field or requirement.value:
                 found.append((term, requirement))
         position = match.end() + 1
-    # Sorted by their text, as upstream, so that the order written does not matter.
+    # Sorted by text, as upstream, so that the written order does not matter.
     found.sort(key=lambda pair: pair[0])
     return FieldSelector(tuple(requirement for _, requirement in found))
 

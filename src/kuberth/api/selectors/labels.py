@@ -1,7 +1,7 @@
 """Label selectors: requirements on single labels, all of which must hold.
 
-In: a `LabelSelector` struct or a set of labels. Out: a `Selector`, equal to every other selector that
-asks the same, however it was written.
+In: a `LabelSelector` struct or a set of labels. Out: a `Selector`; selectors with the same meaning are equal,
+however they were written.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 class Operator(enum.Enum):
-    """The relation a requirement asks for; the values are those of selector strings."""
+    """The operator of a requirement; the values are those of selector strings."""
 
     IN = "in"
     NOT_IN = "notin"
@@ -54,12 +54,12 @@ _API_OPERATORS = {
 
 
 class Requirement:
-    """A condition on one label. `a=b`, `a==b` and `a in (b)` print differently and are equal.
+    """A condition on one label. `a=b`, `a==b` and `a in (b)` are equal, but are printed as they were written.
 
-    Built by `new_requirement` (validating) or `selector_from_set` (not). It is not to be changed.
+    Immutable. `new_requirement` creates it with validation, `selector_from_set` without.
     """
 
-    # No dataclass: a pod can have thousands of requirements, and a frozen one takes twice as long to make.
+    # Not a dataclass: a pod can have thousands of requirements, and a frozen dataclass takes twice as long.
     __slots__ = ("_hash", "bound", "key", "meaning", "operator", "value_set", "values")
 
     def __init__(self, key: str, operator: Operator, values: tuple[str, ...] = ()) -> None:
@@ -82,15 +82,15 @@ class Requirement:
         elif values:
             value_set = frozenset(values)
         self.meaning: Final[Operator] = meaning
-        """The relation, with the spellings of In and of NotIn folded together."""
+        """The operator without its spelling: all forms of In, and all of NotIn, are one."""
         self.value_set: Final[frozenset[str]] = value_set
         """The values of In and NotIn."""
         self.bound: Final[int] = bound
-        """The number that Gt and Lt compare with."""
+        """The number with which Gt and Lt compare."""
         self._hash: int | None = None
 
     def matches_value(self, value: str | None) -> bool:
-        """Whether a label with this value satisfies it; None stands for an absent label."""
+        """Whether a label with this value satisfies it; None means that the label is absent."""
         meaning = self.meaning
         if meaning is Operator.IN:
             return value in self.value_set
@@ -141,10 +141,10 @@ class Requirement:
 
 
 class Selector:
-    """Requirements that must all hold, ordered by key; none of them means everything matches.
+    """Requirements, all of which must hold, ordered by key; without any, everything matches. Immutable.
 
-    `matches_nothing` marks the one selector that matches no object (an absent `LabelSelector`); a
-    selector that merely contradicts itself is not marked, as upstream. It is not to be changed.
+    `matches_nothing` is only True for an absent `LabelSelector`, not for a selector that contradicts itself,
+    as upstream.
     """
 
     __slots__ = ("_hash", "matches_nothing", "requirements")
@@ -181,7 +181,7 @@ class Selector:
         return frozenset(requirement.key for requirement in self.requirements)
 
     def with_requirements(self, requirements: Iterable[Requirement]) -> Selector:
-        """A selector that these requirements narrow further; one that matches nothing stays so."""
+        """This selector with more requirements; one that matches nothing is returned unchanged."""
         return self if self.matches_nothing else Selector((*self.requirements, *requirements))
 
     def __eq__(self, other: object) -> bool:
@@ -209,7 +209,7 @@ NOTHING = Selector(matches_nothing=True)
 
 
 def compile_label_selector(selector: LabelSelector | None) -> Selector:
-    """Compile a selector: None selects nothing, the empty one all; SelectorError for what the API refuses."""
+    """Compile a selector: None selects nothing, an empty one all. SelectorError if the API rejects it."""
     if selector is None:
         return NOTHING
     if not selector.match_labels and not selector.match_expressions:
@@ -229,14 +229,14 @@ def compile_label_selector(selector: LabelSelector | None) -> Selector:
 
 
 def selector_from_set(labels: Mapping[str, str]) -> Selector:
-    """Every label must have exactly this value; nothing is validated, as upstream."""
+    """A selector that requires exactly these labels; nothing is validated, as upstream."""
     if not labels:
         return EVERYTHING
     return Selector(tuple(Requirement(key, Operator.EQUALS, (value,)) for key, value in labels.items()))
 
 
 def new_requirement(key: str, operator: Operator, *, values: Iterable[str] = ()) -> Requirement:
-    """A requirement that the API would accept, or a `SelectorError` listing all that is wrong with it."""
+    """Create a requirement that the API would accept; SelectorError with all problems otherwise."""
     values = tuple(values)
     if is_label_key(key) and not _values_problem(operator, values) and all(map(_VALUE.fullmatch, values)):
         return Requirement(key, operator, values)
@@ -272,7 +272,7 @@ def _values_problem(operator: Operator, values: tuple[str, ...]) -> str:
 
 
 def is_subdomain(name: str) -> bool:
-    """Whether this is a DNS subdomain (RFC 1123), as the names of most kinds have to be."""
+    """Whether this is a DNS subdomain (RFC 1123), which the names of most kinds have to be."""
     return len(name) <= 253 and _SUBDOMAIN.fullmatch(name) is not None
 
 
@@ -291,7 +291,7 @@ def is_label_value(value: str) -> bool:
 
 
 def parse_int64(text: str) -> int | None:
-    """The integer written in decimal, or None if it is none or needs more than 64 bits."""
+    """The decimal integer in the text; None if there is none, or it needs more than 64 bits."""
     if _INTEGER.fullmatch(text) is None or len(text.lstrip("+-0")) > 19:
         return None
     number = int(text)

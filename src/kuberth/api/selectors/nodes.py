@@ -1,7 +1,7 @@
-"""Node selectors: the terms by which pods and volumes choose nodes.
+"""Node selectors: the terms with which pods and volumes select nodes.
 
-In: `NodeSelector`, preferred terms, or a pod. Out: compiled terms over a node's labels and name. A term
-that cannot be compiled keeps its errors; as upstream, they are raised only if no other term matches.
+In: a `NodeSelector`, preferred terms, or a pod. Out: compiled terms over a node's labels and name. A term
+that cannot be compiled stores its errors; as upstream, they are raised only if no other term matches.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class CompiledNodeSelectorTerm:
         ) and self.matches_name(name)
 
     def matches_name(self, name: str) -> bool:
-        """Whether the matchFields match; as upstream, they match any node without a name."""
+        """Whether the matchFields match; as upstream, they match every node without a name."""
         if not name:
             return True
         return all(
-            # No other field of a node can be selected; upstream reads any other as empty.
+            # Only the name can be selected; upstream treats any other field as empty.
             field.matches_value(name if field.field == "metadata.name" else "")
             for field in self.fields
         )
@@ -63,7 +63,7 @@ class CompiledNodeSelectorTerm:
 
 @dataclass(frozen=True, slots=True)
 class CompiledNodeSelector:
-    """Terms of which one must match. Empty terms, which match no node, are left out."""
+    """Terms of which one must match. Empty terms, which match no node, are omitted."""
 
     terms: tuple[CompiledNodeSelectorTerm, ...] = ()
 
@@ -76,7 +76,7 @@ class CompiledNodeSelector:
 
     @property
     def length(self) -> int:
-        """The number of terms, their requirements and the values of those."""
+        """The number of terms, requirements and values."""
         return sum(
             1 + len(term.fields) + sum(1 + len(each.values) for each in term.requirements)
             for term in self.terms
@@ -102,7 +102,7 @@ class CompiledPreferredTerm:
 
 @dataclass(frozen=True, slots=True)
 class RequiredNodeAffinity:
-    """A pod's nodeSelector and required node affinity together; None where the pod has none."""
+    """A pod's nodeSelector and required node affinity together; None if the pod has none."""
 
     selector: Selector | None = None
     node_selector: CompiledNodeSelector | None = None
@@ -115,7 +115,7 @@ class RequiredNodeAffinity:
 
 
 def compile_node_selector(selector: NodeSelector, *, path: str = "nodeSelectorTerms") -> CompiledNodeSelector:
-    """Compile all terms; never raises: see `CompiledNodeSelector.check` for the strict reading."""
+    """Compile all terms; never raises. `CompiledNodeSelector.check` raises for invalid terms."""
     return CompiledNodeSelector(
         tuple(
             _compile_term(term, f"{path}[{index}]")
@@ -126,7 +126,7 @@ def compile_node_selector(selector: NodeSelector, *, path: str = "nodeSelectorTe
 
 
 def compile_preferred_terms(terms: Iterable[PreferredSchedulingTerm]) -> tuple[CompiledPreferredTerm, ...]:
-    """Compile the terms that weigh and ask something; raises `SelectorError` with all errors of these."""
+    """Compile the terms with a weight and requirements; SelectorError with all their errors."""
     compiled = tuple(
         CompiledPreferredTerm(preferred.weight, _compile_term(preferred.preference, f"[{index}]"))
         for index, preferred in enumerate(terms)

@@ -1,7 +1,7 @@
 """The string syntax of label selectors, as in `kubectl -l` and `?labelSelector=`.
 
 In: `a=b,c!=d,e in (x,y),f notin (z),!g,h,i>5,j<3`. Out: a `Selector`, or a `SelectorError` with the
-position of what was not understood.
+position of the error.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Token(NamedTuple):
 
 
 def parse_selector(text: str) -> Selector:
-    """Read a selector string; the empty string selects everything."""
+    """Parse a selector string; the empty string selects everything."""
     return Selector(tuple(_Parser(text).requirements()))
 
 
@@ -86,7 +86,7 @@ class _Parser:
         return token.text
 
     def _value_list(self) -> tuple[str, ...]:
-        """`(a,b)`; an empty place between commas or brackets is the empty value."""
+        """Parse `(a,b)`; nothing between commas or brackets is the empty value."""
         token = self._take()
         if token.text != "(":
             raise self._expected("'('", token)
@@ -125,7 +125,7 @@ def _tokenize(text: str) -> list[_Token]:
     position = 0
     while not tokens or tokens[-1].text:
         match = _TOKEN.match(text, position)
-        assert match is not None  # every character is blank, symbol or word; the end matches too
+        assert match is not None  # every character is blank, a symbol or part of a word; the end matches too
         tokens.append(_Token(match.group(1), match.start(1)))
         position = match.end()
     return tokens

@@ -1,7 +1,7 @@
-"""A bounded cache of what plugins compile from parts of pods.
+"""A bounded cache of the results that plugins compile from parts of pods.
 
-In: a part (terms, constraints) and the compiled result. Out: the result again, while it is in use. A pod can
-have thousands of terms, and queueing hints read them at every change of a node or of another pod.
+In: a part of a pod (terms, constraints) and the compiled result. Out: the result, as long as it is in use. A
+pod can have thousands of terms, and queueing hints read them at every change of a node or of another pod.
 """
 
 from __future__ import annotations
@@ -13,22 +13,23 @@ from typing import Final, Generic, TypeVar
 V = TypeVar("V")
 
 MAX_LENGTH: Final = 131_072
-"""The requirements and values that one cache holds, about 70 MiB; beyond it, the least recently used go."""
+"""The maximum number of requirements and values in a cache, about 70 MiB; beyond it, the least recently used
+results are dropped."""
 
 
 class Remembered(Generic[V]):
-    """Compiled results by the identity of their parts, which versions of a pod and replicas share.
+    """Compiled results by the identity of parts, which the versions of a pod and replicas share.
 
-    It is not thread-safe: every plugin has its own.
+    Not thread-safe: every plugin has its own cache.
     """
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[int, Hashable], tuple[object, V, int]] = OrderedDict()
-        """The values keep the parts alive, so that no other object gets the same identity."""
+        """The values refer to the parts, so that no other object gets the same identity."""
         self._length = 0
 
     def get(self, part: object, beside: Hashable = None) -> V | None:
-        """The result for a part; `beside` is what else it depends on."""
+        """The result for a part; `beside` contains everything else on which it depends."""
         key = id(part), beside
         found = self._kept.get(key)
         if found is None:
