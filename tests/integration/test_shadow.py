@@ -19,6 +19,7 @@ class ReadOnly:
 
     def __init__(self, api: MemoryApi) -> None:
         self.list, self.watch, self.get = api.list, api.watch, api.get
+        self.steady, self.share = api.steady, api.share
 
 
 def kinds(i: int) -> dict[str, Any]:

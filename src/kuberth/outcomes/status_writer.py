@@ -96,16 +96,23 @@ class PodStatusWriter:
 
     def write(self, pod: Pod, *, condition: PodCondition | None, nomination: str | None) -> bool:
         metadata = pod.metadata
-        pod = self._as_written(pod)
         under_way = self._under_way.get(metadata.uid)
-        if under_way is None and _is_known(pod, condition, nomination):
-            return True
-        change = self._change(pod, condition, nomination, before=under_way or ())
-        if not change or (under_way and _is_on_its_way(pod, change, under_way)):
-            return False
+        conditions, nominated = _outlook(self._as_written(pod), under_way or ())
+        old = None if condition is None else conditions.get(condition.type)
+        is_known = condition is None or (old is not None and _is_same_condition(old, condition))
+        is_nominated = nomination in (None, nominated)
+        if is_known and is_nominated:
+            return under_way is None  # if an earlier change fails, the next attempt writes again
         is_a_request = under_way is None or (len(under_way) == 1 and metadata.uid not in self._waiting)
-        if is_a_request and _only_rewords(pod, change, before=under_way or ()) and not self._may_reword():
+        only_rewords = is_nominated and _is_reworded(old, condition)
+        if is_a_request and only_rewords and not self._may_reword():
             return False
+        # While an earlier change is in flight, which may fail, this one contains everything.
+        change = _Change(version=metadata.resource_version)
+        if condition is not None and not (is_known and under_way is None):
+            change.conditions[condition.type] = self._dated(condition, old)
+        if under_way or not is_nominated:
+            change.nomination = nomination
         if under_way is None:
             self._under_way[metadata.uid] = [change]
             if self._waiting or not self._limit.has_room():
@@ -180,28 +187,6 @@ class PodStatusWriter:
             del under_way[1:]
             await self._ended.setdefault(uid, asyncio.Event()).wait()
 
-    def _change(
-        self,
-        pod: Pod,
-        condition: PodCondition | None,
-        nomination: str | None,
-        *,
-        before: Sequence[_Change],
-    ) -> _Change:
-        """The part of the change that is new to the API server; all of it while an earlier change is in
-        flight, since that one may fail."""
-        change = _Change(version=pod.metadata.resource_version)
-        if condition is not None:
-            known = {each.type: each for each in pod.status.conditions}
-            for earlier in before:
-                known |= earlier.conditions
-            old = known.get(condition.type)
-            if before or old is None or not _is_same_condition(old, condition):
-                change.conditions[condition.type] = self._dated(condition, old)
-        if before or nomination != pod.status.nominated_node_name:
-            change.nomination = nomination
-        return change
-
     def _dated(self, condition: PodCondition, old: PodCondition | None) -> PodCondition:
         since = moment(self._clock.now_ns())
         if old is not None and old.status == condition.status:
@@ -256,19 +241,6 @@ class PodStatusWriter:
         return False
 
 
-def _is_known(pod: Pod, condition: PodCondition | None, nomination: str | None) -> bool:
-    """Whether the pod's status contains the whole change already."""
-    status = pod.status
-    if nomination is not None and nomination != status.nominated_node_name:
-        return False
-    if condition is None:
-        return True
-    for each in status.conditions:
-        if each.type == condition.type:
-            return _is_same_condition(each, condition)
-    return False
-
-
 def _outlook(pod: Pod, before: Sequence[_Change]) -> tuple[dict[str, PodCondition], str]:
     """The pod's conditions by type and its nomination, once all earlier changes are written."""
     conditions, nomination = (
@@ -281,22 +253,9 @@ def _outlook(pod: Pod, before: Sequence[_Change]) -> tuple[dict[str, PodConditio
     return conditions, nomination
 
 
-def _is_on_its_way(pod: Pod, change: _Change, before: Sequence[_Change]) -> bool:
-    """Whether earlier changes have the same effect. If they fail, the next attempt writes again."""
-    conditions, nomination = _outlook(pod, before)
-    return change.nomination in (None, nomination) and all(
-        (old := conditions.get(new.type)) is not None and _is_same_condition(old, new)
-        for new in change.conditions.values()
-    )
-
-
-def _only_rewords(pod: Pod, change: _Change, *, before: Sequence[_Change]) -> bool:
-    """Whether only the message of a condition changes."""
-    conditions, nomination = _outlook(pod, before)
-    return change.nomination in (None, nomination) and all(
-        (old := conditions.get(new.type)) is not None and (old.status, old.reason) == (new.status, new.reason)
-        for new in change.conditions.values()
-    )
+def _is_reworded(old: PodCondition | None, new: PodCondition | None) -> bool:
+    """Whether a condition differs at most in its message."""
+    return new is None or (old is not None and (old.status, old.reason) == (new.status, new.reason))
 
 
 def _is_same_condition(old: PodCondition, new: PodCondition) -> bool:
