@@ -10,7 +10,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from kuberth.api.core import Pod
 from kuberth.clock import NANOSECONDS, Clock
@@ -21,6 +21,8 @@ from kuberth.framework.queued_pod import QueuedPod
 from kuberth.informers.store import object_key
 from kuberth.queue.interface import PreCheck, R, SchedulingQueue
 from kuberth.queue.observing import QueueObserver
+
+V = TypeVar("V")
 
 logger = logging.getLogger(__name__)
 
@@ -297,41 +299,30 @@ class GuardedQueue(SchedulingQueue):
         return self.reports_moves
 
     def waiting_count(self) -> int:
-        try:
-            return self._queue.waiting_count()
-        except BaseException as exc:
-            self._log_failure(exc, "waiting_count", then="taking it for empty")
-            return 0
+        return self._ask("waiting_count", self._queue.waiting_count, 0, then="taking it for empty")
 
     def pending_pods(self) -> Mapping[str, Sequence[QueuedPod]]:
-        try:
-            return self._queue.pending_pods()
-        except BaseException as exc:
-            self._log_failure(exc, "pending_pods", then="showing none")
-            return {}
+        return self._ask("pending_pods", self._queue.pending_pods, {}, then="showing none")
 
     def in_flight(self) -> Sequence[Pod]:
-        try:
-            return self._queue.in_flight()
-        except BaseException as exc:
-            self._log_failure(exc, "in_flight", then="showing none")
-            return ()
+        return self._ask("in_flight", self._queue.in_flight, (), then="showing none")
 
     def get(self, key: str) -> QueuedPod | None:
-        try:
-            return self._queue.get(key)
-        except BaseException as exc:
-            self._log_failure(exc, "get", key, then="taking it for absent")
-            return None
+        return self._ask("get", partial(self._queue.get, key), None, pod=key, then="taking it for absent")
 
     def queue_of(self, key: str) -> str:
-        try:
-            return self._queue.queue_of(key)
-        except BaseException as exc:
-            self._log_failure(exc, "queue_of", key, then="taking it for absent")
-            return ""
+        return self._ask(
+            "queue_of", partial(self._queue.queue_of, key), "", pod=key, then="taking it for absent"
+        )
 
     # Failures
+
+    def _ask(self, method: str, call: Callable[[], V], default: V, *, pod: str = "", then: str) -> V:
+        try:
+            return call()
+        except BaseException as exc:
+            self._log_failure(exc, method, pod, then=then)
+            return default
 
     def _log_failure(self, exc: BaseException, method: str, pod: str = "", *, then: str) -> None:
         reraise_interrupt(exc)

@@ -14,7 +14,6 @@ from typing import Final
 
 from kuberth.errors import reraise_interrupt
 from kuberth.framework.cluster_events import ClusterEvent, Concern, Hint, concerns
-from kuberth.framework.inputs import Signer
 from kuberth.framework.plan import sum_of_versions
 from kuberth.framework.profile import RegisteredHint
 from kuberth.framework.queued_pod import QueuedPod
@@ -45,8 +44,18 @@ class Hints:
         self._metrics = metrics
         self._concerned: dict[tuple[str, ClusterEvent], tuple[RegisteredHint, ...]] = {}
         self._plugins_concerned: dict[ClusterEvent, frozenset[str]] = {}
-        self._signers_of: dict[str, Mapping[str, Signer]] = {}
-        self._concerns_of: dict[str, Mapping[str, Sequence[Concern]]] = {}
+        self._signers = {
+            (profile, each.plugin): each.sign
+            for profile, of_profile in hints.items()
+            for each in of_profile
+            if each.sign is not None
+        }
+        self._concerns: dict[tuple[str, str], list[Concern]] = {}
+        """By profile and plugin. Most plugins have none."""
+        for profile, of_profile in hints.items():
+            for each in of_profile:
+                if each.concern is not None:
+                    self._concerns.setdefault((profile, each.plugin), []).append(each.concern)
         self._labels = {
             registered.labels
             for of_profile in hints.values()
@@ -78,7 +87,7 @@ class Hints:
     def signature(self, plugin: str, queued: QueuedPod) -> Hashable:
         """Waiting pods with equal signatures get equal hints, except for events about the pod itself."""
         profile = queued.pod.spec.scheduler_name
-        sign = self._signers(profile).get(plugin) if self.knows(profile) else None
+        sign = self._signers.get((profile, plugin))
         signature = None if sign is None else sign(queued.info)
         return queued.uid if signature is None else (profile, signature)
 
@@ -98,7 +107,7 @@ class Hints:
     def concern_keys(self, plugin: str, queued: QueuedPod) -> Iterable[Hashable]:
         """The keys of a waiting pod, according to the plugin's `Concern`s."""
         found: set[Hashable] = set()
-        for concern in self._concerns(queued.pod.spec.scheduler_name).get(plugin, ()):
+        for concern in self._concerns.get((queued.pod.spec.scheduler_name, plugin), ()):
             try:
                 found.update(concern.of_pod(queued.pod))
             except BaseException as exc:
@@ -124,17 +133,6 @@ class Hints:
                 if keys is None:
                     return None
                 found |= keys
-        return found
-
-    def _concerns(self, profile: str) -> Mapping[str, Sequence[Concern]]:
-        """By plugin. Cached, since it is needed for every rejected pod and most plugins have none."""
-        found = self._concerns_of.get(profile)
-        if found is None:
-            by_plugin: dict[str, list[Concern]] = {}
-            for registered in self._hints.get(profile, ()):
-                if registered.concern is not None:
-                    by_plugin.setdefault(registered.plugin, []).append(registered.concern)
-            found = self._concerns_of[profile] = by_plugin
         return found
 
     def _keys(
@@ -164,16 +162,6 @@ class Hints:
                     return False
                 return isinstance(status, Status) and status.is_rejected
         return False
-
-    def _signers(self, profile: str) -> Mapping[str, Signer]:
-        found = self._signers_of.get(profile)
-        if found is None:
-            found = self._signers_of[profile] = {
-                registered.plugin: registered.sign
-                for registered in self._hints[profile]
-                if registered.sign is not None
-            }
-        return found
 
     def concerns_any_plugin(self, event: ClusterEvent) -> bool:
         return event.is_wildcard or bool(self.plugins_concerned(event))

@@ -28,7 +28,6 @@ class PostFiltering:
         self, state: CycleState, pod: Pod, diagnosis: Diagnosis
     ) -> tuple[PostFilterResult | None, Status]:
         """The result and the messages of the plugins."""
-        started = time.perf_counter()
         tries, timed = _Tries(self._calls), state.record_plugin_metrics
         for plugin in self._plugins:
             answer = self._calls.ask(
@@ -36,14 +35,12 @@ class PostFiltering:
             )
             if tries.end_with(plugin, answer):
                 break
-        self._calls.observe("PostFilter", tries.status, started)
-        return tries.result, tries.status
+        return tries.finish()
 
     async def run_waiting(
         self, state: CycleState, pod: Pod, diagnosis: Diagnosis
     ) -> tuple[PostFilterResult | None, Status]:
         """Like `run`, in a cycle that may wait."""
-        started = time.perf_counter()
         tries, timed = _Tries(self._calls), state.record_plugin_metrics
         for plugin in self._plugins:
             answer = await self._calls.ask_waiting(
@@ -51,8 +48,7 @@ class PostFiltering:
             )
             if tries.end_with(plugin, answer):
                 break
-        self._calls.observe("PostFilter", tries.status, started)
-        return tries.result, tries.status
+        return tries.finish()
 
 
 class _Tries:
@@ -60,24 +56,27 @@ class _Tries:
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
-        self.result: PostFilterResult | None = None
+        self._started = time.perf_counter()
+        self._result: PostFilterResult | None = None
         self._reasons: list[str] = []
         self._rejector = ""
         self._end: Status | None = None
 
-    @property
-    def status(self) -> Status:
-        return self._end or Status(Code.UNSCHEDULABLE, *self._reasons, plugin=self._rejector)
+    def finish(self) -> tuple[PostFilterResult | None, Status]:
+        """The result of the phase; records its duration."""
+        status = self._end or Status(Code.UNSCHEDULABLE, *self._reasons, plugin=self._rejector)
+        self._calls.observe("PostFilter", status, self._started)
+        return self._result, status
 
     def end_with(self, plugin: PostFilterPlugin, answer: object) -> bool:
         """Add an answer; True if no other plugin has to be called."""
         given, status = self._checked(plugin, answer)
         if status.is_success or status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-            self.result, self._end = given, status
+            self._result, self._end = given, status
         elif status.code == Code.ERROR:
-            self.result, self._end = None, status
+            self._result, self._end = None, status
         else:
-            self.result = given if given is not None else self.result
+            self._result = self._result if given is None else given
             self._reasons.extend(status.reasons)
             self._rejector = self._rejector or plugin.name
         return self._end is not None
