@@ -271,7 +271,7 @@ class BindingCycle:
         return status
 
     def _record_waiting(self, placement: Placement, point: str, why: str) -> None:
-        """# Not in upstream: without this event, users cannot see why a placed pod is not bound."""
+        """Record an event that upstream does not have: users see why a placed pod is not bound yet."""
         note = f"Placed on {placement.node_name}, {why}"
         self._recorder.record(PodEvent(placement.info.pod, f"WaitingOn{point}", point, note))
 

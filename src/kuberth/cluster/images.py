@@ -78,7 +78,7 @@ class ImageColumns:
         return column
 
     def _forget_unused(self) -> None:
-        """# Pods may name any images; only those on nodes need columns."""
+        """Drop the columns of images that are on no node; pods may name any images."""
         self._columns = {name: column for name, column in self._columns.items() if column.node_count}
         self._limit = len(self._columns) + MAX_UNKNOWN
 
