@@ -71,8 +71,7 @@ class DeviceTaint(Wire):
 
 
 class NodeAllocatableResourceMapping(Wire):
-    """How much of a resource of the node a device takes: so much for each time it is given, or so much for
-    each unit that is consumed of a capacity."""
+    """The amount of a node's resource that a device uses: per allocation, or per consumed unit of a capacity."""
 
     capacity_key: str | None = None
     allocation_multiplier: QuantityValue | None = None

@@ -79,7 +79,7 @@ class PodGroupStatus(Wire):
 
 
 class PodGroup(Wire):
-    """Pods that are scheduled as one: those whose `spec.schedulingGroup.podGroupName` names it."""
+    """The pods whose `spec.schedulingGroup.podGroupName` names the group, and that are scheduled together."""
 
     api_version: str = always("scheduling.k8s.io/v1alpha2")
     kind: str = always("PodGroup")

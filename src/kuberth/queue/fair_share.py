@@ -32,7 +32,7 @@ TenantOf = Callable[[Pod], str]
 
 DEFAULT_WEIGHT: Final = 1.0
 PODS: Final = "pods"
-"""A pod takes one of these, whatever else it asks for."""
+"""Every pod counts as one of these, in addition to its requests."""
 
 
 def by_namespace(pod: Pod) -> str:
@@ -61,7 +61,7 @@ def _checked(weights: Mapping[str, float] | None) -> Mapping[str, float]:
 
 
 class Usage:
-    """What every tenant has, kept current as pods are placed and finish."""
+    """The usage of every tenant, updated as pods are placed and finish."""
 
     def __init__(self, cluster: ClusterTable, tenant_of: TenantOf, weights: Mapping[str, float]) -> None:
         self._cluster = cluster
@@ -91,7 +91,7 @@ class Usage:
             del self._used[tenant]
 
     def capacity(self) -> dict[str, int]:
-        """What all nodes offer together."""
+        """The allocatable amounts of all nodes together."""
         cluster = self._cluster
         totals = cluster.allocatable[:, : cluster.slots].sum(axis=1)
         capacity = {resource: int(totals[index]) for resource, index in cluster.resources.items()}
