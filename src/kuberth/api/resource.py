@@ -71,7 +71,7 @@ class DeviceTaint(Wire):
 
 
 class NodeAllocatableResourceMapping(Wire):
-    """The amount of a node's resource that a device uses: per allocation, or per consumed unit of a capacity."""
+    """The amount of a resource of the node that a device uses: per allocation, or per unit of a capacity."""
 
     capacity_key: str | None = None
     allocation_multiplier: QuantityValue | None = None
