@@ -1,4 +1,4 @@
-"""Runs controllers: informers that they watch, and queues whose keys they sync.
+"""The base of controllers: informers that they watch, queues whose keys they sync, events that they record.
 
 In: resources with handlers, sync functions. Out: `run`, which waits until all that is watched has been listed
 and then works off the queues until it is cancelled. A failed sync is logged and retried (see `working`).
@@ -7,28 +7,57 @@ and then works off the queues until it is cancelled. A failed sync is logged and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import ClassVar
 
+from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, namespace_of
 from kuberth.local.hollow.informing import Handler, Informer, Informers, Keys
 from kuberth.local.hollow.ownership import OWNER_INDEX, controller_of, index_owners
 from kuberth.local.hollow.pod_states import node_of
+from kuberth.local.hollow.recording import Recorder
 from kuberth.local.hollow.working import Sync, Worker, coalesce_seconds
 
 
 class Controller:
-    """The informers and queues of one controller."""
+    """A controller has informers, work queues and a recorder of events."""
 
-    def __init__(self, informers: Informers) -> None:
+    name: ClassVar = ""
+    component: ClassVar = ""
+    """The component that its events name."""
+
+    def __init__(self, informers: Informers, *, clock: Clock) -> None:
         self._informers = informers
+        self._clock = clock
+        self._recorder = Recorder(informers, clock=clock, component=self.component)
         self._watched: dict[str, Informer] = {}
         self._queues: list[Worker] = []
+        self.set_up()
+
+    def set_up(self) -> None:
+        """Create the queues and watch the resources of this controller."""
 
     def queue(self, name: str, sync: Sync, *, parallel: int = 8) -> Worker:
         """Create a work queue; `sync` processes its keys while the controller runs."""
         queue = Worker(name, sync, parallel=parallel)
         self._queues.append(queue)
         return queue
+
+    def queue_of(
+        self,
+        resource: str,
+        sync: Callable[[Obj], Awaitable[float | None]],
+        *,
+        name: str = "",
+        parallel: int = 8,
+    ) -> Worker:
+        """Create a work queue for keys of a watched resource; `sync` receives the objects that exist."""
+
+        async def sync_present(key: str) -> float | None:
+            obj = self._watched[resource].get(key)
+            return None if obj is None else await sync(obj)
+
+        return self.queue(name or self.name, sync_present, parallel=parallel)
 
     def watch(
         self, resource: str, handler: Handler | None = None, *, indexes: Mapping[str, Keys] | None = None

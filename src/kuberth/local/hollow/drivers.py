@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from kuberth.clock import Clock
 from kuberth.errors import ConfigError
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.apiserver.status_errors import StatusError
@@ -32,24 +33,25 @@ _BETWEEN: Final = "|"
 """Between driver and pool in the keys of pools; neither can have it in its name."""
 
 
-class HollowDrivers:
+class HollowDrivers(Controller):
     """Publishes what some drivers have until cancelled."""
 
     name = "drivers"
 
-    def __init__(self, informers: Informers, drivers: Sequence[Driver]) -> None:
-        self._core = informers.core
+    def __init__(self, informers: Informers, drivers: Sequence[Driver], *, clock: Clock) -> None:
         self._drivers = {driver.name: driver for driver in drivers}
-        self._controller = Controller(informers)
-        self._queue = self._controller.queue("pools", self._sync)
-        self._nodes = self._controller.watch("nodes", self._on_node)
-        self._slices = self._controller.watch(SLICES, self._on_slice, indexes={"published pool": _published})
+        super().__init__(informers, clock=clock)
+
+    def set_up(self) -> None:
+        self._queue = self.queue("pools", self._sync)
+        self._nodes = self.watch("nodes", self._on_node)
+        self._slices = self.watch(SLICES, self._on_slice, indexes={"published pool": _published})
 
     async def run(self) -> None:
-        await self._controller.wait_synced()
+        await self.wait_synced()
         for driver in self._drivers.values():
             for device_class in driver.device_classes():
-                await self._core.patch(
+                await self._informers.core.patch(
                     CLASSES,
                     name_of(device_class),
                     device_class,
@@ -59,7 +61,7 @@ class HollowDrivers:
                 )
             for pool in driver.network_pools():
                 self._queue.add(f"{driver.name}{_BETWEEN}{pool}")
-        await self._controller.run()
+        await super().run()
 
     def _on_node(self, old: Obj | None, new: Obj | None) -> None:
         for driver in self._drivers.values():

@@ -19,7 +19,6 @@ from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.pod_claims import CLAIMS, GROUP_CLAIMS_GATE, claim_keys, problem_with_claims
 from kuberth.local.hollow.pod_states import is_finished, node_of, phase
 from kuberth.local.hollow.pod_statuses import KILLED, STOPPED, creating, finished, refused, started
-from kuberth.local.hollow.recording import Recorder
 from kuberth.local.hollow.shapes import address
 from kuberth.text.timestamps import parse_timestamp, stamp
 
@@ -38,16 +37,16 @@ class PlayedNode(NamedTuple):
     ready: bool
 
 
-class HollowKubelet:
+class HollowKubelet(Controller):
+    name = component = "kubelet"
+
     def __init__(
         self, informers: Informers, *, played: Callable[[str], PlayedNode | None], clock: Clock
     ) -> None:
         """`played` gives a node by name if its kubelet is played here and works, None otherwise."""
         self._played = played
-        self._clock = clock
         self._core = informers.core
         self._with_groups = informers.core.gates.get(GROUP_CLAIMS_GATE, False)
-        self._recorder = Recorder(informers, clock=clock, component="kubelet")
         self._admitted = AdmittedPods()
         self._states: dict[str, ContainersState] = {}
         """State of containers by UID of the pod, for pods whose annotations depend on time."""
@@ -58,12 +57,13 @@ class HollowKubelet:
         self._lacking: dict[str, str] = {}
         """The problem last reported of pods whose devices are not ready, by UID."""
         self._last_address = 0
-        controller = Controller(informers)
-        self._queue = controller.queue("kubelet", self._sync, parallel=_PARALLEL)
+        super().__init__(informers, clock=clock)
+
+    def set_up(self) -> None:
+        self._queue = self.queue_of("pods", self._sync, parallel=_PARALLEL)
         indexes = {"claim": claim_keys, "node": by_node, "address": _addresses}
-        self._pods = controller.watch("pods", self._note, indexes=indexes)
-        self._claims = controller.watch(CLAIMS, self._on_claim)
-        self.run = controller.run
+        self._pods = self.watch("pods", self._note, indexes=indexes)
+        self._claims = self.watch(CLAIMS, self._on_claim)
 
     def look_at(self, node: str) -> None:
         """Queue the pods of a node that was added or whose health changed."""
@@ -92,9 +92,8 @@ class HollowKubelet:
             if pod["metadata"]["uid"] in self._lacking:
                 self._queue.add(key_of(pod))
 
-    async def _sync(self, key: str) -> float | None:
-        pod = self._pods.get(key)
-        if pod is None or (node := self._played(node_of(pod))) is None:
+    async def _sync(self, pod: Obj) -> float | None:
+        if (node := self._played(node_of(pod))) is None:
             return None
         if "deletionTimestamp" in pod["metadata"]:
             return await self._stop(pod)
@@ -115,7 +114,7 @@ class HollowKubelet:
             pod = await self._write(pod, step.status)
         if step.seconds is not None:
             self._states[uid] = step.state
-        elif self._pods.get(key) is pod:
+        elif self._pods.get(key_of(pod)) is pod:
             self._settled[uid] = pod, node.obj
         for event in step.events:
             self._recorder.record(pod, event.reason, event.message, type_=event.type)

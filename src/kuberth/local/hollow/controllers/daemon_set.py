@@ -16,16 +16,13 @@ from kuberth.api.pods import Pod
 from kuberth.api.selectors import required_node_affinity
 from kuberth.api.taints import find_untolerated
 from kuberth.api.wire import convert
-from kuberth.clock import Clock
 from kuberth.errors import KuberthError
 from kuberth.local.apiserver.objects import Obj, key_of, name_of
 from kuberth.local.hollow.controllers.revisions import REVISION_LABEL, RevisionHistory
 from kuberth.local.hollow.controllers.rollout import scaled
 from kuberth.local.hollow.controlling import Controller
-from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import OWNER_INDEX, claim, pod_from_template
 from kuberth.local.hollow.pod_states import is_finished, is_ready, node_of, seconds_to_available
-from kuberth.local.hollow.recording import Recorder
 from kuberth.local.hollow.working import coalesce_seconds, wait_all
 from kuberth.local.selecting import labels_of
 from kuberth.text.timestamps import seconds_since
@@ -61,19 +58,16 @@ class _Work(NamedTuple):
         return [node for node, (should_run, _) in self.verdicts.items() if should_run]
 
 
-class DaemonSetController:
+class DaemonSetController(Controller):
     name = "daemonset"
+    component = "daemonset-controller"
 
-    def __init__(self, informers: Informers, *, clock: Clock) -> None:
-        self._clock = clock
-        self._recorder = Recorder(informers, clock=clock, component="daemonset-controller")
-        controller = Controller(informers)
-        self._queue = controller.queue(self.name, self._sync)
-        self._sets = controller.watch("daemonsets.apps", self._queue.add_changed)
-        self._pods = controller.watch_owned("pods", self._queue, kind="DaemonSet", coalesce=True)
-        self._nodes = controller.watch("nodes", self._queue_all)
-        self._history = RevisionHistory(controller, hash_label=REVISION_LABEL)
-        self.run = controller.run
+    def set_up(self) -> None:
+        self._queue = self.queue_of("daemonsets.apps", self._sync)
+        self._sets = self.watch("daemonsets.apps", self._queue.add_changed)
+        self._pods = self.watch_owned("pods", self._queue, kind="DaemonSet", coalesce=True)
+        self._nodes = self.watch("nodes", self._queue_all)
+        self._history = RevisionHistory(self, hash_label=REVISION_LABEL)
 
     def _queue_all(self, old: Obj | None, new: Obj | None) -> None:
         if old is not None and new is not None and old is not new and _placement(old) == _placement(new):
@@ -82,10 +76,7 @@ class DaemonSetController:
             pods = self._pods.count(OWNER_INDEX, owner["metadata"]["uid"])
             self._queue.add_after(key_of(owner), coalesce_seconds(pods))
 
-    async def _sync(self, key: str) -> float | None:
-        owner = self._sets.get(key)
-        if owner is None:
-            return None
+    async def _sync(self, owner: Obj) -> float | None:
         owned = await claim(self._pods, owner)
         on_node: dict[str, list[Obj]] = {}
         for pod in owned:

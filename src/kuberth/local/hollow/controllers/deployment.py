@@ -12,7 +12,6 @@ from typing import Final
 
 import msgspec
 
-from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of, with_metadata
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.controllers import rollout
@@ -23,10 +22,8 @@ from kuberth.local.hollow.controllers.deployment_status import (
 )
 from kuberth.local.hollow.controllers.rollout import HASH_LABEL, REVISION, replicas_of
 from kuberth.local.hollow.controlling import Controller
-from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import OWNER_INDEX, claim, index_owners, owner_key, reference_to
 from kuberth.local.hollow.pod_states import is_finished
-from kuberth.local.hollow.recording import Recorder
 
 _KIND: Final = "Deployment"
 _HISTORY: Final = "deployment.kubernetes.io/revision-history"
@@ -41,19 +38,16 @@ _NOT_COPIED: Final = {
 _SAFE_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
-class DeploymentController:
+class DeploymentController(Controller):
     name = "deployment"
+    component = "deployment-controller"
 
-    def __init__(self, informers: Informers, *, clock: Clock) -> None:
-        self._clock = clock
-        self._recorder = Recorder(informers, clock=clock, component="deployment-controller")
-        controller = Controller(informers)
-        self._queue = controller.queue(self.name, self._sync)
-        self._deployments = controller.watch("deployments.apps", self._queue.add_changed)
-        self._sets = controller.watch_owned("replicasets.apps", self._queue, kind=_KIND)
-        self._pods = controller.watch("pods", self._queue_owner_of_set)
+    def set_up(self) -> None:
+        self._queue = self.queue_of("deployments.apps", self._sync)
+        self._deployments = self.watch("deployments.apps", self._queue.add_changed)
+        self._sets = self.watch_owned("replicasets.apps", self._queue, kind=_KIND)
+        self._pods = self.watch("pods", self._queue_owner_of_set)
         index_owners(self._pods)
-        self.run = controller.run
 
     def _queue_owner_of_set(self, old: Obj | None, new: Obj | None) -> None:
         """Recreate continues when the last old pod is gone, which its replica set's status does not show."""
@@ -64,10 +58,7 @@ class DeploymentController:
         if replica_set is not None and (owner := owner_key(replica_set, _KIND)) is not None:
             self._queue.add(owner)
 
-    async def _sync(self, key: str) -> float | None:
-        deployment = self._deployments.get(key)
-        if deployment is None:
-            return None
+    async def _sync(self, deployment: Obj) -> float | None:
         sets = await claim(self._sets, deployment)
         new, old = _split(deployment, sets)
         if self._deployments.is_leaving(deployment):

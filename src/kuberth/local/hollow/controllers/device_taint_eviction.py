@@ -20,11 +20,10 @@ from kuberth.api.resource import (
 )
 from kuberth.api.taints import toleration_tolerates
 from kuberth.api.wire import convert
-from kuberth.clock import NANOSECONDS, Clock
+from kuberth.clock import NANOSECONDS
 from kuberth.errors import WireError
 from kuberth.local.apiserver.objects import Obj, key_of, make_key, namespace_of
 from kuberth.local.hollow.controlling import Controller
-from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.pod_claims import (
     CLAIMS,
     GROUP_CLAIMS_GATE,
@@ -34,7 +33,6 @@ from kuberth.local.hollow.pod_claims import (
     is_reserved_for,
 )
 from kuberth.local.hollow.pod_states import disrupted, node_of
-from kuberth.local.hollow.recording import Recorder
 from kuberth.plugins.devices.taint_rules import is_meant
 from kuberth.text.timestamps import nanoseconds
 
@@ -46,25 +44,21 @@ _REASON: Final = "DeviceTaintManagerEviction"
 T = TypeVar("T")
 
 
-class DeviceTaintEvictionController:
-    name = "device-taint-eviction-controller"
+class DeviceTaintEvictionController(Controller):
+    name = component = "device-taint-eviction-controller"
 
-    def __init__(self, informers: Informers, *, clock: Clock) -> None:
-        self._clock = clock
-        gates = informers.core.gates
+    def set_up(self) -> None:
+        gates = self._informers.core.gates
         self._is_on = gates.get("DRADeviceTaints", True)
         self._has_rules = self._is_on and gates.get("DRADeviceTaintRules", False)
         self._with_groups = gates.get(GROUP_CLAIMS_GATE, False)
-        self._recorder = Recorder(informers, clock=clock, component=self.name)
         self._decided: set[str] = set()
         """UIDs of pods that are to be deleted later."""
-        controller = Controller(informers)
-        self._queue = controller.queue(self.name, self._sync)
-        self._pods = controller.watch("pods", self._on_pod, indexes={"claim": claim_keys})
-        self._claims = controller.watch(CLAIMS, self._on_claim, indexes={"device pool": _pools_of_claim})
-        self._slices = controller.watch(SLICES, self._on_slice, indexes={"device pool": _pools_of_slice})
-        self._rules = controller.watch(RULES, self._on_rule)
-        self.run = controller.run
+        self._queue = self.queue_of("pods", self._sync)
+        self._pods = self.watch("pods", self._on_pod, indexes={"claim": claim_keys})
+        self._claims = self.watch(CLAIMS, self._on_claim, indexes={"device pool": _pools_of_claim})
+        self._slices = self.watch(SLICES, self._on_slice, indexes={"device pool": _pools_of_slice})
+        self._rules = self.watch(RULES, self._on_rule)
 
     def _on_pod(self, old: Obj | None, new: Obj | None) -> None:
         if new is None:
@@ -89,9 +83,8 @@ class DeviceTaintEvictionController:
             for claim in self._claims.all():
                 self._on_claim(None, claim)
 
-    async def _sync(self, key: str) -> float | None:
-        pod = self._pods.get(key)
-        if pod is None or self._pods.is_leaving(pod):
+    async def _sync(self, pod: Obj) -> float | None:
+        if self._pods.is_leaving(pod):
             return None
         uid = pod["metadata"]["uid"]
         due_ns = min(self._dues_ns(pod), default=None)

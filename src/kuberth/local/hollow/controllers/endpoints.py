@@ -10,10 +10,8 @@ import ipaddress
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
 from kuberth.local.hollow.controlling import Controller, by_namespace
-from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import reference_to
 from kuberth.local.hollow.pod_states import is_finished, is_ready, node_of
 from kuberth.local.hollow.working import coalesce_seconds
@@ -33,21 +31,19 @@ Port = tuple[str, int, str]
 """Name, number and protocol."""
 
 
-class EndpointsController:
+class EndpointsController(Controller):
     name = "endpointslice"
 
-    def __init__(self, informers: Informers, *, clock: Clock) -> None:
-        controller = Controller(informers)
-        self._queue = controller.queue(self.name, self._sync)
+    def set_up(self) -> None:
+        self._queue = self.queue(self.name, self._sync)
         indexes = {"namespace": by_namespace}
-        self._services = controller.watch("services", self._queue.add_changed, indexes=indexes)
-        self._pods = controller.watch("pods", indexes=indexes)
+        self._services = self.watch("services", self._queue.add_changed, indexes=indexes)
+        self._pods = self.watch("pods", indexes=indexes)
         self._pods.add_handler(self._on_pod)
-        self._slices = controller.watch(
+        self._slices = self.watch(
             "endpointslices.discovery.k8s.io", self._on_slice, indexes={_SERVICE_LABEL: _service_keys}
         )
-        self._endpoints = controller.watch("endpoints")
-        self.run = controller.run
+        self._endpoints = self.watch("endpoints")
 
     def _on_pod(self, old: Obj | None, new: Obj | None) -> None:
         pods = [pod for pod in (old, new) if pod is not None]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kuberth.clock import NANOSECONDS, Clock
+from kuberth.clock import NANOSECONDS
 from kuberth.local.apiserver.conditions import (
     condition,
     find_condition,
@@ -31,7 +31,6 @@ from kuberth.local.hollow.controllers.job_rules import (
     is_over,
 )
 from kuberth.local.hollow.controlling import Controller, by_namespace
-from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import (
     OWNER_INDEX,
     claim,
@@ -40,7 +39,6 @@ from kuberth.local.hollow.ownership import (
     pod_from_template,
 )
 from kuberth.local.hollow.pod_states import deletion_order, is_finished, is_ready, phase
-from kuberth.local.hollow.recording import Recorder
 from kuberth.local.hollow.working import COALESCE_SECONDS, wait_all
 from kuberth.local.selecting import labels_of, selector_of
 from kuberth.text.timestamps import parse_timestamp, seconds_since, stamp
@@ -73,25 +71,23 @@ class _Tally:
     """Indexes that failed for good."""
 
 
-class JobController:
+class JobController(Controller):
     name = "job"
+    component = "job-controller"
 
-    def __init__(self, informers: Informers, *, clock: Clock) -> None:
-        self._clock = clock
-        self._recorder = Recorder(informers, clock=clock, component="job-controller")
-        self._controller = Controller(informers)
-        self._queue = self._controller.queue(self.name, self._sync)
-        self._orphans = self._controller.queue("job-orphans", self._release)
-        self._pods = self._controller.watch_owned("pods", self._queue, kind=_KIND, coalesce=True)
-        self._jobs = self._controller.watch("jobs.batch", self._on_job, indexes={"namespace": by_namespace})
+    def set_up(self) -> None:
+        self._queue = self.queue_of("jobs.batch", self._sync)
+        self._orphans = self.queue_of("pods", self._release, name="job-orphans")
+        self._pods = self.watch_owned("pods", self._queue, kind=_KIND, coalesce=True)
+        self._jobs = self.watch("jobs.batch", self._on_job, indexes={"namespace": by_namespace})
         self._pods.add_handler(self._on_pod)
 
     async def run(self) -> None:
-        await self._controller.wait_synced()
+        await self.wait_synced()
         for pod in self._pods.all():
             if _is_tracked(pod):
                 self._orphans.add(key_of(pod))
-        await self._controller.run()
+        await super().run()
 
     def _on_job(self, old: Obj | None, new: Obj | None) -> None:
         self._queue.add(key_of(new or old or {}))
@@ -118,15 +114,13 @@ class JobController:
             return None
         return job
 
-    async def _release(self, key: str) -> None:
+    async def _release(self, pod: Obj) -> None:
         """Remove the finalizer of a pod whose job is gone or has released it."""
-        pod = self._pods.get(key)
-        if pod is not None and _is_tracked(pod) and self._owner(pod) is None:
+        if _is_tracked(pod) and self._owner(pod) is None:
             await self._untrack(pod)
 
-    async def _sync(self, key: str) -> float | None:
-        job = self._jobs.get(key)
-        if job is None or job["spec"].get("managedBy", _CONTROLLER) != _CONTROLLER:
+    async def _sync(self, job: Obj) -> float | None:
+        if job["spec"].get("managedBy", _CONTROLLER) != _CONTROLLER:
             return None
         if is_over(job):
             left = self._pods.by(OWNER_INDEX, job["metadata"]["uid"])

@@ -10,12 +10,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-from kuberth.clock import Clock
 from kuberth.local.apiserver.conditions import condition, set_condition
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.controlling import Controller
-from kuberth.local.hollow.informing import Informers
 from kuberth.text.timestamps import stamp
 
 FINALIZER: Final = "kubernetes"
@@ -72,18 +70,15 @@ class _Remainder:
         return found
 
 
-class NamespaceController:
+class NamespaceController(Controller):
     name = "namespace"
 
-    def __init__(self, informers: Informers, *, clock: Clock) -> None:
-        self._core = informers.core
-        self._clock = clock
+    def set_up(self) -> None:
+        self._core = self._informers.core
         self._waits: dict[str, float] = {}
         """How long to wait before the next check of a namespace: longer each time."""
-        controller = Controller(informers)
-        queue = controller.queue(self.name, self._sync)
-        self._namespaces = controller.watch("namespaces", queue.add_changed)
-        self.run = controller.run
+        queue = self.queue(self.name, self._sync)
+        self._namespaces = self.watch("namespaces", queue.add_changed)
 
     async def _sync(self, name: str) -> float | None:
         namespace = self._namespaces.get(name)

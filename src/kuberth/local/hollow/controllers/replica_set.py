@@ -14,10 +14,9 @@ from kuberth.local.apiserver.conditions import condition, find_condition, set_co
 from kuberth.local.apiserver.objects import Obj, key_of, namespace_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.controlling import Controller, by_namespace
-from kuberth.local.hollow.informing import Informer, Informers
+from kuberth.local.hollow.informing import Informer
 from kuberth.local.hollow.ownership import Claim, controller_of, index_owners, pod_from_template
 from kuberth.local.hollow.pod_states import deletion_order, is_finished, node_of, seconds_to_available
-from kuberth.local.hollow.recording import Recorder
 from kuberth.local.hollow.working import COALESCE_SECONDS, wait_all
 from kuberth.local.selecting import labels_of, selector_of
 from kuberth.text.timestamps import stamp
@@ -124,25 +123,21 @@ class Replicas:
         )
 
 
-class ReplicaSetController:
+class ReplicaSetController(Controller):
     name = "replicaset"
     resource: ClassVar = "replicasets.apps"
     kind: ClassVar = "ReplicaSet"
-    component: ClassVar = "replicaset-controller"
+    component = "replicaset-controller"
     shows_leaving: ClassVar = True
     """Whether its status counts terminating pods."""
 
-    def __init__(self, informers: Informers, *, clock: Clock) -> None:
-        self._clock = clock
-        self._recorder = Recorder(informers, clock=clock, component=self.component)
+    def set_up(self) -> None:
         self._replicas: dict[str, Replicas] = {}
         """Replicas by UID of their replica set."""
-        controller = Controller(informers)
-        self._queue = controller.queue(self.name, self._sync)
-        self._sets = controller.watch(self.resource, self._on_set, indexes={"namespace": by_namespace})
-        self._pods = controller.watch("pods", self._on_pod)
+        self._queue = self.queue_of(self.resource, self._sync)
+        self._sets = self.watch(self.resource, self._on_set, indexes={"namespace": by_namespace})
+        self._pods = self.watch("pods", self._on_pod)
         index_owners(self._pods)
-        self.run = controller.run
 
     def _on_set(self, old: Obj | None, new: Obj | None) -> None:
         if new is None and old is not None:
@@ -166,10 +161,7 @@ class ReplicaSetController:
             replicas.note(key_of(pod))
         self._queue.add_after(key, COALESCE_SECONDS)
 
-    async def _sync(self, key: str) -> float | None:
-        replica_set = self._sets.get(key)
-        if replica_set is None:
-            return None
+    async def _sync(self, replica_set: Obj) -> float | None:
         claim = Claim(self._pods, replica_set, selector=self._selector(replica_set))
         uid = replica_set["metadata"]["uid"]
         replicas = self._replicas.setdefault(uid, Replicas(self._pods, clock=self._clock))

@@ -10,37 +10,28 @@ from __future__ import annotations
 
 from typing import Final
 
-from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, name_of, namespace_of, with_metadata
 from kuberth.local.hollow.controllers.revisions import REVISION_LABEL, RevisionHistory, Versions, template_of
 from kuberth.local.hollow.controlling import Controller
-from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import claim, pod_from_template, reference_to
 from kuberth.local.hollow.pod_states import is_finished, is_ready, seconds_to_available
-from kuberth.local.hollow.recording import Recorder
 from kuberth.local.selecting import labels_of
 
 _KIND: Final = "StatefulSet"
 
 
-class StatefulSetController:
+class StatefulSetController(Controller):
     name = "statefulset"
+    component = "statefulset-controller"
 
-    def __init__(self, informers: Informers, *, clock: Clock) -> None:
-        self._clock = clock
-        self._recorder = Recorder(informers, clock=clock, component="statefulset-controller")
-        controller = Controller(informers)
-        queue = controller.queue(self.name, self._sync)
-        self._sets = controller.watch("statefulsets.apps", queue.add_changed)
-        self._pods = controller.watch_owned("pods", queue, kind=_KIND, coalesce=True)
-        self._claims = controller.watch("persistentvolumeclaims")
-        self._history = RevisionHistory(controller, hash_label="controller.kubernetes.io/hash")
-        self.run = controller.run
+    def set_up(self) -> None:
+        queue = self.queue_of("statefulsets.apps", self._sync)
+        self._sets = self.watch("statefulsets.apps", queue.add_changed)
+        self._pods = self.watch_owned("pods", queue, kind=_KIND, coalesce=True)
+        self._claims = self.watch("persistentvolumeclaims")
+        self._history = RevisionHistory(self, hash_label="controller.kubernetes.io/hash")
 
-    async def _sync(self, key: str) -> float | None:
-        owner = self._sets.get(key)
-        if owner is None:
-            return None
+    async def _sync(self, owner: Obj) -> float | None:
         owned = await claim(self._pods, owner)
         pods = {number: pod for pod in owned if (number := _number(owner, pod)) is not None}
         if self._sets.is_leaving(owner):

@@ -11,31 +11,25 @@ from typing import Final
 from kuberth.api.core import Node, Pod, Taint, Toleration
 from kuberth.api.taints import toleration_tolerates
 from kuberth.api.wire import convert
-from kuberth.clock import NANOSECONDS, Clock
+from kuberth.clock import NANOSECONDS
 from kuberth.errors import WireError
 from kuberth.local.apiserver.objects import Obj, key_of, name_of
 from kuberth.local.hollow.controlling import Controller, by_node
-from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.pod_states import disrupted, node_of
-from kuberth.local.hollow.recording import Recorder
 
 _EFFECT: Final = "NoExecute"
 
 
-class TaintEvictionController:
-    name = "taint-eviction-controller"
+class TaintEvictionController(Controller):
+    name = component = "taint-eviction-controller"
 
-    def __init__(self, informers: Informers, *, clock: Clock) -> None:
-        self._clock = clock
-        self._recorder = Recorder(informers, clock=clock, component=self.name)
+    def set_up(self) -> None:
         self._due_ns: dict[str, int] = {}
         """When pods are to be evicted, by UID."""
-        controller = Controller(informers)
-        self._queue = controller.queue(self.name, self._sync)
-        self._nodes = controller.watch("nodes")
-        self._pods = controller.watch("pods", self._on_pod, indexes={"node": by_node})
+        self._queue = self.queue_of("pods", self._sync)
+        self._nodes = self.watch("nodes")
+        self._pods = self.watch("pods", self._on_pod, indexes={"node": by_node})
         self._nodes.add_handler(self._on_node)
-        self.run = controller.run
 
     def _on_node(self, old: Obj | None, new: Obj | None) -> None:
         before, after = ([] if node is None else _taints(node) for node in (old, new))
@@ -52,9 +46,8 @@ class TaintEvictionController:
         if node is not None and _taints(node) and (old is None or _asked(old) != _asked(new)):
             self._queue.add(key_of(new))
 
-    async def _sync(self, key: str) -> float | None:
-        pod = self._pods.get(key)
-        if pod is None or self._pods.is_leaving(pod):
+    async def _sync(self, pod: Obj) -> float | None:
+        if self._pods.is_leaving(pod):
             return None
         node, uid = self._nodes.get(node_of(pod)), pod["metadata"]["uid"]
         seconds = None if node is None else _seconds_to_stay(pod, node)

@@ -14,11 +14,10 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from kuberth.api import quantity
-from kuberth.clock import Clock
 from kuberth.errors import QuantityError
 from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of, reference_of, with_metadata
 from kuberth.local.hollow.controlling import Controller
-from kuberth.local.hollow.informing import Informers
+from kuberth.local.hollow.informing import Informer
 from kuberth.local.selecting import labels_of, selector_of
 
 PROVISIONER: Final = "kuberth.dev/hollow"
@@ -30,22 +29,20 @@ _WAIT: Final = "WaitForFirstConsumer"
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 
 
-class VolumeController:
+class VolumeController(Controller):
     name = "persistentvolume"
 
-    def __init__(self, informers: Informers, *, clock: Clock) -> None:
-        controller = Controller(informers)
+    def set_up(self) -> None:
         # Claims one at a time: two of them must not choose the same volume.
-        self._claim_queue = controller.queue("claims", self._sync_claim, parallel=1)
-        self._volume_queue = controller.queue("volumes", self._sync_volume)
-        self._claims = controller.watch("persistentvolumeclaims")
-        self._volumes = controller.watch("persistentvolumes", self._on_volume, indexes={"claim": _claim_keys})
-        self._claims.add_handler(self._on_claim)
-        self._classes = controller.watch(
-            "storageclasses.storage.k8s.io", lambda old, new: self._queue_unbound()
+        self._claim_queue = self.queue_of(
+            "persistentvolumeclaims", self._sync_claim, name="claims", parallel=1
         )
-        self._nodes = controller.watch("nodes")
-        self.run = controller.run
+        self._volume_queue = self.queue_of("persistentvolumes", self._sync_volume, name="volumes")
+        self._claims = self.watch("persistentvolumeclaims")
+        self._volumes = self.watch("persistentvolumes", self._on_volume, indexes={"claim": _claim_keys})
+        self._claims.add_handler(self._on_claim)
+        self._classes = self.watch("storageclasses.storage.k8s.io", lambda old, new: self._queue_unbound())
+        self._nodes = self.watch("nodes")
 
     def _on_claim(self, old: Obj | None, new: Obj | None) -> None:
         claim = new or old or {}
@@ -70,9 +67,8 @@ class VolumeController:
 
     # Claims
 
-    async def _sync_claim(self, key: str) -> None:
-        claim = self._claims.get(key)
-        if claim is None or self._claims.is_leaving(claim):
+    async def _sync_claim(self, claim: Obj) -> None:
+        if self._claims.is_leaving(claim):
             return
         claim = await self._with_class(claim)
         name = claim["spec"].get("volumeName", "")
@@ -87,7 +83,7 @@ class VolumeController:
         if class_ is not None and class_.get("provisioner") == PROVISIONER and not _must_wait(claim, class_):
             await self._provision(claim, class_)
         else:
-            await self._write_phase(claim, "Pending")
+            await _write_phase(self._claims, claim, "Pending")
 
     async def _with_class(self, claim: Obj) -> Obj:
         """The claim with the default class if it names none, also after its creation, as upstream."""
@@ -107,11 +103,12 @@ class VolumeController:
         volume = self._volumes.get(name)
         if volume is None:
             lost = _annotation(claim, _BIND_COMPLETED) and await self._volumes.fetch(name) is None
-            await self._write_phase(claim, "Lost" if lost else "Pending")
+            await _write_phase(self._claims, claim, "Lost" if lost else "Pending")
         elif (reference := volume["spec"].get("claimRef")) is None or _is_for(reference, claim):
             await self._bind(claim, volume)
         else:
-            await self._write_phase(claim, "Lost" if _annotation(claim, _BIND_COMPLETED) else "Pending")
+            phase = "Lost" if _annotation(claim, _BIND_COMPLETED) else "Pending"
+            await _write_phase(self._claims, claim, phase)
 
     def _find(self, claim: Obj) -> Obj | None:
         """A volume kept for this claim (by people, or by the scheduler), or the smallest that will do."""
@@ -141,7 +138,7 @@ class VolumeController:
                 metadata = _annotated(metadata, _BOUND_BY_CONTROLLER)
             spec = {**volume["spec"], "claimRef": reference_of(claim)}
             volume = await self._volumes.update({**volume, "metadata": metadata, "spec": spec})
-        volume = await self._volumes.write_status(volume, {**volume.get("status", {}), "phase": "Bound"})
+        volume = await _write_phase(self._volumes, volume, "Bound")
         if claim["spec"].get("volumeName") != name_of(volume) or not _annotation(claim, _BIND_COMPLETED):
             metadata = _annotated(claim["metadata"], _BIND_COMPLETED)
             if not claim["spec"].get("volumeName"):
@@ -155,9 +152,6 @@ class VolumeController:
             "capacity": {"storage": _capacity(volume)},
         }
         await self._claims.write_status(claim, status)
-
-    async def _write_phase(self, claim: Obj, phase: str) -> None:
-        await self._claims.write_status(claim, {**claim.get("status", {}), "phase": phase})
 
     async def _provision(self, claim: Obj, class_: Obj) -> None:
         node = None
@@ -180,17 +174,13 @@ class VolumeController:
 
     # Volumes
 
-    async def _sync_volume(self, name: str) -> None:
-        volume = self._volumes.get(name)
-        if volume is None or self._volumes.is_leaving(volume):
+    async def _sync_volume(self, volume: Obj) -> None:
+        if self._volumes.is_leaving(volume):
             return
         reference = volume["spec"].get("claimRef")
-        if reference is None:
-            await self._write_volume_phase(volume, "Available")
-            return
-        if not reference.get("uid"):
-            # Reserved for a claim that may be created; the claim's sync binds them.
-            await self._write_volume_phase(volume, "Available")
+        if reference is None or not reference.get("uid"):
+            # Without a UID it is reserved for a claim that may be created; the claim's sync binds them.
+            await _write_phase(self._volumes, volume, "Available")
             return
         claim = await self._claims.fetch(_claim_key(reference))
         if claim is not None and claim["metadata"]["uid"] == reference["uid"]:
@@ -199,10 +189,11 @@ class VolumeController:
         if hollow and volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
             await self._volumes.delete(volume)
         else:
-            await self._write_volume_phase(volume, "Released")
+            await _write_phase(self._volumes, volume, "Released")
 
-    async def _write_volume_phase(self, volume: Obj, phase: str) -> None:
-        await self._volumes.write_status(volume, {**volume.get("status", {}), "phase": phase})
+
+async def _write_phase(informer: Informer, obj: Obj, phase: str) -> Obj:
+    return await informer.write_status(obj, {**obj.get("status", {}), "phase": phase})
 
 
 def _new_volume(name: str, claim: Obj, class_: Obj, node: Obj | None) -> Obj:
