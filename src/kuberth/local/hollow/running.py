@@ -22,7 +22,6 @@ from kuberth.local.hollow.controllers.clean_up import (
 from kuberth.local.hollow.controllers.cron_job import CronJobController
 from kuberth.local.hollow.controllers.daemon_set import DaemonSetController
 from kuberth.local.hollow.controllers.deployment import DeploymentController
-from kuberth.local.hollow.controllers.device_taint_eviction import DeviceTaintEvictionController
 from kuberth.local.hollow.controllers.disruption import DisruptionController
 from kuberth.local.hollow.controllers.endpoints import EndpointsController
 from kuberth.local.hollow.controllers.garbage import GarbageController
@@ -35,7 +34,10 @@ from kuberth.local.hollow.controllers.replica_set import (
 )
 from kuberth.local.hollow.controllers.resource_claims import ResourceClaimController
 from kuberth.local.hollow.controllers.stateful_set import StatefulSetController
-from kuberth.local.hollow.controllers.taint_eviction import TaintEvictionController
+from kuberth.local.hollow.controllers.taint_eviction import (
+    DeviceTaintEvictionController,
+    TaintEvictionController,
+)
 from kuberth.local.hollow.controllers.volumes import PROVISIONER, VolumeController
 from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.devices import Driver
