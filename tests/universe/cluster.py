@@ -15,7 +15,7 @@ from kuberth.api.kinds import REGISTRY
 from kuberth.api.wire import to_builtins
 from kuberth.client.writes import Write
 from kuberth.clock import Clock
-from kuberth.local.apiserver.verbs.selecting import select
+from kuberth.local.apiserver.verbs.reading import select
 from kuberth.local.memory_api import MemoryApi, _matcher, _row_of, _seen_as
 
 NANOSECONDS = 1_000_000_000

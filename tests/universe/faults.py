@@ -45,8 +45,8 @@ _JOURNAL: Final = "local/apiserver/store/journal.py"
 _SUBSCRIPTIONS: Final = "local/apiserver/store/subscriptions.py"
 _CORE: Final = "local/apiserver/verbs/core.py"
 _DELETION: Final = "local/apiserver/verbs/deletion.py"
-_LISTING: Final = "local/apiserver/verbs/listing.py"
-_WATCHING: Final = "local/apiserver/verbs/watching.py"
+_LISTING: Final = "local/apiserver/verbs/reading.py"
+_WATCHING: Final = "local/apiserver/verbs/reading.py"
 _WRITING: Final = "local/apiserver/verbs/writing.py"
 
 PLANTED: Final = (

@@ -42,10 +42,8 @@ from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.schema.catalogue import GATED_ROWS, ROWS
 from kuberth.local.apiserver.store.subscriptions import Change, ChangeLog, SlowWatcherError
 from kuberth.local.apiserver.verbs.deletion import plan_deletion
-from kuberth.local.apiserver.verbs.listing import parse_version
-from kuberth.local.apiserver.verbs.selecting import Selection, select, value_at
+from kuberth.local.apiserver.verbs.reading import BOOKMARK_SECONDS, Selection, parse_version, select, value_at
 from kuberth.local.apiserver.verbs.subresources import bound_pod, read_binding
-from kuberth.local.apiserver.verbs.watching import BOOKMARK_SECONDS
 from kuberth.local.apiserver.verbs.writing import expect_same, expect_same_uid, finalized
 from kuberth.local.in_process import api_errors
 from kuberth.text.timestamps import moment, timestamp

@@ -13,12 +13,22 @@ from kuberth.clock import NANOSECONDS, Clock
 from kuberth.local.apiserver.objects import Obj, key_of
 from kuberth.local.hollow.admitting import AdmittedPods, Refusal
 from kuberth.local.hollow.annotations import behavior_of
-from kuberth.local.hollow.container_states import ContainersState, Step, advance, state_from
+from kuberth.local.hollow.container_states import (
+    KILLED,
+    STOPPED,
+    ContainersState,
+    Step,
+    advance,
+    creating,
+    finished,
+    refused,
+    started,
+    state_from,
+)
 from kuberth.local.hollow.controlling import Controller, by_node
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.pod_claims import CLAIMS, GROUP_CLAIMS_GATE, claim_keys, problem_with_claims
 from kuberth.local.hollow.pod_states import is_finished, node_of, phase
-from kuberth.local.hollow.pod_statuses import KILLED, STOPPED, creating, finished, refused, started
 from kuberth.local.hollow.shapes import address
 from kuberth.text.timestamps import parse_timestamp, stamp
 

@@ -40,8 +40,7 @@ from kuberth.local.hollow.controllers.taint_eviction import (
 )
 from kuberth.local.hollow.controllers.volumes import PROVISIONER, VolumeController
 from kuberth.local.hollow.controlling import Controller
-from kuberth.local.hollow.devices import Driver
-from kuberth.local.hollow.drivers import HollowDrivers
+from kuberth.local.hollow.devices import Driver, HollowDrivers
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.nodes import HollowNodes
 from kuberth.local.hollow.publishing import Publisher, ServerIdentity

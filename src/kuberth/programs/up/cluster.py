@@ -31,8 +31,7 @@ from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
-from kuberth.local.hollow.devices import load_devices
-from kuberth.local.hollow.drivers import check_drivers
+from kuberth.local.hollow.devices import check_drivers, load_devices
 from kuberth.local.hollow.publishing import ServerIdentity
 from kuberth.local.hollow.running import CONTROLLERS, HollowCluster
 from kuberth.local.hollow.shapes import load_shapes

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.patching.typed_trees import field_set, type_problems
+from kuberth.local.apiserver.patching.field_sets import field_set, type_problems
 from kuberth.local.apiserver.schema.fields import Field
 from kuberth.local.apiserver.schema.structural import StructuralSchema, schema_causes, structure_of
 from kuberth.local.apiserver.verbs.bodies import FieldValidation

@@ -15,7 +15,13 @@ from typing import Final
 
 from kuberth.clock import Clock
 from kuberth.https.messages import JSON, BodyTooLarge, ClientGone, Request, Response
-from kuberth.local.apiserver.http.authentication import Authenticator, authorize, is_open
+from kuberth.local.apiserver.http.authentication import (
+    REVIEWS,
+    Authenticator,
+    answer_review,
+    authorize,
+    is_open,
+)
 from kuberth.local.apiserver.http.discovery import AGGREGATED_TYPE, Discovery
 from kuberth.local.apiserver.http.negotiation import (
     decode_body,
@@ -31,7 +37,6 @@ from kuberth.local.apiserver.http.openapi import (
     OpenApi,
 )
 from kuberth.local.apiserver.http.resource_requests import ResourceRequests, WatchLimits
-from kuberth.local.apiserver.http.reviews import REVIEWS, answer_review
 from kuberth.local.apiserver.http.routing import find_target, split_path, verb_of
 from kuberth.local.apiserver.http.usage import GROUP as USAGE_GROUP
 from kuberth.local.apiserver.http.usage import USAGES, VERBS, Usages

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from kuberth.local.apiserver.http.reviews import REVIEWS
+from kuberth.local.apiserver.http.authentication import REVIEWS
 from kuberth.local.apiserver.http.routing import SUBRESOURCES, Subresource, verbs_of
 from kuberth.local.apiserver.http.usage import USAGES
 from kuberth.local.apiserver.http.usage import VERBS as USAGE_VERBS

@@ -13,17 +13,21 @@ import msgspec
 
 from kuberth.local.apiserver.objects import Obj, is_larger
 from kuberth.local.apiserver.patching import managers
-from kuberth.local.apiserver.patching.field_sets import FieldSet, common, minus, paths, union
-from kuberth.local.apiserver.patching.managers import MAX_MANAGED, MAX_VALUES, Manager, owned_part
-from kuberth.local.apiserver.patching.typed_trees import (
+from kuberth.local.apiserver.patching.field_sets import (
     Difference,
+    FieldSet,
+    common,
     difference,
     field_set,
     merge_by_type,
+    minus,
+    paths,
     root_field,
     type_problems,
+    union,
     without,
 )
+from kuberth.local.apiserver.patching.managers import MAX_MANAGED, MAX_VALUES, Manager, owned_part
 from kuberth.local.apiserver.refusals import bad_request, too_large
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.schema.fields import ShapeError, copy_tree

@@ -1,16 +1,26 @@
-"""Sets of fields, as FieldsV1 writes them, and what can be done with them.
+"""Sets of fields, as FieldsV1 writes them, and the trees whose fields they are.
 
-In and out: trees of marks. `f:` is a field, `k:` a list entry by its keys, `v:` an entry by its value. A
-mark with nothing below is a member of the set; one with marks below is a member if `.` is among them.
+In: JSON trees and their types. Out: the fields that a tree sets, differences, trees merged by type, and trees
+without the fields of a set. Lists without keys, and atomic structs, are only replaced as a whole.
+
+A set is a tree of marks. `f:` is a field, `k:` a list entry by its keys, `v:` an entry by its value. A mark
+with nothing below is a member of the set; one with marks below is a member if `.` is among them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from functools import cache
+from typing import Any, Final, NamedTuple
 
 import msgspec
+
+from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.resources import ServedResource
+from kuberth.local.apiserver.schema.fields import Field, fields_of, go_type
+from kuberth.local.apiserver.schema.structural import CustomField
 
 FieldSet = dict[str, Any]
 
@@ -164,3 +174,264 @@ def _rank(value: Any) -> tuple[int, Any]:
     if isinstance(value, (int, float)):
         return (0, value)
     return (1, value if isinstance(value, str) else json.dumps(value))
+
+
+_ANY: Final = Field("any")
+_CUSTOM: Final = CustomField.of(None, is_resource=True)
+"""A custom kind without a schema: only its metadata has a known type."""
+_KEY_DEFAULTS: Final = {"protocol": "TCP"}
+"""List keys that clients may omit, and the server's defaults."""
+
+
+class _Absent(Enum):
+    ABSENT = "absent"
+
+
+_ABSENT: Final = _Absent.ABSENT
+
+
+def root_field(row: ServedResource) -> Field:
+    if row.schema:
+        return Field(row.schema)
+    return _CUSTOM if row.structure is None else row.structure.root
+
+
+def child_field(field: Field, name: str) -> Field:
+    """The field of a struct, or the values of a map."""
+    if isinstance(field, CustomField):
+        return field.child(name)
+    if field.type.startswith("{}"):
+        return item_field(field)
+    return fields_of(field.type).get(name) or _ANY
+
+
+def item_field(field: Field) -> Field:
+    """An entry of a list, or a value of a map."""
+    return field.item() if isinstance(field, CustomField) else _plain_field(field.item_type)
+
+
+@cache
+def _plain_field(type_name: str) -> Field:
+    """There are as many as the schema has types."""
+    return Field(type_name)
+
+
+def _is_atomic(field: Field) -> bool:
+    return field.atomic or go_type(field.type).atomic
+
+
+def field_set(tree: Any, field: Field) -> FieldSet:
+    """The fields that a tree sets; a leaf or an atomic value is an empty set."""
+    if isinstance(tree, dict) and not _is_atomic(field):
+        found = {}
+        for name, value in tree.items():
+            inside = field_set(value, child_field(field, name))
+            # An entry of a map has an owner, unlike a field of a struct, which always exists.
+            is_entry = inside and not _is_of_struct(field, name)
+            found[f"f:{name}"] = {SELF: {}, **inside} if is_entry else inside
+        return found
+    if isinstance(tree, list):
+        if field.map_keys:
+            entry_field = item_field(field)
+            entries = {}
+            for mark, entry in entries_by_key(tree, field).items():
+                inside = field_set(entry, entry_field)
+                entries[mark] = {SELF: {}, **inside} if inside else {}
+            return entries
+        if field.is_set:
+            return {f"v:{json_text(value)}": {} for value in tree}
+    return {}
+
+
+def type_problems(tree: Any, field: Field, path: str = "") -> Iterator[str]:
+    """Fields that the type does not have, and entries of a list that have the same keys."""
+    if isinstance(tree, dict):
+        for name, value in tree.items():
+            where = f"{path}.{name}"
+            if not _declares(field, name):
+                yield f"{where}: field not declared in schema"
+            else:
+                yield from type_problems(value, child_field(field, name), where)
+    elif isinstance(tree, list):
+        entry_field = item_field(field)
+        seen: set[str] = set()
+        for index, entry in enumerate(tree):
+            where = f"{path}[{index}]"
+            if field.map_keys and isinstance(entry, dict):
+                mark = _entry_mark(entry, field)
+                where = path + path_of(mark)
+                if mark in seen:
+                    yield f"{path}: duplicate entries for key {path_of(mark)}"
+                seen.add(mark)
+            yield from type_problems(entry, entry_field, where)
+
+
+def _is_of_struct(field: Field, name: str) -> bool:
+    return field.names(name) if isinstance(field, CustomField) else name in fields_of(field.type)
+
+
+def _declares(field: Field, name: str) -> bool:
+    if isinstance(field, CustomField):
+        return field.declares(name)
+    known = fields_of(field.type)
+    return not known or name in known
+
+
+class Difference(NamedTuple):
+    """The fields that only one of two trees has, and those with different values in both."""
+
+    added: FieldSet | None = None
+    changed: FieldSet | None = None
+    removed: FieldSet | None = None
+
+
+_SAME: Final = Difference()
+_CHANGED: Final = Difference(changed={})
+_REMOVED: Final = Difference(removed={})
+"""A leaf; sets are never changed once they are made."""
+
+
+def difference(old: Any, new: Any, field: Field) -> Difference:
+    """The difference from `old` to `new`; None in it is an empty set."""
+    if old == new:
+        return _SAME
+    if old is _ABSENT:
+        return Difference(added=_all_of(new, field))
+    some = new or old if new is not _ABSENT else old
+    if isinstance(some, dict) and some and not _is_atomic(field) and _fit(old, new, dict):
+        parts = _maps(old, new, field)
+    elif isinstance(some, list) and some and field.map_keys and _fit(old, new, list):
+        item = item_field(field)
+        first, second = entries_by_key(old, field), entries_by_key(new, field)
+        parts = [(mark, first.get(mark, _ABSENT), second.get(mark, _ABSENT), item) for mark in first | second]
+    elif isinstance(some, list) and some and field.is_set and _fit(old, new, list):
+        first, second = _by_value(old), _by_value(new)
+        parts = [(mark, first.get(mark, _ABSENT), second.get(mark, _ABSENT), _ANY) for mark in first | second]
+    else:
+        return _REMOVED if new is _ABSENT else _CHANGED
+    found: tuple[FieldSet, FieldSet, FieldSet] = ({}, {}, {})
+    if new is _ABSENT:
+        found[2][SELF] = {}
+    for mark, before, after, part in parts:
+        for into, inner in zip(found, difference(before, after, part), strict=True):
+            if inner is not None:
+                into[mark] = inner
+    return Difference(*(each or None for each in found))
+
+
+def _all_of(tree: Any, field: Field) -> FieldSet:
+    """The fields of a tree where nothing was before: the tree itself, and everything in it."""
+    if not tree or not isinstance(tree, (dict, list)):
+        return {}  # most of what there is
+    found: FieldSet = {SELF: {}}
+    if isinstance(tree, dict):
+        if _is_atomic(field):
+            return {}
+        for name, value in _with_zeros(tree, go_type(field.type).zeros).items():
+            found[f"f:{name}"] = _all_of(value, child_field(field, name)) if value else {}
+    elif field.map_keys:
+        for mark, entry in entries_by_key(tree, field).items():
+            found[mark] = _all_of(entry, item_field(field))
+    elif field.is_set:
+        for mark in _by_value(tree):
+            found[mark] = {}
+    else:
+        return {}
+    return found
+
+
+def _fit(old: Any, new: Any, kind: type) -> bool:
+    """Whether both sides are of this kind, or nothing."""
+    return all(side is _ABSENT or side is None or isinstance(side, kind) for side in (old, new))
+
+
+def _maps(old: Any, new: Any, field: Field) -> list[tuple[str, Any, Any, Field]]:
+    zeros = go_type(field.type).zeros
+    first, second = _with_zeros(old, zeros), _with_zeros(new, zeros)
+    return [
+        (f"f:{name}", first.get(name, _ABSENT), second.get(name, _ABSENT), child_field(field, name))
+        for name in first | second
+    ]
+
+
+def _with_zeros(tree: Any, zeros: Mapping[str, Any]) -> Obj:
+    if not isinstance(tree, dict):
+        return {}
+    return {**zeros, **tree} if zeros else tree
+
+
+def _by_value(tree: Any) -> Obj:
+    return {f"v:{json_text(value)}": value for value in tree} if isinstance(tree, list) else {}
+
+
+def merge_by_type(live: Any, wanted: Any, field: Field) -> Any:
+    """`live` with everything that `wanted` says."""
+    if isinstance(wanted, dict) and isinstance(live, dict) and not _is_atomic(field):
+        merged = dict(live)
+        for name, value in wanted.items():
+            merged[name] = merge_by_type(live.get(name), value, child_field(field, name))
+        return merged
+    if isinstance(wanted, list) and isinstance(live, list):
+        if field.map_keys:
+            entries = entries_by_key(live, field)
+            entry_field = item_field(field)
+            for key, entry in entries_by_key(wanted, field).items():
+                entries[key] = merge_by_type(entries.get(key), entry, entry_field)
+            return list(entries.values())
+        if field.is_set:
+            return list({json_text(value): value for value in (*live, *wanted)}.values())
+    return wanted
+
+
+def without(tree: Any, gone: FieldSet, kept: Iterable[FieldSet], field: Field) -> Any:
+    """`tree` without the fields in `gone`, except those that another set keeps."""
+    kept = list(kept)
+    if isinstance(tree, dict):
+        left = dict(tree)
+        for mark, inner in gone.items():
+            name = mark.removeprefix("f:")
+            if not mark.startswith("f:") or name not in left:
+                continue
+            others = [each[mark] for each in kept if mark in each]
+            if not others:
+                del left[name]
+            elif inner:
+                left[name] = without(left[name], inner, others, child_field(field, name))
+        return left
+    if isinstance(tree, list):
+        return list(_entries_without(tree, gone, kept, field))
+    return tree
+
+
+def _entries_without(tree: list[Any], gone: FieldSet, kept: list[FieldSet], field: Field) -> Iterator[Any]:
+    for entry in tree:
+        keyed = field.map_keys and isinstance(entry, dict)
+        mark = _entry_mark(entry, field) if keyed else f"v:{json_text(entry)}"
+        if mark not in gone:
+            yield entry
+            continue
+        # A manager that only set a field in an entry does not keep the entry.
+        others = [each[mark] for each in kept if mark in each]
+        if not any(is_member(each) for each in others) and is_member(gone[mark]):
+            continue
+        yield without(entry, gone[mark], others, item_field(field)) if keyed else entry
+
+
+def entries_by_key(tree: Any, field: Field) -> Obj:
+    """The entries of a list by their keys; the last of several with the same keys."""
+    if not isinstance(tree, list):
+        return {}
+    return {_entry_mark(entry, field): entry for entry in tree if isinstance(entry, dict)}
+
+
+def _entry_mark(entry: Obj, field: Field) -> str:
+    keys = ((name, entry.get(name, _key_default(field, name))) for name in field.map_keys)
+    return key_mark((name, value) for name, value in keys if value is not None)
+
+
+def _key_default(field: Field, name: str) -> Any:
+    """The value of a list key that an entry leaves out."""
+    if not isinstance(field, CustomField):
+        return _KEY_DEFAULTS.get(name)
+    key = field.item().child(name)
+    return key.schema.get("default") if isinstance(key, CustomField) else None

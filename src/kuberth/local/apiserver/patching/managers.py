@@ -10,8 +10,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from kuberth.local.apiserver.objects import Obj, is_larger
-from kuberth.local.apiserver.patching.field_sets import FieldSet, in_order, minus, read_set, union
-from kuberth.local.apiserver.patching.typed_trees import difference, root_field
+from kuberth.local.apiserver.patching.field_sets import (
+    FieldSet,
+    difference,
+    in_order,
+    minus,
+    read_set,
+    root_field,
+    union,
+)
 from kuberth.local.apiserver.resources import ServedResource
 
 MAX_VALUES: Final = 30_000

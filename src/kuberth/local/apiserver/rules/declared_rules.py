@@ -27,8 +27,7 @@ from kuberth.local.apiserver.rules.metadata_validation import (
 )
 from kuberth.local.apiserver.rules.pod_defaults import default_pod_spec
 from kuberth.local.apiserver.schema import crds
-from kuberth.local.apiserver.schema.fields import copy_tree
-from kuberth.local.apiserver.schema.tables import read_table
+from kuberth.local.apiserver.schema.fields import copy_tree, read_table
 from kuberth.local.apiserver.status_errors import Cause
 
 IMMUTABLE: Final = "field is immutable"

@@ -1,8 +1,8 @@
-"""The fields of every built-in kind, generated from Kubernetes' OpenAPI document.
+"""The fields of every built-in kind, generated from Kubernetes' OpenAPI documents, and their shapes.
 
 In: a JSON tree from a client. Out: a new tree with the shape of its kind (without nulls, unknown fields and
-empty collections, with quantities and times in canonical form), or a `ShapeError`. The same table contains
-the merge keys of lists.
+empty collections, with quantities and times in canonical form), or a `ShapeError`. The same tables contain
+the merge keys of lists, atomic types and zero values. `read_table` reads the tables beside this module.
 """
 
 from __future__ import annotations
@@ -11,15 +11,28 @@ import base64
 import binascii
 import datetime
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from importlib.resources import files
 from typing import Any, Final
+
+import msgspec
 
 from kuberth.api.quantity import format_quantity
 from kuberth.errors import KuberthError, QuantityError
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.schema.tables import read_table
+from kuberth.text.documents import read_tree
+
+
+def read_table(name: str) -> Any:
+    text = files("kuberth.local.apiserver.schema").joinpath(name).read_bytes()
+    if name.endswith(".json"):
+        return msgspec.json.decode(text)
+    tree, errors = read_tree(text)
+    assert not errors, errors
+    return tree
+
 
 Reader = Callable[[Any], Any]
 
@@ -369,3 +382,37 @@ def _go_kind(value: Any) -> str:
     if isinstance(value, int | float):
         return "number"
     return "string" if isinstance(value, str) else "null"
+
+
+@dataclass(frozen=True, slots=True)
+class GoType:
+    atomic: bool = False
+    """Whether a value of it is only ever replaced as a whole."""
+    zeros: Mapping[str, Any] = field(default_factory=dict)
+    """Field → what Kubernetes writes there for nothing: `{}` for a struct, None for a required list."""
+
+
+_PLAIN: Final = GoType()
+
+
+@cache
+def _go_types() -> dict[str, GoType]:
+    return {name: GoType(**entry) for name, entry in read_table("go_types.json").items()}
+
+
+def go_type(name: str) -> GoType:
+    return _go_types().get(name, _PLAIN)
+
+
+def as_go_writes(tree: Any, type_name: str) -> Any:
+    """The tree as Go writes it, with zero values and sorted fields: some clients compare bytes."""
+    if isinstance(tree, list):
+        return [as_go_writes(entry, type_name[2:]) for entry in tree]
+    if not isinstance(tree, dict):
+        return tree
+    if type_name.startswith("{}"):
+        return {name: as_go_writes(tree[name], type_name[2:]) for name in sorted(tree)}
+    fields, whole = fields_of(type_name), {**go_type(type_name).zeros, **tree}
+    return {
+        name: as_go_writes(whole[name], fields[name].type if name in fields else "") for name in sorted(whole)
+    }

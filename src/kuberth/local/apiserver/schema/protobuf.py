@@ -18,8 +18,7 @@ import msgspec
 from kuberth.errors import KuberthError
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.refusals import bad_request
-from kuberth.local.apiserver.schema.fields import fields_of
-from kuberth.local.apiserver.schema.tables import read_table
+from kuberth.local.apiserver.schema.fields import fields_of, read_table
 
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 _MAGIC: Final = b"k8s\x00"

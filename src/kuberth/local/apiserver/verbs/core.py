@@ -38,9 +38,14 @@ from kuberth.local.apiserver.verbs import subresources
 from kuberth.local.apiserver.verbs.aliases import to_stored, to_view
 from kuberth.local.apiserver.verbs.bodies import FieldValidation, decode, decode_status
 from kuberth.local.apiserver.verbs.deletion import plan_deletion, read_options
-from kuberth.local.apiserver.verbs.listing import ListRequest, list_objects, parse_version
-from kuberth.local.apiserver.verbs.selecting import select
-from kuberth.local.apiserver.verbs.watching import Event, watch_events
+from kuberth.local.apiserver.verbs.reading import (
+    Event,
+    ListRequest,
+    list_objects,
+    parse_version,
+    select,
+    watch_events,
+)
 from kuberth.local.apiserver.verbs.writing import WriteOptions, Writer, expect_same_uid, storage_failed
 
 _SUCCESS: Final[Obj] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
