@@ -31,15 +31,15 @@ from kuberth.clock import Clock, SystemClock
 from kuberth.errors import WireError
 from kuberth.local.apiserver.objects import make_key
 from kuberth.local.apiserver.patching.patching import apply_patch
-from kuberth.local.apiserver.refusals import (
+from kuberth.local.apiserver.resources import ServedResource
+from kuberth.local.apiserver.schema.catalogue import GATED_ROWS, ROWS
+from kuberth.local.apiserver.status_errors import (
     already_exists,
     bad_request,
     expired,
     not_found,
     too_large_version,
 )
-from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.schema.catalogue import GATED_ROWS, ROWS
 from kuberth.local.apiserver.store.subscriptions import Change, ChangeLog, SlowWatcherError
 from kuberth.local.apiserver.verbs.deletion import plan_deletion
 from kuberth.local.apiserver.verbs.reading import BOOKMARK_SECONDS, Selection, parse_version, select, value_at

@@ -41,9 +41,8 @@ from kuberth.local.apiserver.http.routing import find_target, split_path, verb_o
 from kuberth.local.apiserver.http.usage import GROUP as USAGE_GROUP
 from kuberth.local.apiserver.http.usage import USAGES, VERBS, Usages
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.refusals import bad_request, too_large, unknown_resource
 from kuberth.local.apiserver.resources import ResourceTable, ServedResource
-from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.local.apiserver.status_errors import StatusError, bad_request, too_large, unknown_resource
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.text.durations import parse_duration
 

@@ -21,10 +21,8 @@ from kuberth.https.messages import Request
 from kuberth.https.users import ANONYMOUS, User, certified_user
 from kuberth.local.apiserver.http.credentials import ADMIN, ADMIN_GROUP
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.refusals import bad_request, invalid
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.rules.metadata_validation import invalid_value
-from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.local.apiserver.status_errors import StatusError, bad_request, invalid, invalid_value
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.text.timestamps import timestamp
 

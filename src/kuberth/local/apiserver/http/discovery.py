@@ -15,8 +15,8 @@ from kuberth.local.apiserver.http.routing import SUBRESOURCES, Subresource, verb
 from kuberth.local.apiserver.http.usage import USAGES
 from kuberth.local.apiserver.http.usage import VERBS as USAGE_VERBS
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.refusals import unknown_resource
 from kuberth.local.apiserver.resources import ResourceTable, ServedResource
+from kuberth.local.apiserver.status_errors import unknown_resource
 
 AGGREGATED_TYPE: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _VERSION: Final = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")

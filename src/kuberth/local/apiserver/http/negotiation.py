@@ -14,10 +14,9 @@ import msgspec
 
 from kuberth.https.messages import JSON, Response
 from kuberth.local.apiserver.objects import is_larger
-from kuberth.local.apiserver.refusals import bad_request, too_large, unsupported_media_type
 from kuberth.local.apiserver.schema.protobuf import MEDIA_TYPE as PROTOBUF
 from kuberth.local.apiserver.schema.protobuf import decode_object
-from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.local.apiserver.status_errors import StatusError, bad_request, too_large, unsupported_media_type
 from kuberth.text.documents import read_tree, write_yaml
 from kuberth.text.field_errors import DuplicateKey, InvalidConfiguration, TooLarge
 

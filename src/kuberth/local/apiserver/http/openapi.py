@@ -15,9 +15,9 @@ from typing import Any, Final
 from kuberth.local.apiserver.http.discovery import Discovery, Groups
 from kuberth.local.apiserver.http.negotiation import PATCH_TYPES, encode
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.refusals import unknown_resource
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.schema.fields import Field, fields_of, read_table
+from kuberth.local.apiserver.status_errors import unknown_resource
 
 V2_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 """The media type by which clients request it; in a response, Go's media type parser rejects it."""

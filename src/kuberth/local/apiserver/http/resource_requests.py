@@ -35,15 +35,18 @@ from kuberth.local.apiserver.http.negotiation import (
 from kuberth.local.apiserver.http.routing import Target
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.apiserver.printing.forms import Printer, parse_include
-from kuberth.local.apiserver.refusals import bad_request, invalid, too_many_requests
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.rules.metadata_validation import (
+from kuberth.local.apiserver.status_errors import (
+    Cause,
+    StatusError,
+    bad_request,
     forbidden_field,
+    invalid,
     not_supported,
     required,
     too_long,
+    too_many_requests,
 )
-from kuberth.local.apiserver.status_errors import Cause, StatusError
 from kuberth.local.apiserver.verbs.bodies import FieldValidation
 from kuberth.local.apiserver.verbs.core import Core
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from kuberth.local.apiserver.refusals import method_not_supported, unknown_resource
 from kuberth.local.apiserver.resources import ALL_VERBS, ResourceTable, ServedResource
+from kuberth.local.apiserver.status_errors import method_not_supported, unknown_resource
 
 _NAMESPACE_SUBRESOURCES: Final = ("status", "finalize")
 

@@ -28,10 +28,9 @@ from kuberth.local.apiserver.patching.field_sets import (
     without,
 )
 from kuberth.local.apiserver.patching.managers import MAX_MANAGED, MAX_VALUES, Manager, owned_part
-from kuberth.local.apiserver.refusals import bad_request, too_large
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.schema.fields import ShapeError, copy_tree
-from kuberth.local.apiserver.status_errors import Cause, StatusError
+from kuberth.local.apiserver.status_errors import Cause, StatusError, bad_request, too_large
 
 _KUBECTL: Final = "kubectl"
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"

@@ -12,10 +12,9 @@ import msgspec
 
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.patching import strategic
-from kuberth.local.apiserver.refusals import bad_request, too_large, unsupported_media_type
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.schema import fields
-from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.local.apiserver.status_errors import StatusError, bad_request, too_large, unsupported_media_type
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"

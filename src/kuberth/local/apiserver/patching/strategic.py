@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.refusals import bad_request
 from kuberth.local.apiserver.schema.fields import Field, fields_of
+from kuberth.local.apiserver.status_errors import bad_request
 
 _DIRECTIVE: Final = "$patch"
 _RETAIN: Final = "$retainKeys"

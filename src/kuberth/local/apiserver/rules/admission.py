@@ -12,14 +12,19 @@ from typing import Final
 
 from kuberth.local.apiserver.conditions import condition, with_condition
 from kuberth.local.apiserver.objects import Obj, key_of, make_key, name_of, namespace_of
-from kuberth.local.apiserver.refusals import forbidden, invalid, not_found
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.rules import limit_ranges
 from kuberth.local.apiserver.rules.defaulting import own_job_pods
-from kuberth.local.apiserver.rules.metadata_validation import forbidden_field, invalid_value
 from kuberth.local.apiserver.rules.pod_defaults import default_tolerations, qos_class
 from kuberth.local.apiserver.rules.write_context import WriteContext
-from kuberth.local.apiserver.status_errors import Cause
+from kuberth.local.apiserver.status_errors import (
+    Cause,
+    forbidden,
+    forbidden_field,
+    invalid,
+    invalid_value,
+    not_found,
+)
 
 GATE: Final = "PodSchedulingReadiness"
 GROUPS_GATE: Final = "GenericWorkload"

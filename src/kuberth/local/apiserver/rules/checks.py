@@ -12,18 +12,17 @@ from typing import Any, Final
 
 from kuberth.api.quantity import parse
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.rules.metadata_validation import (
+from kuberth.local.apiserver.rules.metadata_validation import validate_annotation_keys, validate_labels
+from kuberth.local.apiserver.rules.pod_validation import validate_quantity, validate_tolerations
+from kuberth.local.apiserver.status_errors import (
+    Cause,
     duplicate,
     forbidden_field,
     invalid_value,
     invalid_values,
     not_supported,
     required,
-    validate_annotation_keys,
-    validate_labels,
 )
-from kuberth.local.apiserver.rules.pod_validation import validate_quantity, validate_tolerations
-from kuberth.local.apiserver.status_errors import Cause
 from kuberth.text import names
 
 Check = Callable[[Any, str], Iterable[Cause]]

@@ -16,7 +16,11 @@ from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.printing.json_paths import compile_path
 from kuberth.local.apiserver.rules import checks, device_checks, stored_checks
 from kuberth.local.apiserver.rules.checks import Check
-from kuberth.local.apiserver.rules.metadata_validation import (
+from kuberth.local.apiserver.rules.pod_defaults import default_pod_spec
+from kuberth.local.apiserver.schema import crds
+from kuberth.local.apiserver.schema.fields import copy_tree, read_table
+from kuberth.local.apiserver.status_errors import (
+    Cause,
     duplicate,
     forbidden_field,
     invalid_value,
@@ -25,10 +29,6 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     too_long,
     too_many,
 )
-from kuberth.local.apiserver.rules.pod_defaults import default_pod_spec
-from kuberth.local.apiserver.schema import crds
-from kuberth.local.apiserver.schema.fields import copy_tree, read_table
-from kuberth.local.apiserver.status_errors import Cause
 
 IMMUTABLE: Final = "field is immutable"
 _FILLS: Final[Mapping[str, Callable[[Obj], None]]] = {"pod-spec": default_pod_spec}

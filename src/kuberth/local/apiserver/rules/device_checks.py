@@ -16,7 +16,8 @@ from kuberth.api.quantity import format_quantity, parse
 from kuberth.cel import CelCompileError, compile_selector
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.rules.device_rules import LISTS, allocated, device_id, has_lists
-from kuberth.local.apiserver.rules.metadata_validation import (
+from kuberth.local.apiserver.status_errors import (
+    Cause,
     duplicate,
     forbidden_field,
     invalid_value,
@@ -26,7 +27,6 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     too_long,
     too_many,
 )
-from kuberth.local.apiserver.status_errors import Cause
 from kuberth.text import names
 
 _MOST_DEVICES_WITH_EXTRAS: Final = 64

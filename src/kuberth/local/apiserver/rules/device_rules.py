@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
-from kuberth.local.apiserver.refusals import invalid
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.rules.metadata_validation import forbidden_field
 from kuberth.local.apiserver.rules.write_context import WriteContext
+from kuberth.local.apiserver.status_errors import forbidden_field, invalid
 
 LISTS: Final = ("bools", "ints", "strings", "versions")
 """The fields of an attribute that have several values."""

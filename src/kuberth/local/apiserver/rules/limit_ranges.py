@@ -11,11 +11,11 @@ from typing import Final
 
 from kuberth.api.quantity import Quantity, parse
 from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
-from kuberth.local.apiserver.refusals import forbidden
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.rules.pod_amounts import Amounts, pod_amounts
 from kuberth.local.apiserver.rules.pod_defaults import all_containers
 from kuberth.local.apiserver.rules.write_context import WriteContext
+from kuberth.local.apiserver.status_errors import forbidden
 
 LIMIT_RANGES: Final = "limitranges"
 _ANNOTATION: Final = "kubernetes.io/limit-ranger"

@@ -8,10 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.rules.metadata_validation import forbidden_field, invalid_value
 from kuberth.local.apiserver.rules.pod_defaults import qos_class
 from kuberth.local.apiserver.rules.pod_validation import validate_pod_spec
-from kuberth.local.apiserver.status_errors import Cause
+from kuberth.local.apiserver.status_errors import Cause, forbidden_field, invalid_value
 
 _GROUPS: Final = ("containers", "initContainers")
 _TAKEN: Final = ("resources", "resizePolicy")

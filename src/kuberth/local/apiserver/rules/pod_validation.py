@@ -11,7 +11,8 @@ from typing import Any, Final
 from kuberth.api.quantity import format_quantity, parse
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.rules.device_checks import native_resource_causes
-from kuberth.local.apiserver.rules.metadata_validation import (
+from kuberth.local.apiserver.status_errors import (
+    Cause,
     duplicate,
     forbidden_field,
     invalid_value,
@@ -19,7 +20,6 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     not_supported,
     required,
 )
-from kuberth.local.apiserver.status_errors import Cause
 from kuberth.text import names
 
 _NEGATIVE: Final = "must be greater than or equal to 0"

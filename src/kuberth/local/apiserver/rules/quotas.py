@@ -14,11 +14,11 @@ from typing import Any, Final
 from kuberth.api.quantity import Quantity, parse
 from kuberth.errors import QuantityError
 from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
-from kuberth.local.apiserver.refusals import forbidden
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.rules.pod_amounts import Amounts, added, pod_amounts
 from kuberth.local.apiserver.rules.pod_defaults import all_containers, qos_class
 from kuberth.local.apiserver.rules.write_context import WriteContext
+from kuberth.local.apiserver.status_errors import forbidden
 from kuberth.local.apiserver.store.store import RevisionStore
 
 QUOTAS: Final = "resourcequotas"

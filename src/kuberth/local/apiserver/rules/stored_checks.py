@@ -13,7 +13,11 @@ from typing import Final
 
 from kuberth.api.quantity import parse
 from kuberth.local.apiserver.objects import Obj, name_of
-from kuberth.local.apiserver.rules.metadata_validation import (
+from kuberth.local.apiserver.rules.metadata_validation import validate_labels
+from kuberth.local.apiserver.rules.pod_validation import validate_pod_spec, validate_quantity, validate_taints
+from kuberth.local.apiserver.rules.quotas import NAMED_COUNTS
+from kuberth.local.apiserver.status_errors import (
+    Cause,
     duplicate,
     forbidden_field,
     invalid_value,
@@ -21,11 +25,7 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     not_supported,
     required,
     too_long,
-    validate_labels,
 )
-from kuberth.local.apiserver.rules.pod_validation import validate_pod_spec, validate_quantity, validate_taints
-from kuberth.local.apiserver.rules.quotas import NAMED_COUNTS
-from kuberth.local.apiserver.status_errors import Cause
 from kuberth.local.cron import ScheduleError, parse_schedule, zone_of
 from kuberth.text import names
 

@@ -13,10 +13,9 @@ from kuberth.local.apiserver.conditions import condition, with_condition
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.apiserver.printing.columns import NAME_AND_AGE, custom_columns
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.rules.metadata_validation import invalid_value, invalid_values, required
 from kuberth.local.apiserver.rules.write_context import WriteContext
 from kuberth.local.apiserver.schema.structural import schema_causes, structure_of
-from kuberth.local.apiserver.status_errors import Cause
+from kuberth.local.apiserver.status_errors import Cause, invalid_value, invalid_values, required
 from kuberth.text import names
 
 CRDS: Final = "customresourcedefinitions.apiextensions.k8s.io"

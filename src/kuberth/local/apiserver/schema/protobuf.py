@@ -17,8 +17,8 @@ import msgspec
 
 from kuberth.errors import KuberthError
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.refusals import bad_request
 from kuberth.local.apiserver.schema.fields import fields_of, read_table
+from kuberth.local.apiserver.status_errors import bad_request
 
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 _MAGIC: Final = b"k8s\x00"

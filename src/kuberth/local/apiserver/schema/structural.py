@@ -14,7 +14,9 @@ from typing import Any, Final
 from kuberth.cel.patterns import PatternError, compile_pattern
 from kuberth.cel.values import WORK, CostExceeded
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.rules.metadata_validation import (
+from kuberth.local.apiserver.schema.fields import Field, ShapeError, copy_tree, read
+from kuberth.local.apiserver.status_errors import (
+    Cause,
     duplicate,
     forbidden_field,
     invalid_value,
@@ -23,8 +25,6 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     too_long,
     too_many,
 )
-from kuberth.local.apiserver.schema.fields import Field, ShapeError, copy_tree, read
-from kuberth.local.apiserver.status_errors import Cause
 
 METADATA: Final = Field("meta.v1.ObjectMeta")
 _RESOURCE: Final = ("apiVersion", "kind", "metadata")

@@ -16,23 +16,23 @@ from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, key_of, make_key, name_of, namespace_of, revision_of
 from kuberth.local.apiserver.patching import applying
 from kuberth.local.apiserver.patching.patching import APPLY_PATCHES, apply_patch
-from kuberth.local.apiserver.refusals import (
+from kuberth.local.apiserver.resources import ResourceTable, ServedResource
+from kuberth.local.apiserver.rules import admission, bootstrap
+from kuberth.local.apiserver.rules.admission import ACCOUNTS, DEFAULT_ACCOUNT
+from kuberth.local.apiserver.rules.prepared_specs import PreparedSpecs
+from kuberth.local.apiserver.schema import crds, fields
+from kuberth.local.apiserver.schema.catalogue import rows_with
+from kuberth.local.apiserver.status_errors import (
+    StatusError,
     bad_request,
     expired,
     forbidden,
     invalid,
     method_not_supported,
     not_found,
+    required,
     unknown_resource,
 )
-from kuberth.local.apiserver.resources import ResourceTable, ServedResource
-from kuberth.local.apiserver.rules import admission, bootstrap
-from kuberth.local.apiserver.rules.admission import ACCOUNTS, DEFAULT_ACCOUNT
-from kuberth.local.apiserver.rules.metadata_validation import required
-from kuberth.local.apiserver.rules.prepared_specs import PreparedSpecs
-from kuberth.local.apiserver.schema import crds, fields
-from kuberth.local.apiserver.schema.catalogue import rows_with
-from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.store.store import CompactedError, RevisionStore, StorageError
 from kuberth.local.apiserver.verbs import subresources
 from kuberth.local.apiserver.verbs.aliases import to_stored, to_view

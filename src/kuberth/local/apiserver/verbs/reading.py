@@ -19,9 +19,8 @@ from typing import Any, Final, NamedTuple
 from kuberth.api.selectors import FieldSelector, Selector, parse_field_selector, parse_selector
 from kuberth.errors import SelectorError
 from kuberth.local.apiserver.objects import Obj, key_of
-from kuberth.local.apiserver.refusals import bad_request, expired, invalid, too_large_version
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.status_errors import Cause
+from kuberth.local.apiserver.status_errors import Cause, bad_request, expired, invalid, too_large_version
 from kuberth.local.apiserver.store.store import Change, CompactedError, RevisionStore, SlowWatcherError
 from kuberth.local.apiserver.verbs.aliases import to_view
 

@@ -10,11 +10,19 @@ from typing import Any, Final
 
 from kuberth.local.apiserver.conditions import condition, find_condition, is_true, with_condition
 from kuberth.local.apiserver.objects import Obj, name_of
-from kuberth.local.apiserver.refusals import conflict, forbidden, invalid, too_many_requests
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.rules.metadata_validation import invalid_value, not_supported, required
 from kuberth.local.apiserver.schema.fields import copy_tree
-from kuberth.local.apiserver.status_errors import Cause, StatusError
+from kuberth.local.apiserver.status_errors import (
+    Cause,
+    StatusError,
+    conflict,
+    forbidden,
+    invalid,
+    invalid_value,
+    not_supported,
+    required,
+    too_many_requests,
+)
 from kuberth.local.apiserver.verbs.bodies import decode
 from kuberth.local.selecting import labels_of, selector_of, selector_text
 

@@ -16,19 +16,23 @@ from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, key_of, make_key, name_of, namespace_of
 from kuberth.local.apiserver.patching import managers
 from kuberth.local.apiserver.patching.applying import changes_with_status
-from kuberth.local.apiserver.refusals import already_exists, bad_request, conflict, invalid, modified
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.rules import bootstrap, limit_ranges, pod_resizing, quotas
 from kuberth.local.apiserver.rules.admission import ACCOUNTS, expect_namespace
 from kuberth.local.apiserver.rules.kind_rules import rules_for
-from kuberth.local.apiserver.rules.metadata_validation import (
-    invalid_value,
-    validate_metadata,
-    validate_metadata_update,
-)
+from kuberth.local.apiserver.rules.metadata_validation import validate_metadata, validate_metadata_update
 from kuberth.local.apiserver.rules.prepared_specs import PreparedSpec
 from kuberth.local.apiserver.rules.write_context import WriteContext
-from kuberth.local.apiserver.status_errors import Cause, StatusError
+from kuberth.local.apiserver.status_errors import (
+    Cause,
+    StatusError,
+    already_exists,
+    bad_request,
+    conflict,
+    invalid,
+    invalid_value,
+    modified,
+)
 from kuberth.local.apiserver.store.store import RevisionStore, StorageError
 from kuberth.local.apiserver.verbs.aliases import to_stored, to_view
 from kuberth.text.names import GENERATE_ATTEMPTS, generate_name
