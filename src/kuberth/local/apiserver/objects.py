@@ -42,12 +42,12 @@ def revision_of(obj: Obj) -> int:
 
 def is_larger(tree: Any, most: int) -> bool:
     """Whether a tree has more than `most` values."""
-    waiting = [tree]
+    waiting = [tree] if isinstance(tree, (dict, list)) else []
     while waiting:
         each = waiting.pop()
-        inside = each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
+        inside = each.values() if isinstance(each, dict) else each
         most -= len(inside)
         if most < 0:
             return True
-        waiting.extend(inside)
+        waiting += [value for value in inside if isinstance(value, (dict, list))]
     return False

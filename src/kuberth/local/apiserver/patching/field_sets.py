@@ -102,7 +102,10 @@ def in_order(fields: FieldSet) -> FieldSet:
     """The field set in the order in which upstream writes it."""
     if len(fields) < 2:
         return {mark: in_order(node) for mark, node in fields.items()} if fields else fields
-    return {mark: in_order(fields[mark]) for mark in sorted(fields, key=_place)}
+    marks = sorted(fields)
+    if marks[-1][0] != "f":  # `f:` sorts before the marks of entries, and their order is that of their values
+        marks.sort(key=_place)
+    return {mark: in_order(fields[mark]) for mark in marks}
 
 
 def read_set(tree: Any) -> FieldSet | None:
@@ -328,7 +331,8 @@ def _all_of(tree: Any, field: Field) -> FieldSet:
         if _is_atomic(field):
             return {}
         for name, value in _with_zeros(tree, go_type(field.type).zeros).items():
-            found[f"f:{name}"] = _all_of(value, child_field(field, name)) if value else {}
+            inside = value and isinstance(value, (dict, list))
+            found[f"f:{name}"] = _all_of(value, child_field(field, name)) if inside else {}
     elif field.map_keys:
         for mark, entry in entries_by_key(tree, field).items():
             found[mark] = _all_of(entry, item_field(field))

@@ -13,7 +13,7 @@ from typing import Any, Final
 from kuberth.api.quantity import parse
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.rules.metadata_validation import validate_annotation_keys, validate_labels
-from kuberth.local.apiserver.rules.pod_validation import validate_quantity, validate_tolerations
+from kuberth.local.apiserver.rules.pod_validation import validate_quantity
 from kuberth.local.apiserver.status_errors import (
     Cause,
     duplicate,
@@ -44,7 +44,11 @@ _VOLUME_FIELDS: Final = (
 
 
 def _name_check(problems: Callable[[str], list[str]]) -> Check:
-    return lambda value, path: invalid_values(path, value, problems(value))
+    def check(value: str, path: str) -> list[Cause]:
+        found = problems(value)
+        return invalid_values(path, value, found) if found else []
+
+    return check
 
 
 def check_ip(address: str, path: str) -> list[Cause]:
@@ -227,5 +231,4 @@ check_node_requirement: Final = _requirement_check(numeric=True)
 check_path_segment: Final = _name_check(names.path_segment_problems)
 check_qualified_name: Final = _name_check(lambda name: names.qualified_name_problems(name.lower()))
 check_subdomain: Final = _name_check(names.subdomain_problems)
-check_tolerations: Final = validate_tolerations
 check_wildcard_subdomain: Final = _name_check(lambda host: names.subdomain_problems(host.removeprefix("*.")))

@@ -14,7 +14,7 @@ from kuberth.cel.validation_rules import compile_rule
 from kuberth.errors import CelRuntimeError
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.printing.json_paths import compile_path
-from kuberth.local.apiserver.rules import checks, device_checks, stored_checks
+from kuberth.local.apiserver.rules import checks, device_checks, pod_validation, stored_checks
 from kuberth.local.apiserver.rules.checks import Check
 from kuberth.local.apiserver.rules.pod_defaults import default_pod_spec
 from kuberth.local.apiserver.schema import crds
@@ -101,6 +101,8 @@ class _Node:
         self._judged = [(name, node) for name, node in self._properties if node._judges]
         self._may_be_absent = not {"absent", "immutable"} & schema.keys()
         self._absent, self._immutable = schema.get("absent"), schema.get("immutable")
+        self._is_plain_text = self._longest is None and not self._rules
+        """Whether a text is right if the check accepts it."""
         self._settable, self._unless = schema.get("settable"), schema.get("unless")
 
     def set_defaults(self, tree: Any) -> None:
@@ -140,7 +142,9 @@ class _Node:
             return [not_supported(path, tree, self._enum)]
         if isinstance(tree, int):
             return self._number_causes(tree, path)
-        found = [] if self._check is None else list(self._check(tree, path))
+        found = [] if self._check is None else [*self._check(tree, path)]
+        if self._is_plain_text and isinstance(tree, str):
+            return found
         if self._longest is not None and len(tree.encode()) > self._longest:
             found.append(too_long(path, self._longest))
         if isinstance(tree, dict):
@@ -166,7 +170,8 @@ class _Node:
     def _add_object_causes(self, tree: Obj, path: str, old: Any, found: list[Cause]) -> None:
         prefix = f"{path}." if path else ""
         for name, why in self._required.items():
-            if _is_missing(tree.get(name), self._by_name.get(name)):
+            value = tree.get(name)
+            if not value and _is_missing(value, self._by_name.get(name)):
                 found.append(required(f"{prefix}{name}", why))
         if self._union is not None:
             found += _union_causes(tree, self._union, path)
@@ -177,19 +182,20 @@ class _Node:
         for name, node in self._judged:
             value = tree.get(name)
             # The usual cases first: every pod comes this way.
-            if node._may_be_absent and (value is None or (node._enum is not None and value in node._enum)):
+            if not node._may_be_absent:
+                node._add_property_causes(value, f"{prefix}{name}", old, name, found)
+            elif value is None or (node._enum is not None and value in node._enum):
                 continue
-            node._add_property_causes(value, f"{prefix}{name}", old, name, found)
+            elif not node.is_unset(value):
+                stored = old.get(name) if isinstance(old, dict) else _NOT_STORED
+                found += node.causes(value, f"{prefix}{name}", stored)
         if self._values is not None and self._values._judges:
             for name, value in tree.items():
                 found += self._values.causes(value, f"{path}[{name}]", _NOT_STORED)
 
     def _add_property_causes(self, value: Any, path: str, old: Any, name: str, found: list[Cause]) -> None:
+        """Validate a property that has a value for its absence, or that cannot change."""
         stored = old.get(name) if isinstance(old, dict) else _NOT_STORED
-        if self._may_be_absent:
-            if not self.is_unset(value):
-                found += self.causes(value, path, stored)
-            return
         value = self._absent if value is None else value
         if self._immutable is None or stored is _NOT_STORED or self._may_change(value, stored, old):
             if not self.is_unset(value):
@@ -231,7 +237,7 @@ class _Node:
 def check_named(name: str) -> Check:
     """The check that rules.yaml calls `name`; StopIteration if there is none."""
     attribute = f"check_{name.replace('-', '_')}"
-    modules = (checks, stored_checks, device_checks, crds)
+    modules = (checks, stored_checks, pod_validation, device_checks, crds)
     return cast(Check, next(getattr(each, attribute) for each in modules if hasattr(each, attribute)))
 
 

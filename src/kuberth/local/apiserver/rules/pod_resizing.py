@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.rules.declared_rules import declared_rules
 from kuberth.local.apiserver.rules.pod_defaults import qos_class
-from kuberth.local.apiserver.rules.pod_validation import validate_pod_spec
+from kuberth.local.apiserver.rules.pod_validation import mount_causes
 from kuberth.local.apiserver.status_errors import Cause, forbidden_field, invalid_value
 
 _GROUPS: Final = ("containers", "initContainers")
@@ -42,7 +43,7 @@ def validate_resize(new: Obj, old: Obj) -> list[Cause]:
         return causes
     if present.get("resources"):
         return [forbidden_field("", "resize of pods with pod-level resources is forbidden")]
-    causes += validate_pod_spec(fresh, "spec")
+    causes += [*declared_rules()["pods"].causes(new, None), *mount_causes(fresh, "spec")]
     before = old.get("status", {}).get("qosClass") or qos_class(present)
     if qos_class(fresh) != before:
         why = "Pod QOS Class may not change as a result of resizing"

@@ -1,11 +1,11 @@
-"""Validation of pods, their claims and templates, of updates of pods, and of tolerations and taints.
+"""Validation of pods, of their updates, and of taints, as far as schema/rules.yaml does not declare it.
 
-In: specs, defaulted, and for updates the old ones. Out: causes, in upstream's words.
+In: specs or parts of them, defaulted, and for updates the old ones. Out: causes, in upstream's words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from kuberth.api.quantity import format_quantity, parse
@@ -24,14 +24,13 @@ from kuberth.text import names
 
 _NEGATIVE: Final = "must be greater than or equal to 0"
 _STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
-
-
+_GROUPS: Final = ("containers", "initContainers", "ephemeralContainers")
 _SOURCES: Final = ("resourceClaimName", "resourceClaimTemplateName")
 
 
 def validate_pod(new: Obj, old: Obj | None) -> list[Cause]:
     spec = new.get("spec", {})
-    causes = validate_pod_spec(spec, "spec")
+    causes = list(mount_causes(spec, "spec"))
     if old is not None:
         return [*causes, *validate_spec_update(spec, old["spec"])]
     if spec.get("schedulingGates") and spec.get("nodeName"):
@@ -50,83 +49,59 @@ def validate_pod_status(new: Obj, old: Obj | None) -> list[Cause]:
     return causes
 
 
-def validate_pod_spec(spec: Obj, path: str, *, claims: Collection[str] = ()) -> list[Cause]:
-    """Check what schema/rules.yaml cannot say of a pod's spec. `claims` are further volumes of the pods."""
-    causes = _validate_containers(spec, path, claims)
-    causes += validate_tolerations(spec.get("tolerations", ()), f"{path}.tolerations")
-    causes += _validate_quantities(spec.get("overhead", {}), f"{path}.overhead")
-    causes += _validate_volumes(spec, path)
-    return causes + validate_pod_claims(spec, path)
-
-
-def _validate_containers(spec: Obj, path: str, claims: Collection[str]) -> list[Cause]:
-    causes: list[Cause] = []
-    if not spec.get("containers"):
-        causes.append(required(f"{path}.containers"))
-    seen: set[str] = set()
-    ports: set[tuple[Any, ...]] = set()
-    volumes = {*claims, *(volume.get("name") for volume in spec.get("volumes", ()))}
-    for group in ("containers", "initContainers", "ephemeralContainers"):
-        for index, container in enumerate(spec.get(group, ())):
+def check_pod_spec(spec: Obj, path: str) -> Iterator[Cause]:
+    """Names and host ports are unique in a pod, and containers use claims of their pod."""
+    names_seen: set[str] = set()
+    ports_seen: set[tuple[Any, ...]] = set()
+    for group in filter(spec.get, _GROUPS):
+        yield from _duplicate_names(spec[group], f"{path}.{group}", names_seen)
+        for index, container in enumerate(spec[group]):
             where = f"{path}.{group}[{index}]"
-            name = container.get("name", "")
-            if not name:
-                causes.append(required(f"{where}.name"))
-            else:
-                causes += invalid_values(f"{where}.name", name, names.label_problems(name))
-            if not container.get("image"):
-                causes.append(required(f"{where}.image"))
-            policy = container.get("imagePullPolicy")
-            if policy not in (None, "Always", "IfNotPresent", "Never"):
-                supported = ("Always", "IfNotPresent", "Never")
-                causes.append(not_supported(f"{where}.imagePullPolicy", policy, supported))
-            resources = container.get("resources") or {}
-            causes += validate_resources(resources, f"{where}.resources")
-            causes += validate_used_claims(resources, f"{where}.resources", spec)
-            causes += _validate_ports(container.get("ports", ()), f"{where}.ports", ports)
-            if name and name in seen:
-                causes.append(duplicate(f"{where}.name", name))
+            if claims := (container.get("resources") or {}).get("claims"):
+                yield from _used_claim_causes(claims, f"{where}.resources", spec)
+            if ports := container.get("ports"):
+                yield from _host_port_causes(ports, f"{where}.ports", ports_seen)
+    for field in filter(spec.get, ("volumes", "resourceClaims")):
+        yield from _duplicate_names(spec[field], f"{path}.{field}", set())
+
+
+def _duplicate_names(items: Iterable[Obj], path: str, seen: set[str]) -> Iterator[Cause]:
+    for index, item in enumerate(items):
+        if name := item.get("name"):
+            if name in seen:
+                yield duplicate(f"{path}[{index}].name", name)
             seen.add(name)
-            for number, mount in enumerate(container.get("volumeMounts", ())):
-                if mount.get("name") not in volumes:
-                    field = f"{where}.volumeMounts[{number}].name"
-                    message = f'Not found: "{mount.get("name", "")}"'
-                    causes.append(Cause(field, message, "FieldValueNotFound"))
-                if not mount.get("mountPath"):
-                    causes.append(required(f"{where}.volumeMounts[{number}].mountPath"))
-    return causes
 
 
-def _validate_ports(ports: Any, path: str, taken: set[tuple[Any, ...]]) -> list[Cause]:
-    causes = []
+def _host_port_causes(ports: Iterable[Obj], path: str, seen: set[tuple[Any, ...]]) -> Iterator[Cause]:
     for index, port in enumerate(ports):
-        where = f"{path}[{index}]"
-        number, host = port.get("containerPort", 0), port.get("hostPort", 0)
-        between = "must be between 1 and 65535, inclusive"
-        if number == 0:
-            causes.append(required(f"{where}.containerPort"))
-        elif not 1 <= number <= 65535:
-            causes.append(invalid_value(f"{where}.containerPort", number, between))
-        if host and not 1 <= host <= 65535:
-            causes.append(invalid_value(f"{where}.hostPort", host, between))
-        if port.get("protocol") not in ("TCP", "UDP", "SCTP"):
-            supported = ("SCTP", "TCP", "UDP")
-            causes.append(not_supported(f"{where}.protocol", port.get("protocol", ""), supported))
-        if host:
-            identity = (port.get("protocol"), port.get("hostIP", ""), host)
-            if identity in taken:
-                shown = f"{identity[0]}/{identity[1]}/{host}" if identity[1] else f"{identity[0]}//{host}"
-                causes.append(duplicate(f"{where}.hostPort", shown))
-            taken.add(identity)
-    return causes
+        if number := port.get("hostPort"):
+            identity = (port.get("protocol"), port.get("hostIP", ""), number)
+            if identity in seen:
+                yield duplicate(f"{path}[{index}].hostPort", "/".join(map(str, identity)))
+            seen.add(identity)
 
 
-def validate_resources(resources: Obj, path: str) -> list[Cause]:
+def mount_causes(spec: Obj, path: str, *, claims: Collection[str] = ()) -> Iterator[Cause]:
+    """Containers mount volumes of their pod. `claims` are further volumes of the pods."""
+    volumes = {*claims, *(volume.get("name") for volume in spec.get("volumes", ()))}
+    for group in _GROUPS:
+        for index, container in enumerate(spec.get(group, ())):
+            for number, mount in enumerate(container.get("volumeMounts", ())):
+                where = f"{path}.{group}[{index}].volumeMounts[{number}]"
+                if mount.get("name") not in volumes:
+                    why = f'Not found: "{mount.get("name", "")}"'
+                    yield Cause(f"{where}.name", why, "FieldValueNotFound")
+                if not mount.get("mountPath"):
+                    yield required(f"{where}.mountPath")
+
+
+def check_container_resources(resources: Obj, path: str) -> list[Cause]:
     causes = []
     limits, requests = resources.get("limits", {}), resources.get("requests", {})
-    causes += _validate_quantities(limits, f"{path}.limits")
+    causes += check_container_quantities(limits, f"{path}.limits")
     for name, quantity in requests.items():
-        causes += _validate_quantities({name: quantity}, f"{path}.requests")
+        causes += check_container_quantities({name: quantity}, f"{path}.requests")
         overcommits = _may_overcommit(name)
         if name not in limits:
             if not overcommits:
@@ -144,7 +119,7 @@ def validate_resources(resources: Obj, path: str) -> list[Cause]:
     return causes
 
 
-def _validate_quantities(quantities: Mapping[str, str], path: str) -> list[Cause]:
+def check_container_quantities(quantities: Mapping[str, str], path: str) -> list[Cause]:
     causes = []
     for name, quantity in quantities.items():
         where = f"{path}[{name}]"
@@ -182,78 +157,49 @@ def _may_overcommit(name: str) -> bool:
     return native and not name.startswith("hugepages-")
 
 
-def _validate_volumes(spec: Obj, path: str) -> list[Cause]:
-    causes = []
-    seen = set()
-    for index, volume in enumerate(spec.get("volumes", ())):
-        where = f"{path}.volumes[{index}]"
-        name = volume.get("name", "")
-        if not name:
-            causes.append(required(f"{where}.name"))
-        else:
-            causes += invalid_values(f"{where}.name", name, names.label_problems(name))
-            if name in seen:
-                causes.append(duplicate(f"{where}.name", name))
-            seen.add(name)
-        sources = [each for each in volume if each != "name"]
-        if not sources:
-            causes.append(required(where, "must specify a volume type"))
-        for extra in sources[1:]:
-            causes.append(forbidden_field(f"{where}.{extra}", "may not specify more than 1 volume type"))
-    return causes
+def check_volume(volume: Obj, path: str) -> list[Cause]:
+    sources = [each for each in volume if each != "name"]
+    if not sources:
+        return [required(path, "must specify a volume type")]
+    why = "may not specify more than 1 volume type"
+    return [forbidden_field(f"{path}.{extra}", why) for extra in sources[1:]]
 
 
-def validate_pod_claims(spec: Obj, path: str) -> list[Cause]:
-    """The claims that a pod asks for; each is either there or made from a template."""
-    causes: list[Cause] = []
-    seen: set[str] = set()
-    for index, claim in enumerate(spec.get("resourceClaims") or ()):
-        where, name = f"{path}.resourceClaims[{index}]", claim.get("name", "")
-        if not name:
-            causes.append(required(f"{where}.name"))
-        elif name in seen:
-            causes.append(duplicate(f"{where}.name", name))
-        else:
-            causes += invalid_values(f"{where}.name", name, names.label_problems(name))
-        seen.add(name)
-        given = [source for source in _SOURCES if claim.get(source) is not None]
-        if len(given) > 1:
-            why = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-            causes.append(invalid_value(where, claim, why))
-        elif not given:
-            why = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
-            causes.append(invalid_value(where, claim, why))
-        for source in given:
-            problems = names.subdomain_problems(claim[source])
-            causes += invalid_values(f"{where}.{source}", claim[source], problems)
-    return causes
+def check_pod_claim(claim: Obj, path: str) -> list[Cause]:
+    """A claim of a pod either exists or is created from a template."""
+    given = [source for source in _SOURCES if claim.get(source) is not None]
+    if len(given) == 1:
+        return []
+    why = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+    if given:
+        why = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+    return [invalid_value(path, claim, why)]
 
 
-def validate_used_claims(resources: Obj, path: str, spec: Obj) -> list[Cause]:
+def _used_claim_causes(claims: Iterable[Obj], path: str, spec: Obj) -> Iterator[Cause]:
     """The claims that a container uses are its pod's; each request of one is named once."""
-    causes: list[Cause] = []
     known = sorted({each["name"] for each in spec.get("resourceClaims") or () if each.get("name")})
     seen: set[str] = set()
-    for index, claim in enumerate(resources.get("claims") or ()):
+    for index, claim in enumerate(claims):
         where, name, request = f"{path}.claims[{index}]", claim.get("name", ""), claim.get("request", "")
         if not name:
-            causes.append(required(where))
-        elif name in seen:
-            causes.append(duplicate(where, name))
+            yield required(where)
+            continue
+        if name in seen:
+            yield duplicate(where, name)
         else:
             if request:
-                causes += invalid_values(f"{where}.request", request, names.label_problems(request))
+                yield from invalid_values(f"{where}.request", request, names.label_problems(request))
             key = f"{name}/{request}" if request else name
             if key in seen:
-                causes.append(duplicate(where, key))
+                yield duplicate(where, key)
             elif not request:
-                causes += [duplicate(where, name) for other in seen if other.startswith(f"{name}/")]
+                yield from (duplicate(where, name) for other in seen if other.startswith(f"{name}/"))
             seen.add(key)
-        if name and name not in known:
+        if name not in known:
             listed = f": {', '.join(known)}" if known else " which is empty"
             why = f"must be one of the names in pod.spec.resourceClaims{listed}"
-            causes.append(Cause(where, f'Not found: "{name}": {why}', "FieldValueNotFound"))
-    return causes
+            yield Cause(where, f'Not found: "{name}": {why}', "FieldValueNotFound")
 
 
 def validate_node_resources(status: Obj, spec: Obj, path: str) -> list[Cause]:
@@ -409,7 +355,7 @@ def _put(obj: Obj, name: str, value: Any) -> None:
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
-def validate_tolerations(tolerations: Any, path: str) -> list[Cause]:
+def check_tolerations(tolerations: Iterable[Obj], path: str) -> list[Cause]:
     causes = []
     for index, toleration in enumerate(tolerations):
         where = f"{path}[{index}]"
@@ -430,11 +376,10 @@ def validate_tolerations(tolerations: Any, path: str) -> list[Cause]:
             if value:
                 why = "value must be empty when `operator` is 'Exists'"
                 causes.append(invalid_value(f"{where}.operator", value, why))
-        elif operator in ("Lt", "Gt"):
-            if not (value.removeprefix("-").isascii() and value.removeprefix("-").isdigit()):
-                causes.append(invalid_value(f"{where}.value", value, "must be a valid decimal integer"))
-        else:
+        elif operator not in ("Lt", "Gt"):
             causes.append(not_supported(f"{where}.operator", operator, ("Equal", "Exists")))
+        elif not (value.removeprefix("-").isascii() and value.removeprefix("-").isdigit()):
+            causes.append(invalid_value(f"{where}.value", value, "must be a valid decimal integer"))
         if effect and effect not in _EFFECTS:
             causes.append(not_supported(f"{where}.effect", effect, _EFFECTS))
     return causes

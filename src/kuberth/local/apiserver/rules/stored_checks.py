@@ -14,7 +14,7 @@ from typing import Final
 from kuberth.api.quantity import parse
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.apiserver.rules.metadata_validation import validate_labels
-from kuberth.local.apiserver.rules.pod_validation import validate_pod_spec, validate_quantity, validate_taints
+from kuberth.local.apiserver.rules.pod_validation import mount_causes, validate_quantity, validate_taints
 from kuberth.local.apiserver.rules.quotas import NAMED_COUNTS
 from kuberth.local.apiserver.status_errors import (
     Cause,
@@ -162,7 +162,7 @@ def check_template(spec: Obj, path: str) -> list[Cause]:
     where = f"{path}.template" if path else "template"
     causes = validate_labels(template.get("metadata", {}).get("labels"), f"{where}.labels")
     claims = frozenset(map(name_of, spec.get("volumeClaimTemplates", ())))
-    return [*causes, *validate_pod_spec(template.get("spec", {}), f"{where}.spec", claims=claims)]
+    return [*causes, *mount_causes(template.get("spec", {}), f"{where}.spec", claims=claims)]
 
 
 def check_secret(secret: Obj, _path: str) -> list[Cause]:
