@@ -13,9 +13,8 @@ from typing import Final
 from kuberth.local.apiserver.conditions import condition, with_condition
 from kuberth.local.apiserver.objects import Obj, key_of, make_key, name_of, namespace_of
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.rules import limit_ranges
-from kuberth.local.apiserver.rules.defaulting import own_job_pods
-from kuberth.local.apiserver.rules.pod_defaults import default_tolerations, qos_class
+from kuberth.local.apiserver.rules.defaulting import default_tolerations, own_job_pods, qos_class
+from kuberth.local.apiserver.rules.quotas import set_limit_range_defaults
 from kuberth.local.apiserver.rules.write_context import WriteContext
 from kuberth.local.apiserver.status_errors import (
     Cause,
@@ -37,15 +36,6 @@ _DEFAULT_INGRESS_CLASS: Final = "ingressclass.kubernetes.io/is-default-class"
 _INGRESS_CLASS: Final = "kubernetes.io/ingress.class"
 """The annotation in which an ingress named its class before there was a field for it."""
 _NODE_RESOURCES: Final = "nodeAllocatableResourceClaimStatuses"
-_STATUS_COUNTS: Final = {
-    "ReplicaSet": ("replicas",),
-    "ReplicationController": ("replicas",),
-    "StatefulSet": ("replicas", "availableReplicas"),
-    "DaemonSet": ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"),
-    "HorizontalPodAutoscaler": ("desiredReplicas",),
-    "PodDisruptionBudget": ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"),
-}
-"""By kind: fields of the status that the API server writes even if they are 0."""
 _SERVICE_NETWORK: Final = ipaddress.ip_network("10.96.0.0/12")
 
 
@@ -86,7 +76,7 @@ def prepare_pod(new: Obj, old: Obj | None, context: WriteContext) -> None:
             spec.pop("nodeName", None)
         default_tolerations(spec)
         return
-    limit_ranges.set_defaults(new, context)
+    set_limit_range_defaults(new, context)
     set_account(new, context)
     _establish_priority(new, context)
     default_tolerations(spec)
@@ -154,9 +144,7 @@ def prepare_priority_class(new: Obj, old: Obj | None, context: WriteContext) -> 
 
 
 def prepare_namespace(new: Obj, old: Obj | None, context: WriteContext) -> None:
-    if old is None:
-        new["status"] = {"phase": "Active"}
-    elif "spec" in old:
+    if old is not None and "spec" in old:
         # Its finalizers change only through the finalize subresource.
         new["spec"] = old["spec"]
 
@@ -194,7 +182,6 @@ def _free_address(service: Obj, context: WriteContext) -> str:
 def prepare_claim(new: Obj, old: Obj | None, context: WriteContext) -> None:
     if old is not None:
         return
-    new["status"] = {"phase": "Pending"}
     spec = new["spec"]
     if "storageClassName" not in spec and (
         found := _default_of("storageclasses.storage.k8s.io", _DEFAULT_CLASS, context)
@@ -205,7 +192,6 @@ def prepare_claim(new: Obj, old: Obj | None, context: WriteContext) -> None:
 def prepare_ingress(new: Obj, old: Obj | None, context: WriteContext) -> None:
     if old is not None:
         return
-    new["status"] = {"loadBalancer": {}}
     spec = new.setdefault("spec", {})
     if "ingressClassName" in spec or _INGRESS_CLASS in new["metadata"].get("annotations", {}):
         return
@@ -265,17 +251,9 @@ def prepare_job(new: Obj, old: Obj | None, context: WriteContext) -> None:
 
 def prepare_api_service(new: Obj, old: Obj | None, context: WriteContext) -> None:
     """Mark an APIService without a service as available."""
-    if old is None:
-        new["status"] = {}
-        if "service" not in new.get("spec", {}):
-            available = condition("Available", True, "Local", "Local APIServices are always available")
-            new["status"] = with_condition({}, available, now=context.now)
-
-
-def prepare_stateless(new: Obj, old: Obj | None, context: WriteContext) -> None:
-    """Give a new object the empty status of its kind; its controller writes the rest."""
-    if old is None:
-        new["status"] = dict.fromkeys(_STATUS_COUNTS.get(new["kind"], ()), 0)
+    if old is None and "service" not in new.get("spec", {}):
+        available = condition("Available", True, "Local", "Local APIServices are always available")
+        new["status"] = with_condition({}, available, now=context.now)
 
 
 def set_node_ports(service: Obj, old: Obj | None, context: WriteContext) -> None:

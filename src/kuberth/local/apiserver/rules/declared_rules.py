@@ -16,7 +16,7 @@ from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.printing.json_paths import compile_path
 from kuberth.local.apiserver.rules import checks, device_checks, pod_validation, stored_checks
 from kuberth.local.apiserver.rules.checks import Check
-from kuberth.local.apiserver.rules.pod_defaults import default_pod_spec
+from kuberth.local.apiserver.rules.defaulting import default_pod_spec
 from kuberth.local.apiserver.schema import crds
 from kuberth.local.apiserver.schema.fields import copy_tree, read_table
 from kuberth.local.apiserver.status_errors import (

@@ -25,7 +25,6 @@ _TEMPLATE: Final = ServedResource("resource.k8s.io", "v1", "ResourceClaimTemplat
 
 def prepare_claim(new: Obj, old: Obj | None, context: WriteContext) -> None:
     if old is None:
-        new["status"] = {}
         _expect_admin(_CLAIM, new, new["spec"], context)
 
 
@@ -99,7 +98,6 @@ def prepare_taint_rule(new: Obj, old: Obj | None, context: WriteContext) -> None
     taint = new.setdefault("spec", {}).setdefault("taint", {})
     taint.setdefault("timeAdded", context.now)
     if old is None:
-        new["status"] = {}
         return
     before = old["spec"]["taint"]
     changed = taint.get("effect") != before.get("effect")

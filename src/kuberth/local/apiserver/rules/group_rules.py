@@ -33,7 +33,6 @@ def prepare_pod_group(new: Obj, old: Obj | None, context: WriteContext) -> None:
     _drop_disabled(spec, (old or {}).get("spec", {}), context)
     if old is not None:
         return
-    new["status"] = {}
     if context.gates.get("WorkloadAwarePreemption", False):
         value = priority_from_class(_POD_GROUPS, new, context)[0]
         if spec.get("priority", value) != value:

@@ -9,7 +9,7 @@ from typing import Final
 
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.rules.declared_rules import declared_rules
-from kuberth.local.apiserver.rules.pod_defaults import qos_class
+from kuberth.local.apiserver.rules.defaulting import qos_class
 from kuberth.local.apiserver.rules.pod_validation import mount_causes
 from kuberth.local.apiserver.status_errors import Cause, forbidden_field, invalid_value
 

@@ -19,7 +19,7 @@ from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.patching.field_sets import FieldSet
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.rules.admission import ACCOUNTS, MIRROR, RUNTIME_CLASSES
-from kuberth.local.apiserver.rules.limit_ranges import LIMIT_RANGES
+from kuberth.local.apiserver.rules.quotas import LIMIT_RANGES
 from kuberth.local.apiserver.store.store import RevisionStore
 
 _MOST: Final = 256

@@ -17,7 +17,7 @@ from kuberth.local.apiserver.objects import Obj, key_of, make_key, name_of, name
 from kuberth.local.apiserver.patching import managers
 from kuberth.local.apiserver.patching.applying import changes_with_status
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.rules import bootstrap, limit_ranges, pod_resizing, quotas
+from kuberth.local.apiserver.rules import bootstrap, pod_resizing, quotas
 from kuberth.local.apiserver.rules.admission import ACCOUNTS, expect_namespace
 from kuberth.local.apiserver.rules.kind_rules import rules_for
 from kuberth.local.apiserver.rules.metadata_validation import validate_metadata, validate_metadata_update
@@ -249,8 +249,8 @@ class Writer:
     def _admit(self, row: ServedResource, new: Obj, old: Obj | None, context: WriteContext) -> None:
         """Check limit ranges, then quotas, after validation, as upstream."""
         if row.namespaced:
-            limit_ranges.check(row, new, old, context)
-            quotas.check(row, new, old, context)
+            quotas.check_limit_ranges(row, new, old, context)
+            quotas.check_quotas(row, new, old, context)
 
     def _free_name(self, row: ServedResource, namespace: str, prefix: str) -> str:
         name = ""
