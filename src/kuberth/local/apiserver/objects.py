@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 Obj = dict[str, Any]
@@ -22,6 +23,28 @@ def key_of(obj: Obj) -> str:
 
 def make_key(namespace: str, name: str) -> str:
     return f"{namespace}/{name}" if namespace else name
+
+
+def annotation_of(obj: Obj, name: str) -> str:
+    """The value of an annotation; "" without it."""
+    return str((obj["metadata"].get("annotations") or {}).get(name, ""))
+
+
+def annotated_number(obj: Obj, name: str) -> int | None:
+    """The number in an annotation; None if it has none."""
+    text = annotation_of(obj, name)
+    return int(text) if text.isdecimal() else None
+
+
+def by_age(obj: Obj) -> tuple[str, str]:
+    """Sort key: older objects come first, and those of the same second in the order of their names."""
+    return obj["metadata"].get("creationTimestamp", ""), name_of(obj)
+
+
+def newest_default(objects: Iterable[Obj], annotation: str) -> Obj | None:
+    """The object that an annotation marks as the default, the newest of several, as upstream."""
+    defaults = [obj for obj in objects if annotation_of(obj, annotation) == "true"]
+    return max(defaults, key=by_age, default=None)
 
 
 def with_metadata(obj: Obj, **changes: Any) -> Obj:

@@ -29,11 +29,12 @@ from msgspec.structs import force_setattr
 from kuberth.api import quantity
 from kuberth.clock import Clock
 from kuberth.errors import ConfigError, QuantityError
-from kuberth.local.apiserver.objects import Obj, name_of
+from kuberth.local.apiserver.objects import Obj, annotation_of, name_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informers
+from kuberth.local.hollow.ownership import owner_reference
 from kuberth.local.hollow.shapes import HOLLOW
 from kuberth.local.selecting import labels_of
 from kuberth.text.decoding import decode_tree
@@ -318,7 +319,7 @@ class HollowDrivers(Controller):
         if driver is None:
             return None
         node = self._nodes.get(pool_name.partition("/")[0])
-        if node is not None and (node["metadata"].get("annotations") or {}).get(HOLLOW) == "true":
+        if node is not None and annotation_of(node, HOLLOW) == "true":
             pool = driver.pools_on(node).get(pool_name)
             if pool is not None and not self._nodes.is_leaving(node):
                 return pool, node
@@ -357,15 +358,7 @@ def pool_slices(driver: str, pool: PlayedPool, node: Obj | None) -> list[Obj]:
     reach = pool.reach if node is None else {"nodeName": name_of(node)}
     metadata: Obj = {}
     if node is not None:
-        metadata["ownerReferences"] = [
-            {
-                "apiVersion": "v1",
-                "kind": "Node",
-                "name": name_of(node),
-                "uid": node["metadata"]["uid"],
-                "controller": True,
-            }
-        ]
+        metadata["ownerReferences"] = [owner_reference(node, "v1", "Node", controller=True)]
     content = msgspec.json.encode([reach, metadata, parts], order="deterministic")
     metadata["annotations"] = {_CONTENT: hashlib.sha256(content).hexdigest()[:16]}
     digits = len(str(len(parts) - 1))
@@ -407,13 +400,13 @@ async def _try(core: Core, resource: str, body: Obj, where: str) -> None:
             raise ConfigError(f"{where}: {error}") from error
 
 
-def _mark(slice_: Obj) -> tuple[str, str | None]:
-    return name_of(slice_), (slice_["metadata"].get("annotations") or {}).get(_CONTENT)
+def _mark(slice_: Obj) -> tuple[str, str]:
+    return name_of(slice_), annotation_of(slice_, _CONTENT)
 
 
 def _published(slice_: Obj) -> tuple[str, ...]:
     """The key of the pool, if the slice was published here."""
-    if _mark(slice_)[1] is None:
+    if not annotation_of(slice_, _CONTENT):
         return ()
     spec = slice_["spec"]
     return (f"{spec['driver']}{_BETWEEN}{spec['pool']['name']}",)

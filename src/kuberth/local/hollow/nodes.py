@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from kuberth.clock import Clock
 from kuberth.local.apiserver.conditions import find_condition, set_condition
-from kuberth.local.apiserver.objects import Obj, name_of
+from kuberth.local.apiserver.objects import Obj, annotation_of, name_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.hollow.annotations import is_silent, says_ready
@@ -89,7 +89,7 @@ class HollowNodes:
 
     def _note(self, old: Obj | None, new: Obj | None) -> None:
         name = name_of(new or old or {})
-        if new is None or (new["metadata"].get("annotations") or {}).get(HOLLOW) != "true":
+        if new is None or annotation_of(new, HOLLOW) != "true":
             self._names.pop(name, None)
             self._leases.pop(name, None)
             return

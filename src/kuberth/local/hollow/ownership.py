@@ -29,16 +29,17 @@ def controller_of(obj: Obj) -> Obj | None:
     return None
 
 
+def owner_reference(owner: Obj, api_version: str, kind: str, **marks: bool) -> Obj:
+    """A reference to an owner of this kind, of which lists of some servers omit the apiVersion and kind."""
+    names = {"name": name_of(owner), "uid": owner["metadata"]["uid"]}
+    return {"apiVersion": api_version, "kind": kind, **names, **marks}
+
+
 def reference_to(owner: Obj) -> Obj:
     """The reference by which a controller owns the objects that it creates."""
-    return {
-        "apiVersion": owner["apiVersion"],
-        "kind": owner["kind"],
-        "name": name_of(owner),
-        "uid": owner["metadata"]["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    return owner_reference(
+        owner, owner["apiVersion"], owner["kind"], controller=True, blockOwnerDeletion=True
+    )
 
 
 def pod_from_template(owner: Obj, template: Obj | None = None, **changes: Any) -> Obj:

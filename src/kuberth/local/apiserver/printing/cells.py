@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from kuberth.clock import NANOSECONDS
-from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.objects import Obj, annotation_of
 from kuberth.local.selecting import selector_text
 from kuberth.text.timestamps import parse_timestamp
 
@@ -168,8 +168,7 @@ def phase(obj: Obj) -> str:
 
 
 def class_of(obj: Obj) -> str:
-    annotation = obj["metadata"].get("annotations", {}).get(_BETA_CLASS, "")
-    return str(annotation or obj.get("spec", {}).get("storageClassName", ""))
+    return str(annotation_of(obj, _BETA_CLASS) or obj.get("spec", {}).get("storageClassName", ""))
 
 
 def claim_modes(claim: Obj) -> str:

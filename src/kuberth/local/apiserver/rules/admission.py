@@ -11,7 +11,7 @@ import ipaddress
 from typing import Final
 
 from kuberth.local.apiserver.conditions import condition, with_condition
-from kuberth.local.apiserver.objects import Obj, key_of, make_key, name_of, namespace_of
+from kuberth.local.apiserver.objects import Obj, key_of, make_key, name_of, namespace_of, newest_default
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.rules.defaulting import default_tolerations, own_job_pods, qos_class
 from kuberth.local.apiserver.rules.quotas import set_limit_range_defaults
@@ -182,11 +182,10 @@ def _free_address(service: Obj, context: WriteContext) -> str:
 def prepare_claim(new: Obj, old: Obj | None, context: WriteContext) -> None:
     if old is not None:
         return
-    spec = new["spec"]
-    if "storageClassName" not in spec and (
-        found := _default_of("storageclasses.storage.k8s.io", _DEFAULT_CLASS, context)
-    ):
-        spec["storageClassName"] = found
+    if "storageClassName" not in new["spec"]:
+        classes = context.store.latest_list("storageclasses.storage.k8s.io")
+        if (default := newest_default(classes, _DEFAULT_CLASS)) is not None:
+            new["spec"]["storageClassName"] = name_of(default)
 
 
 def prepare_ingress(new: Obj, old: Obj | None, context: WriteContext) -> None:
@@ -195,21 +194,9 @@ def prepare_ingress(new: Obj, old: Obj | None, context: WriteContext) -> None:
     spec = new.setdefault("spec", {})
     if "ingressClassName" in spec or _INGRESS_CLASS in new["metadata"].get("annotations", {}):
         return
-    if found := _default_of("ingressclasses.networking.k8s.io", _DEFAULT_INGRESS_CLASS, context):
-        spec["ingressClassName"] = found
-
-
-def _default_of(classes: str, annotation: str, context: WriteContext) -> str:
-    """The name of the default class, the newest of several, as upstream; "" if there is none."""
-    defaults = [
-        each
-        for each in context.store.latest_list(classes)
-        if each["metadata"].get("annotations", {}).get(annotation) == "true"
-    ]
-    newest = max(
-        defaults, key=lambda each: (each["metadata"]["creationTimestamp"], name_of(each)), default=None
-    )
-    return "" if newest is None else name_of(newest)
+    classes = context.store.latest_list("ingressclasses.networking.k8s.io")
+    if (default := newest_default(classes, _DEFAULT_INGRESS_CLASS)) is not None:
+        spec["ingressClassName"] = name_of(default)
 
 
 def prepare_volume(new: Obj, old: Obj | None, context: WriteContext) -> None:

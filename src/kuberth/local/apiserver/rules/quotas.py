@@ -21,7 +21,7 @@ from kuberth.api.pod_resources import (
 )
 from kuberth.api.quantity import Quantity, parse
 from kuberth.errors import QuantityError
-from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
+from kuberth.local.apiserver.objects import Obj, annotation_of, name_of, namespace_of
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.rules.defaulting import all_containers, qos_class
 from kuberth.local.apiserver.rules.write_context import WriteContext
@@ -235,7 +235,7 @@ def _device_usage(claim: Obj) -> Amounts:
         for name, number in most.items():
             by_class[name] = by_class.get(name, 0) + number
     usage = {f"{name}{_DEVICE_CLASS}": Quantity(number) for name, number in by_class.items() if name}
-    if claim.get("metadata", {}).get("annotations", {}).get(_EXTENDED_CLAIM) != "true":
+    if annotation_of(claim, _EXTENDED_CLAIM) != "true":
         # Claims that the scheduler creates for extended resources are already counted with the pod.
         usage |= {f"{_IMPLICIT_CLASS}{name}": Quantity(number) for name, number in by_class.items() if name}
     return usage

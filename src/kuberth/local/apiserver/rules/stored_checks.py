@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kuberth.api.quantity import parse
-from kuberth.local.apiserver.objects import Obj, name_of
+from kuberth.local.apiserver.objects import Obj, annotation_of, name_of
 from kuberth.local.apiserver.rules.metadata_validation import validate_labels
 from kuberth.local.apiserver.rules.pod_validation import mount_causes, validate_quantity, validate_taints
 from kuberth.local.apiserver.rules.quotas import NAMED_COUNTS
@@ -172,7 +172,7 @@ def check_secret(secret: Obj, _path: str) -> list[Cause]:
     causes += [required(f"data[{key}]") for key in _SECRET_KEYS.get(kind or "", ()) if key not in data]
     if kind == _BASIC_AUTH and not any(key in data for key in _BASIC_AUTH_KEYS):
         causes += [required(f"data[{key}]") for key in _BASIC_AUTH_KEYS]
-    if kind == _ACCOUNT_TOKEN and not secret["metadata"].get("annotations", {}).get(_ACCOUNT_NAME):
+    if kind == _ACCOUNT_TOKEN and not annotation_of(secret, _ACCOUNT_NAME):
         causes.append(required(f"metadata.annotations[{_ACCOUNT_NAME}]"))
     if kind in _DOCKER and (text := data.get(_SECRET_KEYS[kind][0])) is not None:
         causes += _json_causes(text, f"data[{_SECRET_KEYS[kind][0]}]")

@@ -17,7 +17,7 @@ from kuberth.api.selectors import required_node_affinity
 from kuberth.api.taints import find_untolerated
 from kuberth.api.wire import convert
 from kuberth.errors import KuberthError
-from kuberth.local.apiserver.objects import Obj, key_of, name_of
+from kuberth.local.apiserver.objects import Obj, by_age, key_of, name_of
 from kuberth.local.hollow.controllers.revisions import REVISION_LABEL, RevisionHistory
 from kuberth.local.hollow.controllers.rollout import scaled
 from kuberth.local.hollow.controlling import Controller
@@ -247,9 +247,9 @@ def _placement(node: Obj) -> tuple[Any, ...]:
     return labels_of(node), node.get("spec", {}).get("taints")
 
 
-def _age(pod: Obj) -> tuple[str, str]:
+def _age(pod: Obj) -> tuple[str, str, str]:
     """Sort key: bound pods first, then older ones, which are kept."""
-    return "" if node_of(pod) else "unbound", pod["metadata"].get("creationTimestamp", "") + name_of(pod)
+    return "" if node_of(pod) else "unbound", *by_age(pod)
 
 
 def _target(pod: Obj) -> str:

@@ -15,7 +15,15 @@ import msgspec
 
 from kuberth.clock import Clock
 from kuberth.local.apiserver.conditions import condition, find_condition, without_condition
-from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of, with_metadata
+from kuberth.local.apiserver.objects import (
+    Obj,
+    annotated_number,
+    by_age,
+    key_of,
+    name_of,
+    namespace_of,
+    with_metadata,
+)
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.controllers import rollout
 from kuberth.local.hollow.controllers.rollout import (
@@ -237,8 +245,7 @@ def template_hash(template: Obj, collisions: int) -> str:
 def _split(deployment: Obj, sets: Sequence[Obj]) -> tuple[Obj | None, list[Obj]]:
     """The set of the current template (the oldest, if there are several), and all others."""
     same = [each for each in sets if _same_template(deployment, each)]
-    same.sort(key=lambda each: (each["metadata"].get("creationTimestamp", ""), name_of(each)))
-    new = same[0] if same else None
+    new = min(same, key=by_age, default=None)
     return new, [each for each in sets if each is not new]
 
 
@@ -260,8 +267,7 @@ def _is_version_of(deployment: Obj, replica_set: Obj) -> bool:
 
 
 def _revision(replica_set: Obj) -> int:
-    text = (replica_set["metadata"].get("annotations") or {}).get(REVISION, "")
-    return int(text) if text.isdecimal() else 0
+    return annotated_number(replica_set, REVISION) or 0
 
 
 def _next_revision(old: Sequence[Obj]) -> int:

@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
+from kuberth.local.apiserver.objects import Obj, by_age, key_of, name_of, namespace_of
 from kuberth.local.hollow.controlling import Controller, by_namespace
 from kuberth.local.hollow.ownership import reference_to
 from kuberth.local.hollow.pod_states import is_finished, is_ready, node_of
@@ -80,7 +80,7 @@ class EndpointsController(Controller):
             if matching.matches(labels_of(pod)) and _has_address(pod) and not is_finished(pod)
         ]
         # The newest last, so that a new pod changes only the last slice.
-        pods.sort(key=lambda pod: (pod["metadata"].get("creationTimestamp", ""), name_of(pod)))
+        pods.sort(key=by_age)
         by_ports: dict[tuple[Port, ...], list[Obj]] = {}
         for pod in pods:
             by_ports.setdefault(tuple(_ports(service, pod)), []).append(pod)
@@ -98,7 +98,7 @@ class EndpointsController(Controller):
             for each in self._slices.by(_SERVICE_LABEL, key_of(service))
             if labels_of(each).get(_MANAGED_BY) == _MANAGER and not self._slices.is_leaving(each)
         ]
-        present.sort(key=lambda each: (each["metadata"].get("creationTimestamp", ""), name_of(each)))
+        present.sort(key=by_age)
         for index, body in enumerate(wanted):
             if index >= len(present):
                 await self._slices.create(body)

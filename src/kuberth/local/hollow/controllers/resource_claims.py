@@ -10,12 +10,21 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kuberth.local.apiserver.objects import Obj, key_of, make_key, name_of, namespace_of, with_metadata
+from kuberth.local.apiserver.objects import (
+    Obj,
+    annotation_of,
+    key_of,
+    make_key,
+    name_of,
+    namespace_of,
+    with_metadata,
+)
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.hollow import pod_claims
 from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informer
+from kuberth.local.hollow.ownership import owner_reference
 from kuberth.local.hollow.pod_states import is_finished, node_of
 
 TEMPLATES: Final = "resourceclaimtemplates.resource.k8s.io"
@@ -159,7 +168,7 @@ class ResourceClaimController(Controller):
     def _made_before(self, owner: Obj, wanted: pod_claims.PodClaim) -> Obj | None:
         """A claim that was created before its name was written to the owner's status."""
         for claim in self._claims.by("owner", owner["metadata"]["uid"]):
-            if (claim["metadata"].get("annotations") or {}).get(POD_CLAIM_NAME) == wanted.name:
+            if annotation_of(claim, POD_CLAIM_NAME) == wanted.name:
                 return claim
         return None
 
@@ -263,15 +272,7 @@ def _claim(owner: Obj, wanted: pod_claims.PodClaim, template: Obj, kind: _OwnerK
         "metadata": {
             "generateName": generated_prefix(name_of(owner), wanted.name),
             "namespace": namespace_of(owner),
-            "ownerReferences": [
-                {
-                    "apiVersion": kind.api_version,
-                    "kind": kind.kind,
-                    "name": name_of(owner),
-                    "uid": owner["metadata"]["uid"],
-                    "controller": True,
-                }
-            ],
+            "ownerReferences": [owner_reference(owner, kind.api_version, kind.kind, controller=True)],
             "annotations": {**(metadata.get("annotations") or {}), POD_CLAIM_NAME: wanted.name},
             **({"labels": dict(metadata["labels"])} if metadata.get("labels") else {}),
         },

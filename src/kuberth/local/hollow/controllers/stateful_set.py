@@ -13,7 +13,7 @@ from typing import Final
 from kuberth.local.apiserver.objects import Obj, name_of, namespace_of, with_metadata
 from kuberth.local.hollow.controllers.revisions import REVISION_LABEL, RevisionHistory, Versions, template_of
 from kuberth.local.hollow.controlling import Controller
-from kuberth.local.hollow.ownership import claim, pod_from_template, reference_to
+from kuberth.local.hollow.ownership import claim, owner_reference, pod_from_template, reference_to
 from kuberth.local.hollow.pod_states import is_finished, is_ready, seconds_to_available
 from kuberth.local.selecting import labels_of
 
@@ -106,8 +106,7 @@ class StatefulSetController(Controller):
         if owner is not None:
             wanted.append(reference_to(owner))
         if pod is not None:
-            uid = pod["metadata"]["uid"]
-            wanted.append({"apiVersion": "v1", "kind": "Pod", "name": name_of(pod), "uid": uid})
+            wanted.append(owner_reference(pod, "v1", "Pod"))
         if wanted != present:
             await self._claims.update(with_metadata(claim_, ownerReferences=wanted))
 

@@ -15,7 +15,16 @@ from typing import Any, Final
 
 from kuberth.api import quantity
 from kuberth.errors import QuantityError
-from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of, reference_of, with_metadata
+from kuberth.local.apiserver.objects import (
+    Obj,
+    annotation_of,
+    key_of,
+    name_of,
+    namespace_of,
+    newest_default,
+    reference_of,
+    with_metadata,
+)
 from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informer
 from kuberth.local.selecting import labels_of, selector_of
@@ -89,25 +98,22 @@ class VolumeController(Controller):
         """The claim with the default class if it names none, also after its creation, as upstream."""
         if claim["spec"].get("storageClassName") is not None or claim["spec"].get("volumeName"):
             return claim
-        defaults = [each for each in self._classes.all() if _annotation(each, _DEFAULT_CLASS) == "true"]
-        if not defaults:
+        default = newest_default(self._classes.all(), _DEFAULT_CLASS)
+        if default is None:
             return claim
-        newest = max(
-            defaults, key=lambda each: (each["metadata"].get("creationTimestamp", ""), name_of(each))
-        )
-        spec = {**claim["spec"], "storageClassName": name_of(newest)}
+        spec = {**claim["spec"], "storageClassName": name_of(default)}
         return await self._claims.update({**claim, "spec": spec})
 
     async def _follow_name(self, claim: Obj, name: str) -> None:
         """Bind a claim that names its volume, or mark it as lost."""
         volume = self._volumes.get(name)
         if volume is None:
-            lost = _annotation(claim, _BIND_COMPLETED) and await self._volumes.fetch(name) is None
+            lost = annotation_of(claim, _BIND_COMPLETED) and await self._volumes.fetch(name) is None
             await _write_phase(self._claims, claim, "Lost" if lost else "Pending")
         elif (reference := volume["spec"].get("claimRef")) is None or _is_for(reference, claim):
             await self._bind(claim, volume)
         else:
-            phase = "Lost" if _annotation(claim, _BIND_COMPLETED) else "Pending"
+            phase = "Lost" if annotation_of(claim, _BIND_COMPLETED) else "Pending"
             await _write_phase(self._claims, claim, phase)
 
     def _find(self, claim: Obj) -> Obj | None:
@@ -139,7 +145,7 @@ class VolumeController(Controller):
             spec = {**volume["spec"], "claimRef": reference_of(claim)}
             volume = await self._volumes.update({**volume, "metadata": metadata, "spec": spec})
         volume = await _write_phase(self._volumes, volume, "Bound")
-        if claim["spec"].get("volumeName") != name_of(volume) or not _annotation(claim, _BIND_COMPLETED):
+        if claim["spec"].get("volumeName") != name_of(volume) or not annotation_of(claim, _BIND_COMPLETED):
             metadata = _annotated(claim["metadata"], _BIND_COMPLETED)
             if not claim["spec"].get("volumeName"):
                 metadata = _annotated(metadata, _BOUND_BY_CONTROLLER)
@@ -155,7 +161,7 @@ class VolumeController(Controller):
 
     async def _provision(self, claim: Obj, class_: Obj) -> None:
         node = None
-        if selected := _annotation(claim, SELECTED_NODE):
+        if selected := annotation_of(claim, SELECTED_NODE):
             node = await self._nodes.fetch(selected)
             if node is None:
                 # The node is gone: the scheduler chooses again.
@@ -185,7 +191,7 @@ class VolumeController(Controller):
         claim = await self._claims.fetch(_claim_key(reference))
         if claim is not None and claim["metadata"]["uid"] == reference["uid"]:
             return
-        hollow = _annotation(volume, _PROVISIONED_BY) == PROVISIONER
+        hollow = annotation_of(volume, _PROVISIONED_BY) == PROVISIONER
         if hollow and volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
             await self._volumes.delete(volume)
         else:
@@ -220,7 +226,7 @@ def _new_volume(name: str, claim: Obj, class_: Obj, node: Obj | None) -> Obj:
 
 def _must_wait(claim: Obj, class_: Obj) -> bool:
     """Whether the scheduler has yet to choose a node for the first pod that wants the volume."""
-    return class_.get("volumeBindingMode") == _WAIT and not _annotation(claim, SELECTED_NODE)
+    return class_.get("volumeBindingMode") == _WAIT and not annotation_of(claim, SELECTED_NODE)
 
 
 def _suits(volume: Obj, claim: Obj) -> bool:
@@ -265,10 +271,6 @@ def _claim_key(reference: Obj) -> str:
 def _is_for(reference: Obj, claim: Obj) -> bool:
     named = (reference.get("namespace"), reference.get("name")) == (namespace_of(claim), name_of(claim))
     return named and reference.get("uid", "") in ("", claim["metadata"]["uid"])
-
-
-def _annotation(obj: Obj, name: str) -> str:
-    return str((obj["metadata"].get("annotations") or {}).get(name, ""))
 
 
 def _annotated(metadata: Obj, name: str) -> Obj:
