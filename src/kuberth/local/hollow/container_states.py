@@ -15,8 +15,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from kuberth.clock import NANOSECONDS
-from kuberth.local.apiserver.conditions import is_true, set_condition
-from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
+from kuberth.local.apiserver.objects import Obj, is_true, name_of, namespace_of, set_condition
 from kuberth.local.hollow.annotations import Behavior, behavior_of
 from kuberth.text.durations import format_duration
 from kuberth.text.timestamps import parse_timestamp, timestamp

@@ -29,14 +29,13 @@ from msgspec.structs import force_setattr
 from kuberth.api import quantity
 from kuberth.clock import Clock
 from kuberth.errors import ConfigError, QuantityError
-from kuberth.local.apiserver.objects import Obj, annotation_of, name_of
+from kuberth.local.apiserver.objects import Obj, annotation_of, labels_of, name_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import owner_reference
 from kuberth.local.hollow.shapes import HOLLOW
-from kuberth.local.selecting import labels_of
 from kuberth.text.decoding import decode_tree
 from kuberth.text.documents import read_file
 

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kuberth.clock import Clock
-from kuberth.local.apiserver.conditions import find_condition, set_condition
-from kuberth.local.apiserver.objects import Obj, annotation_of, name_of
+from kuberth.local.apiserver.objects import Obj, annotation_of, find_condition, name_of, set_condition
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.hollow.annotations import is_silent, says_ready

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from kuberth.local.apiserver.objects import Obj, name_of, namespace_of, with_metadata
+from kuberth.local.apiserver.objects import Obj, labels_of, name_of, namespace_of, selector_of, with_metadata
 from kuberth.local.hollow.informing import Informer
-from kuberth.local.selecting import labels_of, selector_of
 
 OWNER_INDEX: Final = "owner"
 """Objects by the UID of their controller."""

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kuberth.local.apiserver.objects import Obj, key_of, name_of
+from kuberth.local.apiserver.objects import Obj, key_of, labels_of, name_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.controllers.replica_set import Counts, Replicas
 from kuberth.local.hollow.informing import Informer
 from kuberth.local.hollow.ownership import Claim, controller_of, reference_to
 from kuberth.local.hollow.pod_states import is_finished, is_ready
-from kuberth.local.selecting import labels_of
 from kuberth.testing import FakeClock
 from tests.unit.local.hollow.harness import playing, virtual
 

@@ -17,8 +17,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kuberth.clock import NANOSECONDS, Clock
-from kuberth.https.messages import Request
-from kuberth.https.users import ANONYMOUS, User, certified_user
+from kuberth.https.messages import ANONYMOUS, Request, User, certified_user
 from kuberth.local.apiserver.http.credentials import ADMIN, ADMIN_GROUP
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.resources import ServedResource

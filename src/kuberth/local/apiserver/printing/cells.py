@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from kuberth.clock import NANOSECONDS
-from kuberth.local.apiserver.objects import Obj, annotation_of
-from kuberth.local.selecting import selector_text
+from kuberth.local.apiserver.objects import Obj, annotation_of, selector_text
 from kuberth.text.timestamps import parse_timestamp
 
 

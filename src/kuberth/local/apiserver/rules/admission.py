@@ -10,8 +10,16 @@ import hashlib
 import ipaddress
 from typing import Final
 
-from kuberth.local.apiserver.conditions import condition, with_condition
-from kuberth.local.apiserver.objects import Obj, key_of, make_key, name_of, namespace_of, newest_default
+from kuberth.local.apiserver.objects import (
+    Obj,
+    condition,
+    key_of,
+    make_key,
+    name_of,
+    namespace_of,
+    newest_default,
+    with_condition,
+)
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.rules.defaulting import default_tolerations, own_job_pods, qos_class
 from kuberth.local.apiserver.rules.quotas import set_limit_range_defaults

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from kuberth.cel.validation_rules import compile_rule
 from kuberth.errors import CelRuntimeError
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.printing.json_paths import compile_path
+from kuberth.local.apiserver.printing.columns import compile_path
 from kuberth.local.apiserver.rules import checks, device_checks, pod_validation, stored_checks
 from kuberth.local.apiserver.rules.checks import Check
 from kuberth.local.apiserver.rules.defaulting import default_pod_spec

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
 
-from kuberth.local.apiserver.conditions import condition, with_condition
-from kuberth.local.apiserver.objects import Obj, name_of
+from kuberth.local.apiserver.objects import Obj, condition, name_of, with_condition
 from kuberth.local.apiserver.printing.columns import NAME_AND_AGE, custom_columns
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.rules.write_context import WriteContext

@@ -14,7 +14,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, key_of, make_key, name_of, namespace_of, revision_of
-from kuberth.local.apiserver.patching import applying
+from kuberth.local.apiserver.patching import managers
 from kuberth.local.apiserver.patching.patching import APPLY_PATCHES, apply_patch
 from kuberth.local.apiserver.resources import ResourceTable, ServedResource
 from kuberth.local.apiserver.rules import admission, bootstrap
@@ -411,24 +411,26 @@ class Core:
         if not manager:
             raise invalid(_PATCH_OPTIONS, "", [required("fieldManager", "is required for apply patch")])
         kind = subresources.SCALE if subresource == "scale" else row
-        patch = applying.typed(kind, patch)
+        patch = managers.read_applied(kind, patch)
         wanted = decode(kind, patch)
         if "spec" not in patch:
             wanted.pop("spec", None)  # only the decoder added it, so no manager owns it
-        applying.check(wanted, name=name, namespace=namespace)
+        managers.check_applied(wanted, name=name, namespace=namespace)
         now = self._writer.now
         old = self._store.latest(row.stored_as, _key(row, namespace, name))
         if old is None:
             if subresource:
                 raise not_found(row, name)
             wanted.setdefault("metadata", {})["name"] = name
-            wanted["metadata"]["managedFields"] = applying.first(row, wanted, manager=manager, now=now)
+            wanted["metadata"]["managedFields"] = managers.first_applied(
+                row, wanted, manager=manager, now=now
+            )
             obj = decode(row, wanted)
             stored = self._writer.create(row, obj, options, namespace=namespace)
             return await self._settle(row, stored, dry_run=options.dry_run), True
         if subresource == "scale":
             wanted = subresources.applied_scale(row, wanted)
-        merged = applying.merged(
+        merged = managers.merge_applied(
             row, to_view(row, old), wanted, manager=manager, subresource=subresource, force=force, now=now
         )
         new = decode(row, merged)

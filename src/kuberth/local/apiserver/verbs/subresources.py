@@ -8,8 +8,17 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kuberth.local.apiserver.conditions import condition, find_condition, is_true, with_condition
-from kuberth.local.apiserver.objects import Obj, name_of
+from kuberth.local.apiserver.objects import (
+    Obj,
+    condition,
+    find_condition,
+    is_true,
+    labels_of,
+    name_of,
+    selector_of,
+    selector_text,
+    with_condition,
+)
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.schema.fields import copy_tree
 from kuberth.local.apiserver.status_errors import (
@@ -24,7 +33,6 @@ from kuberth.local.apiserver.status_errors import (
     too_many_requests,
 )
 from kuberth.local.apiserver.verbs.bodies import decode
-from kuberth.local.selecting import labels_of, selector_of, selector_text
 
 # Binding
 

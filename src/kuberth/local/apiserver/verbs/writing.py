@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, key_of, make_key, name_of, namespace_of
 from kuberth.local.apiserver.patching import managers
-from kuberth.local.apiserver.patching.applying import changes_with_status
+from kuberth.local.apiserver.patching.managers import changes_with_status
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.rules import bootstrap, pod_resizing, quotas
+from kuberth.local.apiserver.rules import bootstrap, pod_validation, quotas
 from kuberth.local.apiserver.rules.admission import ACCOUNTS, expect_namespace
 from kuberth.local.apiserver.rules.kind_rules import rules_for
 from kuberth.local.apiserver.rules.metadata_validation import validate_metadata, validate_metadata_update
@@ -167,9 +167,9 @@ class Writer:
         elif subresource == "resize":
             rules.default(new)
             managed = {"managedFields": metadata["managedFields"]} if "managedFields" in metadata else {}
-            new = {**pod_resizing.resized(new, old), "metadata": {**old_metadata, **managed}}
+            new = {**pod_validation.resized(new, old), "metadata": {**old_metadata, **managed}}
             self._sign(row, old, new, options)
-            causes = pod_resizing.validate_resize(new, old)
+            causes = pod_validation.validate_resize(new, old, spec_causes=rules.validate(new, None))
         else:
             if row.has_status:
                 new.pop("status", None)

@@ -12,8 +12,7 @@ from datetime import tzinfo
 from typing import Final
 
 from kuberth.clock import NANOSECONDS
-from kuberth.local.apiserver.conditions import is_true
-from kuberth.local.apiserver.objects import Obj, name_of, namespace_of, reference_of
+from kuberth.local.apiserver.objects import Obj, is_true, name_of, namespace_of, reference_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.cron import Schedule, ScheduleError, parse_schedule, zone_of
 from kuberth.local.hollow.controllers.job_rules import is_over

@@ -17,14 +17,13 @@ from kuberth.api.selectors import required_node_affinity
 from kuberth.api.taints import find_untolerated
 from kuberth.api.wire import convert
 from kuberth.errors import KuberthError
-from kuberth.local.apiserver.objects import Obj, by_age, key_of, name_of
+from kuberth.local.apiserver.objects import Obj, by_age, key_of, labels_of, name_of
 from kuberth.local.hollow.controllers.revisions import REVISION_LABEL, RevisionHistory
 from kuberth.local.hollow.controllers.rollout import scaled
 from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.ownership import OWNER_INDEX, claim, pod_from_template
 from kuberth.local.hollow.pod_states import is_finished, is_ready, node_of, seconds_to_available
 from kuberth.local.hollow.working import coalesce_seconds, wait_all
-from kuberth.local.selecting import labels_of
 from kuberth.text.timestamps import seconds_since
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -14,15 +14,17 @@ from typing import Final
 import msgspec
 
 from kuberth.clock import Clock
-from kuberth.local.apiserver.conditions import condition, find_condition, without_condition
 from kuberth.local.apiserver.objects import (
     Obj,
     annotated_number,
     by_age,
+    condition,
+    find_condition,
     key_of,
     name_of,
     namespace_of,
     with_metadata,
+    without_condition,
 )
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.controllers import rollout

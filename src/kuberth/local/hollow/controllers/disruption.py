@@ -9,14 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kuberth.local.apiserver.conditions import condition, set_condition
-from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
+from kuberth.local.apiserver.objects import (
+    Obj,
+    condition,
+    key_of,
+    labels_of,
+    name_of,
+    namespace_of,
+    selector_of,
+    set_condition,
+)
 from kuberth.local.hollow.controllers.rollout import scaled
 from kuberth.local.hollow.controlling import Controller, by_namespace
 from kuberth.local.hollow.ownership import controller_of
 from kuberth.local.hollow.pod_states import is_finished, is_ready
 from kuberth.local.hollow.working import coalesce_seconds
-from kuberth.local.selecting import labels_of, selector_of
 from kuberth.text.timestamps import seconds_since, stamp
 
 _BUDGETS: Final = "poddisruptionbudgets.policy"

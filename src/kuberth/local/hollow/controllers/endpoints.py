@@ -10,12 +10,11 @@ import ipaddress
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from kuberth.local.apiserver.objects import Obj, by_age, key_of, name_of, namespace_of
+from kuberth.local.apiserver.objects import Obj, by_age, key_of, labels_of, name_of, namespace_of, selector_of
 from kuberth.local.hollow.controlling import Controller, by_namespace
 from kuberth.local.hollow.ownership import reference_to
 from kuberth.local.hollow.pod_states import is_finished, is_ready, node_of
 from kuberth.local.hollow.working import coalesce_seconds
-from kuberth.local.selecting import labels_of, selector_of
 
 _SERVICE_LABEL: Final = "kubernetes.io/service-name"
 _MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"

@@ -13,14 +13,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from kuberth.clock import NANOSECONDS
-from kuberth.local.apiserver.conditions import (
+from kuberth.local.apiserver.objects import (
+    Obj,
     condition,
     find_condition,
     is_true,
+    key_of,
+    labels_of,
+    name_of,
+    namespace_of,
+    selector_of,
     set_condition,
+    with_metadata,
     without_condition,
 )
-from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of, with_metadata
 from kuberth.local.hollow.controllers import job_rules
 from kuberth.local.hollow.controllers.job_rules import (
     INDEX,
@@ -40,7 +46,6 @@ from kuberth.local.hollow.ownership import (
 )
 from kuberth.local.hollow.pod_states import deletion_order, is_finished, is_ready, phase
 from kuberth.local.hollow.working import COALESCE_SECONDS, wait_all
-from kuberth.local.selecting import labels_of, selector_of
 from kuberth.text.timestamps import parse_timestamp, seconds_since, stamp
 
 TRACKING: Final = "batch.kubernetes.io/job-tracking"

@@ -9,8 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from kuberth.local.apiserver.conditions import find_condition, is_true
-from kuberth.local.apiserver.objects import Obj, annotated_number, name_of, namespace_of
+from kuberth.local.apiserver.objects import (
+    Obj,
+    annotated_number,
+    find_condition,
+    is_true,
+    name_of,
+    namespace_of,
+)
 from kuberth.local.hollow.pod_states import phase
 
 INDEX: Final = "batch.kubernetes.io/job-completion-index"

@@ -10,8 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-from kuberth.local.apiserver.conditions import condition, set_condition
-from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.objects import Obj, condition, set_condition
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.controlling import Controller
 from kuberth.text.timestamps import stamp

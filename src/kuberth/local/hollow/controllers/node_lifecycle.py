@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kuberth.clock import NANOSECONDS
-from kuberth.local.apiserver.conditions import find_condition, is_true, set_condition
-from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
+from kuberth.local.apiserver.objects import Obj, find_condition, is_true, name_of, namespace_of, set_condition
 from kuberth.local.hollow.controlling import Controller, by_node
 from kuberth.local.hollow.nodes import LEASE_NAMESPACE
 from kuberth.local.hollow.pod_states import is_finished

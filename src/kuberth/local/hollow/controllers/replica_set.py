@@ -10,15 +10,23 @@ from collections import Counter
 from typing import ClassVar, Final, NamedTuple
 
 from kuberth.clock import Clock
-from kuberth.local.apiserver.conditions import condition, find_condition, set_condition, without_condition
-from kuberth.local.apiserver.objects import Obj, key_of, namespace_of
+from kuberth.local.apiserver.objects import (
+    Obj,
+    condition,
+    find_condition,
+    key_of,
+    labels_of,
+    namespace_of,
+    selector_of,
+    set_condition,
+    without_condition,
+)
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.controlling import Controller, by_namespace
 from kuberth.local.hollow.informing import Informer
 from kuberth.local.hollow.ownership import Claim, controller_of, index_owners, pod_from_template
 from kuberth.local.hollow.pod_states import deletion_order, is_finished, node_of, seconds_to_available
 from kuberth.local.hollow.working import COALESCE_SECONDS, wait_all
-from kuberth.local.selecting import labels_of, selector_of
 from kuberth.text.timestamps import stamp
 
 _BURST: Final = 500

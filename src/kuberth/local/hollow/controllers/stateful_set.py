@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from kuberth.local.apiserver.objects import Obj, name_of, namespace_of, with_metadata
+from kuberth.local.apiserver.objects import Obj, labels_of, name_of, namespace_of, with_metadata
 from kuberth.local.hollow.controllers.revisions import REVISION_LABEL, RevisionHistory, Versions, template_of
 from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.ownership import claim, owner_reference, pod_from_template, reference_to
 from kuberth.local.hollow.pod_states import is_finished, is_ready, seconds_to_available
-from kuberth.local.selecting import labels_of
 
 _KIND: Final = "StatefulSet"
 

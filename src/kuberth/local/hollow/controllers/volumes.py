@@ -19,15 +19,16 @@ from kuberth.local.apiserver.objects import (
     Obj,
     annotation_of,
     key_of,
+    labels_of,
     name_of,
     namespace_of,
     newest_default,
     reference_of,
+    selector_of,
     with_metadata,
 )
 from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informer
-from kuberth.local.selecting import labels_of, selector_of
 
 PROVISIONER: Final = "kuberth.dev/hollow"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
