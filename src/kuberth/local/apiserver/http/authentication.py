@@ -13,7 +13,6 @@ import binascii
 import hashlib
 import hmac
 import json
-from collections.abc import Callable
 from typing import Any, Final
 
 from kuberth.clock import NANOSECONDS, Clock
@@ -155,60 +154,17 @@ def authorize(request: Request, *, open_pages: frozenset[str] = frozenset()) -> 
         raise StatusError(403, "Forbidden", message, details={})
 
 
-Answer = Callable[[Obj, User, Authenticator], Obj]
-
-_ALL: Final = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
-
-
-def _user_object(user: User) -> Obj:
-    return {"username": user.name, "groups": list(user.groups)}
-
-
-def _review_token(spec: Obj, _user: User, authenticator: Authenticator) -> Obj:
-    token = spec.get("token")
-    found = authenticator.user_of_token(token) if isinstance(token, str) else None
-    return {"authenticated": True, "user": _user_object(found)} if found else {"authenticated": False}
-
-
-def _review_self(_spec: Obj, user: User, _authenticator: Authenticator) -> Obj:
-    return {"userInfo": _user_object(user)}
-
-
-def _review_own_access(_spec: Obj, _user: User, _authenticator: Authenticator) -> Obj:
-    return {"allowed": True, "reason": "every authenticated user is admin"}
-
-
-def _review_rules(_spec: Obj, _user: User, _authenticator: Authenticator) -> Obj:
-    return {
-        "resourceRules": [dict(_ALL)],
-        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-        "incomplete": False,
-    }
-
-
-def _review_access(spec: Obj, _user: User, _authenticator: Authenticator) -> Obj:
-    groups = spec.get("groups")
-    known = bool(spec.get("user") or groups) and spec.get("user") != "system:anonymous"
-    if isinstance(groups, list) and "system:unauthenticated" in groups:
-        known = False
-    attributes: Any = spec.get("nonResourceAttributes")
-    path = attributes.get("path") if isinstance(attributes, dict) else None
-    if known or (isinstance(path, str) and is_open(path)):
-        return {"allowed": True, "reason": "every authenticated user is admin"}
-    return {"allowed": False, "reason": "anonymous users see only health and version"}
-
-
-_ANSWERS: Final[dict[tuple[str, str], Answer]] = {
-    ("authentication.k8s.io", "TokenReview"): _review_token,
-    ("authentication.k8s.io", "SelfSubjectReview"): _review_self,
-    ("authorization.k8s.io", "LocalSubjectAccessReview"): _review_access,
-    ("authorization.k8s.io", "SelfSubjectAccessReview"): _review_own_access,
-    ("authorization.k8s.io", "SelfSubjectRulesReview"): _review_rules,
-    ("authorization.k8s.io", "SubjectAccessReview"): _review_access,
-}
+_REVIEWED: Final = (
+    ("authentication.k8s.io", "TokenReview"),
+    ("authentication.k8s.io", "SelfSubjectReview"),
+    ("authorization.k8s.io", "LocalSubjectAccessReview"),
+    ("authorization.k8s.io", "SelfSubjectAccessReview"),
+    ("authorization.k8s.io", "SelfSubjectRulesReview"),
+    ("authorization.k8s.io", "SubjectAccessReview"),
+)
 REVIEWS: Final = tuple(
     ServedResource(group, "v1", kind, f"{kind.lower()}s", namespaced=kind.startswith("Local"))
-    for group, kind in _ANSWERS
+    for group, kind in _REVIEWED
 )
 
 
@@ -223,5 +179,37 @@ def answer_review(row: ServedResource, body: Any, *, user: User, authenticator: 
         "apiVersion": row.api_version,
         "metadata": {},
         "spec": spec,
-        "status": _ANSWERS[row.group, row.kind](spec, user, authenticator),
+        "status": _review_status(row.kind, spec, user, authenticator),
     }
+
+
+def _review_status(kind: str, spec: Obj, user: User, authenticator: Authenticator) -> Obj:
+    match kind:
+        case "TokenReview":
+            token = spec.get("token")
+            found = authenticator.user_of_token(token) if isinstance(token, str) else None
+            return {"authenticated": bool(found)} | ({"user": _user_object(found)} if found else {})
+        case "SelfSubjectReview":
+            return {"userInfo": _user_object(user)}
+        case "SelfSubjectRulesReview":
+            everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+            paths = {"verbs": ["*"], "nonResourceURLs": ["*"]}
+            return {"resourceRules": [everything], "nonResourceRules": [paths], "incomplete": False}
+    if kind == "SelfSubjectAccessReview" or _is_allowed(spec):
+        return {"allowed": True, "reason": "every authenticated user is admin"}
+    return {"allowed": False, "reason": "anonymous users see only health and version"}
+
+
+def _is_allowed(spec: Obj) -> bool:
+    """Whether the user of an access review is authenticated, or the path is open to all."""
+    groups, attributes = spec.get("groups"), spec.get("nonResourceAttributes")
+    path = attributes.get("path") if isinstance(attributes, dict) else None
+    if isinstance(path, str) and is_open(path):
+        return True
+    if isinstance(groups, list) and "system:unauthenticated" in groups:
+        return False
+    return bool(spec.get("user") or groups) and spec.get("user") != "system:anonymous"
+
+
+def _user_object(user: User) -> Obj:
+    return {"username": user.name, "groups": list(user.groups)}

@@ -21,13 +21,13 @@ from kuberth.https.messages import JSON, Query, Request, Response
 from kuberth.local.apiserver.http.negotiation import (
     APPLY,
     BODY_TYPES,
+    OBJECT_FORMS,
     PATCH_TYPES,
     YAML,
     Form,
     decode_body,
     negotiate,
     not_acceptable,
-    object_form,
     parse_media_type,
     read_body,
     tree_answer,
@@ -178,7 +178,7 @@ class ResourceRequests:
         return _Result(made, warnings=validation.warnings)
 
     async def _patch(self, request: Request, target: Target) -> _Result:
-        content_type = parse_media_type(request.headers.get("content-type", "")).type
+        content_type, _ = parse_media_type(request.headers.get("content-type", ""))
         read = read_body(await request.body(), content_type, supported=PATCH_TYPES)
         if content_type == APPLY and not request.query.text("fieldManager"):
             raise invalid(_PATCH_OPTIONS, "", [required("fieldManager", "is required for apply patch")])
@@ -253,7 +253,7 @@ class ResourceRequests:
         return Response.text(f"{why}\n")
 
     def _printer(self, request: Request, target: Target) -> tuple[Printer, Form]:
-        form = negotiate(request.headers.get("accept"), kinds=object_form)
+        form = negotiate(request.headers.get("accept"), forms=OBJECT_FORMS)
         include = parse_include(request.query.text("includeObject"))
         return Printer(target.row, form, include=include, now_ns=self._clock.now_ns()), form
 

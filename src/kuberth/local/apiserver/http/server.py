@@ -31,8 +31,8 @@ from kuberth.local.apiserver.http.authentication import (
 from kuberth.local.apiserver.http.credentials import ClusterCredentials
 from kuberth.local.apiserver.http.discovery import AGGREGATED_TYPE, Discovery
 from kuberth.local.apiserver.http.negotiation import (
+    DISCOVERY_FORMS,
     decode_body,
-    discovery_form,
     failure_answer,
     negotiate,
     tree_answer,
@@ -237,8 +237,8 @@ class ApiService:
     def _discover(self, request: Request, segments: list[str]) -> Response:
         discovery = self._discovery
         core = segments[0] == "api"
-        kinds = discovery_form if len(segments) == 1 else None
-        form = negotiate(request.headers.get("accept"), kinds=kinds)
+        forms = DISCOVERY_FORMS if len(segments) == 1 else ()
+        form = negotiate(request.headers.get("accept"), forms=forms)
         if form.kind:
             response = tree_answer(discovery.aggregated(core=core))
             response.content_type = AGGREGATED_TYPE

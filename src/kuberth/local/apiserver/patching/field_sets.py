@@ -10,7 +10,7 @@ with nothing below is a member of the set; one with marks below is a member if `
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -201,11 +201,11 @@ def root_field(row: ServedResource) -> Field:
 
 def child_field(field: Field, name: str) -> Field:
     """The field of a struct, or the values of a map."""
+    if (found := fields_of(field.type).get(name)) is not None:
+        return found
     if isinstance(field, CustomField):
         return field.child(name)
-    if field.type.startswith("{}"):
-        return item_field(field)
-    return fields_of(field.type).get(name) or _ANY
+    return item_field(field) if field.type.startswith("{}") else _ANY
 
 
 def item_field(field: Field) -> Field:
@@ -223,27 +223,41 @@ def _is_atomic(field: Field) -> bool:
     return field.atomic or go_type(field.type).atomic
 
 
-def field_set(tree: Any, field: Field) -> FieldSet:
-    """The fields that a tree sets; a leaf or an atomic value is an empty set."""
-    if isinstance(tree, dict) and not _is_atomic(field):
-        found = {}
-        for name, value in tree.items():
-            inside = field_set(value, child_field(field, name))
-            # An entry of a map has an owner, unlike a field of a struct, which always exists.
-            is_entry = inside and not _is_of_struct(field, name)
-            found[f"f:{name}"] = {SELF: {}, **inside} if is_entry else inside
-        return found
+def _parts(tree: Any, field: Field, *, zeros: bool = False) -> Obj:
+    """The fields or entries of a value by their marks; none for a leaf or an atomic value.
+
+    `zeros` adds the fields that Go writes even if they are empty.
+    """
+    if isinstance(tree, dict):
+        go = go_type(field.type)
+        if field.atomic or go.atomic:
+            return {}
+        whole = {**go.zeros, **tree} if zeros and go.zeros else tree
+        return {f"f:{name}": value for name, value in whole.items()}
     if isinstance(tree, list):
         if field.map_keys:
-            entry_field = item_field(field)
-            entries = {}
-            for mark, entry in entries_by_key(tree, field).items():
-                inside = field_set(entry, entry_field)
-                entries[mark] = {SELF: {}, **inside} if inside else {}
-            return entries
+            return entries_by_key(tree, field)
         if field.is_set:
-            return {f"v:{json_text(value)}": {} for value in tree}
+            return {f"v:{json_text(value)}": value for value in tree}
     return {}
+
+
+def _part_field(field: Field, mark: str) -> Field:
+    """The type of a part of a value."""
+    if mark[0] == "f":
+        return child_field(field, mark[2:])
+    return item_field(field) if mark[0] == "k" else _ANY
+
+
+def field_set(tree: Any, field: Field) -> FieldSet:
+    """The fields that a tree sets; a leaf or an atomic value is an empty set."""
+    found = {}
+    for mark, value in _parts(tree, field).items():
+        inside = field_set(value, _part_field(field, mark))
+        # An entry of a list or map has an owner, unlike a field of a struct, which always exists.
+        is_entry = inside and not (mark[0] == "f" and _is_of_struct(field, mark[2:]))
+        found[mark] = {SELF: {}, **inside} if is_entry else inside
+    return found
 
 
 def type_problems(tree: Any, field: Field, path: str = "") -> Iterator[str]:
@@ -298,27 +312,21 @@ def difference(old: Any, new: Any, field: Field) -> Difference:
     """The difference from `old` to `new`; None in it is an empty set."""
     if old == new:
         return _SAME
-    if old is _ABSENT:
-        return Difference(added=_all_of(new, field))
-    some = new or old if new is not _ABSENT else old
-    if isinstance(some, dict) and some and not _is_atomic(field) and _fit(old, new, dict):
-        parts = _maps(old, new, field)
-    elif isinstance(some, list) and some and field.map_keys and _fit(old, new, list):
-        item = item_field(field)
-        first, second = entries_by_key(old, field), entries_by_key(new, field)
-        parts = [(mark, first.get(mark, _ABSENT), second.get(mark, _ABSENT), item) for mark in first | second]
-    elif isinstance(some, list) and some and field.is_set and _fit(old, new, list):
-        first, second = _by_value(old), _by_value(new)
-        parts = [(mark, first.get(mark, _ABSENT), second.get(mark, _ABSENT), _ANY) for mark in first | second]
-    else:
+    first, second = _parts(old, field, zeros=True), _parts(new, field, zeros=True)
+    if not (first or second) or not _fit(old, new):
         return _REMOVED if new is _ABSENT else _CHANGED
     found: tuple[FieldSet, FieldSet, FieldSet] = ({}, {}, {})
     if new is _ABSENT:
         found[2][SELF] = {}
-    for mark, before, after, part in parts:
-        for into, inner in zip(found, difference(before, after, part), strict=True):
-            if inner is not None:
-                into[mark] = inner
+    for mark in first | second:
+        part = _part_field(field, mark)
+        if mark not in first:
+            found[0][mark] = _all_of(second[mark], part)
+            continue
+        inner = difference(first[mark], second.get(mark, _ABSENT), part)
+        for into, fields in zip(found, inner, strict=True):
+            if fields is not None:
+                into[mark] = fields
     return Difference(*(each or None for each in found))
 
 
@@ -326,65 +334,29 @@ def _all_of(tree: Any, field: Field) -> FieldSet:
     """The fields of a tree where nothing was before: the tree itself, and everything in it."""
     if not tree or not isinstance(tree, (dict, list)):
         return {}  # most of what there is
-    found: FieldSet = {SELF: {}}
-    if isinstance(tree, dict):
-        if _is_atomic(field):
-            return {}
-        for name, value in _with_zeros(tree, go_type(field.type).zeros).items():
-            inside = value and isinstance(value, (dict, list))
-            found[f"f:{name}"] = _all_of(value, child_field(field, name)) if inside else {}
-    elif field.map_keys:
-        for mark, entry in entries_by_key(tree, field).items():
-            found[mark] = _all_of(entry, item_field(field))
-    elif field.is_set:
-        for mark in _by_value(tree):
-            found[mark] = {}
-    else:
-        return {}
+    parts = _parts(tree, field, zeros=True)
+    found: FieldSet = {SELF: {}} if parts else {}
+    for mark, value in parts.items():
+        inside = value and isinstance(value, (dict, list))
+        found[mark] = _all_of(value, _part_field(field, mark)) if inside else {}
     return found
 
 
-def _fit(old: Any, new: Any, kind: type) -> bool:
-    """Whether both sides are of this kind, or nothing."""
-    return all(side is _ABSENT or side is None or isinstance(side, kind) for side in (old, new))
-
-
-def _maps(old: Any, new: Any, field: Field) -> list[tuple[str, Any, Any, Field]]:
-    zeros = go_type(field.type).zeros
-    first, second = _with_zeros(old, zeros), _with_zeros(new, zeros)
-    return [
-        (f"f:{name}", first.get(name, _ABSENT), second.get(name, _ABSENT), child_field(field, name))
-        for name in first | second
-    ]
-
-
-def _with_zeros(tree: Any, zeros: Mapping[str, Any]) -> Obj:
-    if not isinstance(tree, dict):
-        return {}
-    return {**zeros, **tree} if zeros else tree
-
-
-def _by_value(tree: Any) -> Obj:
-    return {f"v:{json_text(value)}": value for value in tree} if isinstance(tree, list) else {}
+def _fit(old: Any, new: Any) -> bool:
+    """Whether both are maps, or both lists; nothing fits to either."""
+    return type(old) is type(new) or any(side is _ABSENT or side is None for side in (old, new))
 
 
 def merge_by_type(live: Any, wanted: Any, field: Field) -> Any:
     """`live` with everything that `wanted` says."""
-    if isinstance(wanted, dict) and isinstance(live, dict) and not _is_atomic(field):
-        merged = dict(live)
-        for name, value in wanted.items():
-            merged[name] = merge_by_type(live.get(name), value, child_field(field, name))
-        return merged
-    if isinstance(wanted, list) and isinstance(live, list):
-        if field.map_keys:
-            entries = entries_by_key(live, field)
-            entry_field = item_field(field)
-            for key, entry in entries_by_key(wanted, field).items():
-                entries[key] = merge_by_type(entries.get(key), entry, entry_field)
-            return list(entries.values())
-        if field.is_set:
-            return list({json_text(value): value for value in (*live, *wanted)}.values())
-    return wanted
+    is_map = isinstance(wanted, dict)
+    merges = not _is_atomic(field) if is_map else field.map_keys or field.is_set
+    if not merges or not isinstance(live, (dict, list)) or type(live) is not type(wanted):
+        return wanted
+    merged = _parts(live, field)
+    for mark, value in _parts(wanted, field).items():
+        merged[mark] = merge_by_type(merged.get(mark), value, _part_field(field, mark))
+    return {mark[2:]: value for mark, value in merged.items()} if is_map else list(merged.values())
 
 
 def without(tree: Any, gone: FieldSet, kept: Iterable[FieldSet], field: Field) -> Any:
@@ -429,8 +401,12 @@ def entries_by_key(tree: Any, field: Field) -> Obj:
 
 
 def _entry_mark(entry: Obj, field: Field) -> str:
-    keys = ((name, entry.get(name, _key_default(field, name))) for name in field.map_keys)
-    return key_mark((name, value) for name, value in keys if value is not None)
+    keys = {}
+    for name in field.map_keys:
+        value = entry[name] if name in entry else _key_default(field, name)
+        if value is not None:
+            keys[name] = value
+    return key_mark(keys.items())
 
 
 def _key_default(field: Field, name: str) -> Any:
