@@ -113,7 +113,7 @@ class HollowCluster:
         self._core = core
         self._has_volumes = VolumeController.name in chosen
         self._informers = Informers(core)
-        self._nodes = HollowNodes(core, count=nodes, shapes=shapes, clock=clock, informers=self._informers)
+        self._nodes = HollowNodes(self._informers, count=nodes, shapes=shapes, clock=clock)
         self._controllers: dict[str, Controller] = {
             name: kind(self._informers, clock=clock) for name, kind in CONTROLLERS.items() if name in chosen
         }

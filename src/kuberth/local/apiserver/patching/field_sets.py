@@ -12,14 +12,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from enum import Enum
-from functools import cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.schema.fields import Field, fields_of, go_type
+from kuberth.local.apiserver.schema.fields import Field, go_type
 from kuberth.local.apiserver.schema.structural import CustomField
 
 FieldSet = dict[str, Any]
@@ -182,8 +181,6 @@ def _rank(value: Any) -> tuple[int, Any]:
 _ANY: Final = Field("any")
 _CUSTOM: Final = CustomField.of(None, is_resource=True)
 """A custom kind without a schema: only its metadata has a known type."""
-_KEY_DEFAULTS: Final = {"protocol": "TCP"}
-"""List keys that clients may omit, and the server's defaults."""
 
 
 class _Absent(Enum):
@@ -197,30 +194,6 @@ def root_field(row: ServedResource) -> Field:
     if row.schema:
         return Field(row.schema)
     return _CUSTOM if row.structure is None else row.structure.root
-
-
-def child_field(field: Field, name: str) -> Field:
-    """The field of a struct, or the values of a map."""
-    if (found := fields_of(field.type).get(name)) is not None:
-        return found
-    if isinstance(field, CustomField):
-        return field.child(name)
-    return item_field(field) if field.type.startswith("{}") else _ANY
-
-
-def item_field(field: Field) -> Field:
-    """An entry of a list, or a value of a map."""
-    return field.item() if isinstance(field, CustomField) else _plain_field(field.item_type)
-
-
-@cache
-def _plain_field(type_name: str) -> Field:
-    """There are as many as the schema has types."""
-    return Field(type_name)
-
-
-def _is_atomic(field: Field) -> bool:
-    return field.atomic or go_type(field.type).atomic
 
 
 def _parts(tree: Any, field: Field, *, zeros: bool = False) -> Obj:
@@ -245,8 +218,8 @@ def _parts(tree: Any, field: Field, *, zeros: bool = False) -> Obj:
 def _part_field(field: Field, mark: str) -> Field:
     """The type of a part of a value."""
     if mark[0] == "f":
-        return child_field(field, mark[2:])
-    return item_field(field) if mark[0] == "k" else _ANY
+        return field.child(mark[2:])
+    return field.item() if mark[0] == "k" else _ANY
 
 
 def field_set(tree: Any, field: Field) -> FieldSet:
@@ -255,7 +228,7 @@ def field_set(tree: Any, field: Field) -> FieldSet:
     for mark, value in _parts(tree, field).items():
         inside = field_set(value, _part_field(field, mark))
         # An entry of a list or map has an owner, unlike a field of a struct, which always exists.
-        is_entry = inside and not (mark[0] == "f" and _is_of_struct(field, mark[2:]))
+        is_entry = inside and not (mark[0] == "f" and field.has(mark[2:]))
         found[mark] = {SELF: {}, **inside} if is_entry else inside
     return found
 
@@ -265,12 +238,12 @@ def type_problems(tree: Any, field: Field, path: str = "") -> Iterator[str]:
     if isinstance(tree, dict):
         for name, value in tree.items():
             where = f"{path}.{name}"
-            if not _declares(field, name):
+            if not field.declares(name):
                 yield f"{where}: field not declared in schema"
             else:
-                yield from type_problems(value, child_field(field, name), where)
+                yield from type_problems(value, field.child(name), where)
     elif isinstance(tree, list):
-        entry_field = item_field(field)
+        entry_field = field.item()
         seen: set[str] = set()
         for index, entry in enumerate(tree):
             where = f"{path}[{index}]"
@@ -281,17 +254,6 @@ def type_problems(tree: Any, field: Field, path: str = "") -> Iterator[str]:
                     yield f"{path}: duplicate entries for key {path_of(mark)}"
                 seen.add(mark)
             yield from type_problems(entry, entry_field, where)
-
-
-def _is_of_struct(field: Field, name: str) -> bool:
-    return field.names(name) if isinstance(field, CustomField) else name in fields_of(field.type)
-
-
-def _declares(field: Field, name: str) -> bool:
-    if isinstance(field, CustomField):
-        return field.declares(name)
-    known = fields_of(field.type)
-    return not known or name in known
 
 
 class Difference(NamedTuple):
@@ -350,7 +312,7 @@ def _fit(old: Any, new: Any) -> bool:
 def merge_by_type(live: Any, wanted: Any, field: Field) -> Any:
     """`live` with everything that `wanted` says."""
     is_map = isinstance(wanted, dict)
-    merges = not _is_atomic(field) if is_map else field.map_keys or field.is_set
+    merges = not field.is_atomic if is_map else field.map_keys or field.is_set
     if not merges or not isinstance(live, (dict, list)) or type(live) is not type(wanted):
         return wanted
     merged = _parts(live, field)
@@ -372,7 +334,7 @@ def without(tree: Any, gone: FieldSet, kept: Iterable[FieldSet], field: Field) -
             if not others:
                 del left[name]
             elif inner:
-                left[name] = without(left[name], inner, others, child_field(field, name))
+                left[name] = without(left[name], inner, others, field.child(name))
         return left
     if isinstance(tree, list):
         return list(_entries_without(tree, gone, kept, field))
@@ -390,7 +352,7 @@ def _entries_without(tree: list[Any], gone: FieldSet, kept: list[FieldSet], fiel
         others = [each[mark] for each in kept if mark in each]
         if not any(is_member(each) for each in others) and is_member(gone[mark]):
             continue
-        yield without(entry, gone[mark], others, item_field(field)) if keyed else entry
+        yield without(entry, gone[mark], others, field.item()) if keyed else entry
 
 
 def entries_by_key(tree: Any, field: Field) -> Obj:
@@ -403,15 +365,7 @@ def entries_by_key(tree: Any, field: Field) -> Obj:
 def _entry_mark(entry: Obj, field: Field) -> str:
     keys = {}
     for name in field.map_keys:
-        value = entry[name] if name in entry else _key_default(field, name)
+        value = entry[name] if name in entry else field.key_default(name)
         if value is not None:
             keys[name] = value
     return key_mark(keys.items())
-
-
-def _key_default(field: Field, name: str) -> Any:
-    """The value of a list key that an entry leaves out."""
-    if not isinstance(field, CustomField):
-        return _KEY_DEFAULTS.get(name)
-    key = field.item().child(name)
-    return key.schema.get("default") if isinstance(key, CustomField) else None

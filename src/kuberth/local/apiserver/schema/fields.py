@@ -64,8 +64,14 @@ class ShapeError(KuberthError):
         return f"json: {what} into Go struct field {self.owner}.{self.path} of type {go_type}"
 
 
+_KEY_DEFAULTS: Final = {"protocol": "TCP"}
+"""List keys that clients may omit, and the server's defaults."""
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
+    """The type of a value: a field of a struct, an entry of a list or a whole object."""
+
     type: str
     merge_key: str | None = None
     """The key by which a strategic merge merges a list; "" merges a set, None replaces the whole list."""
@@ -80,6 +86,39 @@ class Field:
     def item_type(self) -> str:
         """The type of a list's or map's entries."""
         return self.type[2:] if self.type.startswith(("[]", "{}")) else ""
+
+    @property
+    def is_atomic(self) -> bool:
+        return self.atomic or go_type(self.type).atomic
+
+    def has(self, name: str) -> bool:
+        """Whether it is a struct with a field of this name."""
+        return name in fields_of(self.type)
+
+    def declares(self, name: str) -> bool:
+        """Whether the value may have a field or an entry of this name."""
+        return self.has(name) or not fields_of(self.type)
+
+    def child(self, name: str) -> Field:
+        """A field of a struct, or a value of a map."""
+        found = fields_of(self.type).get(name)
+        return found or (self.item() if self.type.startswith("{}") else _ANY)
+
+    def item(self) -> Field:
+        """An entry of a list, or a value of a map."""
+        return _type_field(self.item_type)
+
+    def key_default(self, name: str) -> Any:
+        """The value of a list key that an entry leaves out."""
+        return _KEY_DEFAULTS.get(name)
+
+
+_ANY: Final = Field("any")
+
+
+@cache
+def _type_field(type_name: str) -> Field:
+    return Field(type_name)
 
 
 @cache

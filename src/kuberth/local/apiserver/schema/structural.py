@@ -86,14 +86,12 @@ class CustomField(Field):
             is_resource=is_resource or schema.get(_EMBEDDED) is True,
         )
 
-    def names(self, name: str) -> bool:
-        """Whether the schema has a field of this name."""
+    def has(self, name: str) -> bool:
         return name in self.schema.get("properties", {}) or (self.is_resource and name in _RESOURCE)
 
     def declares(self, name: str) -> bool:
-        """Whether the object may have a field of this name."""
         return (
-            self.names(name)
+            self.has(name)
             or self.schema.get("additionalProperties", False) is not False
             or self.schema.get(_PRESERVE) is True
         )
@@ -106,6 +104,10 @@ class CustomField(Field):
 
     def item(self) -> CustomField:
         return CustomField.of(self.schema.get("items"))
+
+    def key_default(self, name: str) -> Any:
+        key = self.item().child(name)
+        return key.schema.get("default") if isinstance(key, CustomField) else None
 
 
 def structure_of(schema: Any) -> StructuralSchema | None:

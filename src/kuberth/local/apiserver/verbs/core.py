@@ -69,7 +69,7 @@ def _writes(
         try:
             return await verb(core, *args, **kwargs)
         except StatusError:
-            await core._settled()
+            await core._durable()
             raise
 
     return wrapped
@@ -500,19 +500,13 @@ class Core:
             self._after_write(row, stored, gone=gone)
             await self._durable(revision_of(stored))
         else:
-            await self._settled()
+            await self._durable()
         return to_view(row, stored)
 
-    async def _durable(self, revision: int) -> None:
+    async def _durable(self, revision: int | None = None) -> None:
+        """Wait until this revision, or else all that is staged, is durable."""
         try:
-            await self._store.durable(revision)
-        except StorageError as error:
-            raise storage_failed(error) from error
-
-    async def _settled(self) -> None:
-        """Wait until all staged changes are durable."""
-        try:
-            await self._store.settled()
+            await (self._store.settled() if revision is None else self._store.durable(revision))
         except StorageError as error:
             raise storage_failed(error) from error
 

@@ -87,17 +87,18 @@ class ResourceClaimController(Controller):
         key = key_of(new or old or {})
         if new is not None:
             self._claim_queue.add(key)
-        for pod in self._pods.by("claim", key):
-            self._pod_queue.add(key_of(pod))
-        for group in [] if self._groups is None else self._groups.by("claim", key):
-            self._group_queue.add(key_of(group))
+        self._queue_owners("claim", key)
 
     def _on_template(self, old: Obj | None, new: Obj | None) -> None:
         if new is not None:
-            for pod in self._pods.by("claim template", key_of(new)):
-                self._pod_queue.add(key_of(pod))
-            for group in [] if self._groups is None else self._groups.by("claim template", key_of(new)):
-                self._group_queue.add(key_of(group))
+            self._queue_owners("claim template", key_of(new))
+
+    def _queue_owners(self, index: str, key: str) -> None:
+        """Queue the pods and groups that an index files under a key."""
+        for pod in self._pods.by(index, key):
+            self._pod_queue.add(key_of(pod))
+        for group in [] if self._groups is None else self._groups.by(index, key):
+            self._group_queue.add(key_of(group))
 
     # Pods and groups: make what they ask for
 
