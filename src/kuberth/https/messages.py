@@ -80,10 +80,6 @@ async def _no_body() -> Message:
     return {"type": "http.request", "body": b"", "more_body": False}
 
 
-def _no_connection() -> None:
-    """Does nothing: the request did not come over a connection."""
-
-
 @dataclass(slots=True)
 class Request:
     """`headers` has lower-case names; of a repeated header the last one counts."""
@@ -102,7 +98,7 @@ class Request:
     max_body_bytes: int = 0
     body_seconds: float = 0.0
     receive: Receive = field(default=_no_body, repr=False)
-    mark_authenticated: Callable[[], None] = field(default=_no_connection, repr=False)
+    mark_authenticated: Callable[[], None] = field(default=lambda: None, repr=False)
     """Marks the request's connection as one of an authenticated client."""
 
     def identify(self, user: User) -> None:

@@ -399,7 +399,7 @@ def _matcher(selection: Selection) -> Matcher:
     """The selection for structs, without a tree where they have the field: watches of pods select by phase at
     every change."""
     if selection.everything:
-        return _every
+        return lambda obj: True
     if not selection.labels.empty:
         return lambda obj: selection.matches(to_builtins(obj))
     requirements = sorted(selection.fields.requirements, key=lambda each: each.field)
@@ -430,10 +430,6 @@ def _matcher(selection: Selection) -> Matcher:
     return matches
 
 
-def _every(_obj: Any) -> bool:
-    return True
-
-
 def _outline(obj: Any, **parts: Any) -> dict[str, Any]:
     """The tree of an object's metadata and of these parts alone, without empty fields."""
     metadata = obj.metadata
@@ -451,7 +447,10 @@ def _outline(obj: Any, **parts: Any) -> dict[str, Any]:
     else:
         own = to_builtins(metadata)
     tree = {name: to_builtins(part) for name, part in parts.items()}
-    return {name: _without_blanks(part) for name, part in (("metadata", own), *tree.items())}
+    return {
+        name: {field: value for field, value in part.items() if value or value == 0}
+        for name, part in (("metadata", own), *tree.items())
+    }
 
 
 def _bound_without_tree(pod: Pod, binding: Binding, *, now_ns: int) -> Pod | None:
@@ -485,10 +484,6 @@ def _bound_without_tree(pod: Pod, binding: Binding, *, now_ns: int) -> Pod | Non
         spec=msgspec.structs.replace(spec, node_name=target.name),
         status=msgspec.structs.replace(status, conditions=(scheduled,)),
     )
-
-
-def _without_blanks(tree: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in tree.items() if value or value == 0}
 
 
 def _rewritten(part: S, old: Mapping[str, Any], new: Mapping[str, Any]) -> S:

@@ -52,6 +52,7 @@ _QUERY: Final = [
 ]
 
 
+_DESCRIPTIONS: Final = "descriptions.yaml"
 _ANY: Final = "any"
 _TYPE_FIELD: Final = "type_"
 """The key of a field that is called `type`, which stands for the type itself."""
@@ -302,15 +303,10 @@ def type_description(type_name: str) -> str:
 def field_description(type_name: str, field: str) -> str:
     """The description of this field of the type, or else that of the field in all types."""
     own = _of(type_name).get(_TYPE_FIELD if field == "type" else field)
-    return str(own or _descriptions()[_ANY].get(field, ""))
-
-
-@cache
-def _descriptions() -> dict[str, dict[str, str]]:
-    return dict(read_table("descriptions.yaml"))
+    return str(own or read_table(_DESCRIPTIONS)[_ANY].get(field, ""))
 
 
 @cache
 def _of(type_name: str) -> dict[str, str]:
-    found = _descriptions().get(type_name, {})
+    found = read_table(_DESCRIPTIONS).get(type_name, {})
     return {**_of(found["like"]), **found} if "like" in found else found

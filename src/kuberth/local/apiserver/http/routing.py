@@ -67,7 +67,9 @@ def find_target(resources: ResourceTable, segments: Sequence[str]) -> Target:
             raise unknown_resource()
         group, version, rest = segments[1], segments[2], segments[3:]
     namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 2 and not (group == "" and _is_of_namespace(rest)):
+    # /namespaces/{name}/status is a namespace's own subresource.
+    is_subresource = group == "" and len(rest) == 3 and rest[2] in _NAMESPACE_SUBRESOURCES
+    if rest[0] == "namespaces" and len(rest) > 2 and not is_subresource:
         namespace, rest = rest[1], rest[2:]
     row = resources.find(group, version, rest[0])
     if row is None or len(rest) > 3:
@@ -80,11 +82,6 @@ def find_target(resources: ResourceTable, segments: Sequence[str]) -> Target:
     if target.subresource and target.subresource not in row.subresources:
         raise unknown_resource()
     return target
-
-
-def _is_of_namespace(rest: Sequence[str]) -> bool:
-    """/namespaces/{name}/status is a namespace's own subresource."""
-    return len(rest) == 3 and rest[2] in _NAMESPACE_SUBRESOURCES
 
 
 def verbs_of(row: ServedResource, subresource: str = "") -> tuple[str, ...]:

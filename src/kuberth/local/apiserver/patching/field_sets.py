@@ -36,13 +36,11 @@ def union(first: FieldSet, second: FieldSet) -> FieldSet:
         return first or second
     found = dict(first)
     for mark, node in second.items():
-        found[mark] = _joined(found[mark], node) if mark in found else node
+        if (own := found.get(mark)) is not None:
+            member = is_member(own) or is_member(node)
+            node = _node(union(_below(own), _below(node)), member=member) or {}
+        found[mark] = node
     return found
-
-
-def _joined(first: FieldSet, second: FieldSet) -> FieldSet:
-    below = union(_below(first), _below(second))
-    return _node(below, member=is_member(first) or is_member(second)) or {}
 
 
 def minus(fields: FieldSet, gone: FieldSet) -> FieldSet:
@@ -275,7 +273,8 @@ def difference(old: Any, new: Any, field: Field) -> Difference:
     if old == new:
         return _SAME
     first, second = _parts(old, field, zeros=True), _parts(new, field, zeros=True)
-    if not (first or second) or not _fit(old, new):
+    same_kind = type(old) is type(new) or any(side is _ABSENT or side is None for side in (old, new))
+    if not (first or second) or not same_kind:
         return _REMOVED if new is _ABSENT else _CHANGED
     found: tuple[FieldSet, FieldSet, FieldSet] = ({}, {}, {})
     if new is _ABSENT:
@@ -302,11 +301,6 @@ def _all_of(tree: Any, field: Field) -> FieldSet:
         inside = value and isinstance(value, (dict, list))
         found[mark] = _all_of(value, _part_field(field, mark)) if inside else {}
     return found
-
-
-def _fit(old: Any, new: Any) -> bool:
-    """Whether both are maps, or both lists; nothing fits to either."""
-    return type(old) is type(new) or any(side is _ABSENT or side is None for side in (old, new))
 
 
 def merge_by_type(live: Any, wanted: Any, field: Field) -> Any:

@@ -301,7 +301,8 @@ def merge_applied(
     if not force:
         allowed = _kubectl_applied(row, live) if manager == _KUBECTL else {}
         _expect_no_conflict(others, minus(taken, allowed))
-    if before is not None and _is_same(before, own, change):
+    same = before is not None and (before.fields, before.api_version) == (fields, row.api_version)
+    if before is not None and same and change == Difference():
         own = before
     listed = written([*lose(others, taken, change.removed or {}), own])
     if is_larger(listed, MAX_MANAGED):
@@ -340,10 +341,6 @@ def changes_with_status(row: ServedResource, name: str) -> bool:
     if row.custom or row.id in _STATUS_ALONE:
         return False
     return (row.id, name) not in _KEPT_BY_STATUS
-
-
-def _is_same(before: Manager, own: Manager, change: Difference) -> bool:
-    return change == Difference() and before.fields == own.fields and before.api_version == own.api_version
 
 
 def _expect_no_conflict(others: list[Manager], taken: FieldSet) -> None:

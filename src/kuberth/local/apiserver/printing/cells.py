@@ -253,10 +253,6 @@ def load_balancers(ingress: Obj) -> str:
     return listed if len(listed) <= _BALANCER_WIDTH else listed[: _BALANCER_WIDTH - 3] + "..."
 
 
-def _bracketed(ip: str) -> str:
-    return f"[{ip}]" if ":" in ip else ip
-
-
 def metrics(autoscaler: Obj) -> str:
     statuses = autoscaler.get("status", {}).get("currentMetrics") or []
     wanted = autoscaler.get("spec", {}).get("metrics", [])
@@ -302,7 +298,8 @@ def param_ref(reference: Obj | None) -> str:
 def endpoint_addresses(subsets: Sequence[Obj] | None) -> str:
     found: list[str] = []
     for subset in subsets or ():
-        ips = [_bracketed(address.get("ip", "")) for address in subset.get("addresses", ())]
+        ips = [address.get("ip", "") for address in subset.get("addresses", ())]
+        ips = [f"[{ip}]" if ":" in ip else ip for ip in ips]
         ports = subset.get("ports", ())
         found += [f"{ip}:{port.get('port', 0)}" for port in ports for ip in ips] if ports else ips
     return _listed(found, empty=NONE)

@@ -104,7 +104,8 @@ def check_container_resources(resources: Obj, path: str) -> list[Cause]:
     causes += check_container_quantities(limits, f"{path}.limits")
     for name, quantity in requests.items():
         causes += check_container_quantities({name: quantity}, f"{path}.requests")
-        overcommits = _may_overcommit(name)
+        native = "/" not in name or "kubernetes.io/" in name
+        overcommits = native and not name.startswith("hugepages-")
         if name not in limits:
             if not overcommits:
                 causes.append(
@@ -145,18 +146,10 @@ def validate_quantity(name: str, quantity: str, path: str) -> list[Cause]:
     value = parse(quantity)
     if value < parse("0"):
         return [invalid_value(path, quantity, _NEGATIVE)]
-    if (name == "pods" or _is_extended(name)) and value.milli_value() % 1000:
+    extended = "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
+    if (name == "pods" or extended) and value.milli_value() % 1000:
         return [invalid_value(path, quantity, "must be an integer")]
     return []
-
-
-def _is_extended(name: str) -> bool:
-    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
-
-
-def _may_overcommit(name: str) -> bool:
-    native = "/" not in name or "kubernetes.io/" in name
-    return native and not name.startswith("hugepages-")
 
 
 def check_volume(volume: Obj, path: str) -> list[Cause]:
@@ -421,13 +414,12 @@ def resized(new: Obj, old: Obj) -> Obj:
         if [each.get("name") for each in fresh] != [each["name"] for each in present]:
             spec[group] = fresh  # refused by `validate_resize`
         elif present:
-            spec[group] = [_resized(*pair) for pair in zip(fresh, present, strict=True)]
+            spec[group] = [
+                {name: value for name, value in was.items() if name not in _TAKEN}
+                | {name: container[name] for name in _TAKEN if name in container}
+                for container, was in zip(fresh, present, strict=True)
+            ]
     return {**old, "spec": spec}
-
-
-def _resized(fresh: Obj, present: Obj) -> Obj:
-    kept = {name: value for name, value in present.items() if name not in _TAKEN}
-    return {**kept, **{name: fresh[name] for name in _TAKEN if name in fresh}}
 
 
 def validate_resize(new: Obj, old: Obj, *, spec_causes: Iterable[Cause]) -> list[Cause]:

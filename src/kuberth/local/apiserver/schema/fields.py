@@ -25,7 +25,9 @@ from kuberth.local.apiserver.objects import Obj
 from kuberth.text.documents import read_tree
 
 
+@cache
 def read_table(name: str) -> Any:
+    """The tree of a file beside this module, which callers must not change."""
     text = files("kuberth.local.apiserver.schema").joinpath(name).read_bytes()
     if name.endswith(".json"):
         return msgspec.json.decode(text)
@@ -122,15 +124,9 @@ def _type_field(type_name: str) -> Field:
 
 
 @cache
-def _table() -> dict[str, dict[str, str]]:
-    table: dict[str, dict[str, str]] = read_table("fields.json")
-    return table
-
-
-@cache
 def fields_of(type_name: str) -> dict[str, Field]:
     """The fields of a struct type; empty for scalars, maps, lists and types that are not known."""
-    return {name: _field(text) for name, text in _table().get(type_name, {}).items()}
+    return {name: _field(text) for name, text in read_table("fields.json").get(type_name, {}).items()}
 
 
 def _field(text: str) -> Field:

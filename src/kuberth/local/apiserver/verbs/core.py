@@ -222,8 +222,10 @@ class Core:
             raise method_not_supported(row, "post")
         if field_validation is not None:
             field_validation.check(row, body)
-        if row.custom:
-            self._expect_definition(row)
+        crd = self._store.latest(crds.CRDS, row.id) if row.custom else None
+        if crd is not None and crd["metadata"].get("deletionTimestamp"):
+            why = "create not allowed while custom resource definition is terminating"
+            raise StatusError(405, "MethodNotAllowed", why)
         options = WriteOptions(field_manager, dry_run=dry_run)
         key = self._prepared.key(row, body, namespace=namespace, signed=bool(field_manager))
         prepared = self._prepared.get(key)
@@ -540,12 +542,6 @@ class Core:
             if plan.remove or plan.marked is not None:
                 self._writer.stage(row, key_of(obj), None if plan.remove else plan.marked)
         return bool(self._store.latest_list(row.stored_as))
-
-    def _expect_definition(self, row: ServedResource) -> None:
-        crd = self._store.latest(crds.CRDS, row.id)
-        if crd is not None and crd["metadata"].get("deletionTimestamp"):
-            why = "create not allowed while custom resource definition is terminating"
-            raise StatusError(405, "MethodNotAllowed", why)
 
     def _finish_definition(self, row: ServedResource) -> None:
         """Delete a terminating definition after the last of its objects."""

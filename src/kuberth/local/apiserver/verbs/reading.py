@@ -24,6 +24,9 @@ from kuberth.local.apiserver.status_errors import Cause, bad_request, expired, i
 from kuberth.local.apiserver.store.store import Change, CompactedError, RevisionStore, SlowWatcherError
 from kuberth.local.apiserver.verbs.aliases import to_view
 
+_parse_labels: Final = lru_cache(maxsize=1024)(parse_selector)
+_parse_fields: Final = lru_cache(maxsize=1024)(parse_field_selector)
+
 
 @dataclass(frozen=True, slots=True)
 class Selection:
@@ -49,11 +52,11 @@ class Selection:
 
 def select(row: ServedResource, *, label_selector: str = "", field_selector: str = "") -> Selection:
     try:
-        labels = _labels(label_selector)
+        labels = _parse_labels(label_selector)
     except SelectorError as error:
         raise bad_request(f"unable to parse requirement: {error}") from None
     try:
-        fields = _fields(field_selector)
+        fields = _parse_fields(field_selector)
     except SelectorError as error:
         raise bad_request(f"invalid field selector: {error}") from None
     paths: dict[str, tuple[tuple[str, ...], str]] = {}
@@ -63,16 +66,6 @@ def select(row: ServedResource, *, label_selector: str = "", field_selector: str
             raise bad_request(f"field label not supported: {name}")
         paths[name] = path
     return Selection(labels, fields, paths)
-
-
-@lru_cache(maxsize=1024)
-def _labels(text: str) -> Selector:
-    return parse_selector(text)
-
-
-@lru_cache(maxsize=1024)
-def _fields(text: str) -> FieldSelector:
-    return parse_field_selector(text)
 
 
 def _path(row: ServedResource, name: str) -> tuple[tuple[str, ...], str] | None:

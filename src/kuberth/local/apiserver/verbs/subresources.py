@@ -168,7 +168,8 @@ def judge_eviction(pod: Obj, budgets: list[Obj], *, now: str) -> Obj | None:
     status = pod.get("status", {})
     if status.get("phase") in ("Succeeded", "Failed", "Pending") or pod["metadata"].get("deletionTimestamp"):
         return None
-    matching = [budget for budget in budgets if _selects(budget, pod)]
+    labels = labels_of(pod)
+    matching = [one for one in budgets if selector_of(one.get("spec", {}).get("selector")).matches(labels)]
     if not matching:
         return None
     if len(matching) > 1:
@@ -187,10 +188,6 @@ def evicted_pod(pod: Obj, *, now: str) -> Obj:
     """The pod with the condition about its eviction."""
     target = condition("DisruptionTarget", True, "EvictionByEvictionAPI", "Eviction API: evicting")
     return {**pod, "status": with_condition(pod.get("status", {}), target, now=now)}
-
-
-def _selects(budget: Obj, pod: Obj) -> bool:
-    return selector_of(budget.get("spec", {}).get("selector")).matches(labels_of(pod))
 
 
 def _lets_unhealthy_go(budget: Obj) -> bool:

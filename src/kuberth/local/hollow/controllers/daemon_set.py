@@ -203,7 +203,9 @@ class DaemonSetController(Controller):
         owner, on_node, _, revision = work
         wanted = work.wanted
         alive = {node: self._alive(pods) for node, pods in on_node.items()}
-        first = [_shown_pod(alive[node], revision) for node in wanted if alive.get(node)]
+        # Of a node the ready pod counts, and the newer of two ready ones.
+        ordered = [[*new, *old] for node in wanted for new, old in [_split(alive.get(node, ()), revision)]]
+        first = [max(pods, key=is_ready) for pods in ordered if pods]
         waits = [self._wait(owner, pod) for pod in first]
         available = sum(seconds == 0 for seconds in waits)
         counts = {
@@ -233,12 +235,6 @@ def _split(pods: Sequence[Obj], revision: str) -> tuple[list[Obj], list[Obj]]:
 def _surge(owner: Obj, wanted: int) -> int:
     rolling = (owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
     return scaled(rolling.get("maxSurge", 0), wanted, up=True)
-
-
-def _shown_pod(pods: Sequence[Obj], revision: str) -> Obj:
-    """The pod of a node that the status counts: the ready one, and the newer of two ready ones."""
-    new, old = _split(pods, revision)
-    return max((*new, *old), key=is_ready)
 
 
 def _placement(node: Obj) -> tuple[Any, ...]:

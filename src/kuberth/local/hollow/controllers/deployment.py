@@ -149,7 +149,9 @@ class DeploymentController(Controller):
             new = await self._sets.create(body)
         except StatusError as error:
             if error.reason != "AlreadyExists":
-                await self._write_status(deployment, None, old, noted=_failed(body, error))
+                message = f'Failed to create new replica set "{name_of(body)}": {error}'
+                failed = {**progressing("ReplicaSetCreateError", message), "status": "False"}
+                await self._write_status(deployment, None, old, noted=failed)
                 raise
             present = await self._sets.fetch(key_of(body))
             if present is None or not _is_version_of(deployment, present):
@@ -290,11 +292,6 @@ def _annotations(deployment: Obj, present: Obj, *, revision: int) -> Obj:
         if before:
             annotations[_HISTORY] = ",".join(filter(None, (present.get(_HISTORY), before)))[-2000:]
     return annotations
-
-
-def _failed(body: Obj, error: StatusError) -> Obj:
-    message = f'Failed to create new replica set "{name_of(body)}": {error}'
-    return {**progressing("ReplicaSetCreateError", message), "status": "False"}
 
 
 _NO_DEADLINE = 2**31 - 1

@@ -57,9 +57,9 @@ class _Remainder:
             message = f"Failed to delete all resource types, {len(self.failures)} remaining: {failures}"
             found["NamespaceDeletionContentFailure"] = ("ContentDeletionFailed", message)
         if self.resources:
-            counts = [
-                f"{_title(name)} has {count} resource instances" for name, count in self.resources.items()
-            ]
+            # The group of the oldest resources is empty.
+            titles = {name if "." in name else f"{name}.": count for name, count in self.resources.items()}
+            counts = [f"{title} has {count} resource instances" for title, count in titles.items()]
             message = f"Some resources are remaining: {', '.join(sorted(counts))}"
             found["NamespaceContentRemaining"] = ("SomeResourcesRemain", message)
         if self.finalizers:
@@ -140,8 +140,3 @@ class NamespaceController(Controller):
             return namespace
         status = {**status, "conditions": conditions}
         return await self._namespaces.write_status(namespace, status)
-
-
-def _title(resource: str) -> str:
-    """A resource with its group, of which the oldest is empty."""
-    return resource if "." in resource else f"{resource}."

@@ -75,7 +75,8 @@ class NodeLifecycleController(Controller):
     async def _sync(self, node: Obj) -> float | None:
         name = name_of(node)
         left = self._seconds_to_silence(name)
-        if left is not None and left <= 0 and not _is_unknown(node):
+        ready = find_condition(node, "Ready")
+        if left is not None and left <= 0 and (ready is None or ready.get("status") != "Unknown"):
             node = await self._write_unknown(node)
         taints = list(self._taints(node))
         if taints != (node.get("spec", {}).get("taints") or []):
@@ -157,8 +158,3 @@ def _renewed(lease: Obj) -> object:
 
 def _posted(node: Obj) -> object:
     return (find_condition(node, "Ready") or {}).get("lastHeartbeatTime")
-
-
-def _is_unknown(node: Obj) -> bool:
-    ready = find_condition(node, "Ready")
-    return ready is not None and ready.get("status") == "Unknown"
