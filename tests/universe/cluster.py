@@ -117,8 +117,8 @@ class Cluster(MemoryApi):
                 found[key] = obj
         return tuple(found.values())
 
-    def _note(self, table: Any, key: str, old: Any, new: Any) -> None:
-        super()._note(table, key, old, new)
+    def _record_change(self, table: Any, key: str, old: Any, new: Any) -> None:
+        super()._record_change(table, key, old, new)
         info = REGISTRY.of(type(old if new is None else new))
         self._past[info.resource_id].append((self._version, key, new))
         if info.kind != "Event":

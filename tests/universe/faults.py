@@ -1057,7 +1057,7 @@ PLANTED: Final = (
     Planted(
         STORE,
         _CORE,
-        "        except StatusError:\n            await core._settled()\n            raise\n",
+        "        except StatusError:\n            await core._durable()\n            raise\n",
         "        except StatusError:\n            raise\n",
         "a refusal does not wait for the writes that it rests on",
     ),

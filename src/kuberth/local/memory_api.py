@@ -314,7 +314,7 @@ class MemoryApi(Api):
     def _remove(self, kind: type[Any], key: str) -> None:
         obj, table = self._present(kind, key), self._table(kind)
         del table.objects[key]
-        self._note(table, key, _with_metadata(obj, resource_version=str(self._version + 1)), None)
+        self._record_change(table, key, _with_metadata(obj, resource_version=str(self._version + 1)), None)
 
     def _with_new_uid(self, obj: T) -> T:
         self._uids += 1
@@ -325,10 +325,10 @@ class MemoryApi(Api):
         table, key = self._table(type(obj)), _key(obj)
         old = table.objects.get(key)
         table.objects[key] = obj
-        self._note(table, key, old, obj)
+        self._record_change(table, key, old, obj)
         return obj
 
-    def _note(self, table: _Table, key: str, old: Any, new: Any) -> None:
+    def _record_change(self, table: _Table, key: str, old: Any, new: Any) -> None:
         """Log a change and wake watches; `new`, or else `old`, gets the next resource version."""
         self._version += 1
         table.log.append(Change(self._version, table.log.resource, key, old, new))

@@ -101,7 +101,7 @@ class AdmittedPods:
         if not usage.loads:
             del self._usage[node]
 
-    def keep_only(self, node: str, uids: Collection[str]) -> None:
+    def retain(self, node: str, uids: Collection[str]) -> None:
         """Stop counting pods of a node that are not among these."""
         usage = self._usage.get(node)
         for uid in () if usage is None else [uid for uid in usage.loads if uid not in uids]:
@@ -253,15 +253,15 @@ class HollowKubelet(Controller):
     def set_up(self) -> None:
         self._queue = self.queue_of("pods", self._sync, parallel=_PARALLEL)
         indexes = {"claim": claim_keys, "node": by_node, "address": _addresses}
-        self._pods = self.watch("pods", self._note, indexes=indexes)
+        self._pods = self.watch("pods", self._on_pod, indexes=indexes)
         self._claims = self.watch(CLAIMS, self._on_claim)
 
-    def look_at(self, node: str) -> None:
+    def queue_pods_of(self, node: str) -> None:
         """Queue the pods of a node that was added or whose health changed."""
         for pod in self._pods.by("node", node):
             self._queue.add(key_of(pod))
 
-    def _note(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_pod(self, old: Obj | None, new: Obj | None) -> None:
         uid = (new or old or {})["metadata"]["uid"]
         if new is None or is_finished(new):
             self._admitted.remove(uid)
@@ -334,7 +334,7 @@ class HollowKubelet(Controller):
         name = node_of(pod)
         there = await self._core.list("pods", field_selector=f"spec.nodeName={name}")
         present = [one for one in there["items"] if not is_finished(one)]
-        self._admitted.keep_only(name, {one["metadata"]["uid"] for one in present})
+        self._admitted.retain(name, {one["metadata"]["uid"] for one in present})
         for one in present:
             self._admitted.recount(one)
         current = await self._core.get("nodes", name)

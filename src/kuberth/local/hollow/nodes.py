@@ -92,9 +92,9 @@ class HollowNodes(Controller):
             return
         if self._names.get(name) != new["metadata"]["uid"]:
             self._names[name] = new["metadata"]["uid"]
-            self._kubelet.look_at(name)
+            self._kubelet.queue_pods_of(name)
         elif old is not None and _health(old) != _health(new):
-            self._kubelet.look_at(name)
+            self._kubelet.queue_pods_of(name)
         if not is_silent(new) and not _is_reported(new):
             self._queue.add(name)
 

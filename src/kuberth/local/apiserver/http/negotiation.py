@@ -165,11 +165,11 @@ def _decode_json(body: bytes, *, may_be_yaml: bool) -> Body:
 def _has_duplicates(body: bytes) -> bool:
     found = False
 
-    def look(pairs: list[tuple[str, Any]]) -> None:
+    def compare_keys(pairs: list[tuple[str, Any]]) -> None:
         nonlocal found
         found = found or (len(pairs) > 1 and len({key for key, _ in pairs}) < len(pairs))
 
-    json.loads(body, object_pairs_hook=look)
+    json.loads(body, object_pairs_hook=compare_keys)
     return found
 
 

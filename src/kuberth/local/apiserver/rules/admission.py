@@ -214,11 +214,11 @@ def prepare_volume(new: Obj, old: Obj | None, context: WriteContext) -> None:
 
 def prepare_pod_status(new: Obj, old: Obj, context: WriteContext) -> None:
     """Restore what a write of the status cannot change."""
-    _keep(new["metadata"], old["metadata"], "ownerReferences")
+    _restore(new["metadata"], old["metadata"], "ownerReferences")
     status, before = new["status"], old.get("status", {})
     for name in ("qosClass", "observedGeneration"):
         if not status.get(name):
-            _keep(status, before, name)
+            _restore(status, before, name)
     if not context.gates.get("DRANodeAllocatableResources", False) and not before.get(_NODE_RESOURCES):
         status.pop(_NODE_RESOURCES, None)
     seen = {one.get("type"): one.get("observedGeneration") for one in before.get("conditions") or ()}
@@ -228,10 +228,10 @@ def prepare_pod_status(new: Obj, old: Obj, context: WriteContext) -> None:
 
 
 def prepare_deployment_status(new: Obj, old: Obj, _context: WriteContext) -> None:
-    _keep(new["metadata"], old["metadata"], "labels")
+    _restore(new["metadata"], old["metadata"], "labels")
 
 
-def _keep(new: Obj, old: Obj, name: str) -> None:
+def _restore(new: Obj, old: Obj, name: str) -> None:
     if name in old:
         new[name] = old[name]
     else:
@@ -255,15 +255,15 @@ def set_node_ports(service: Obj, old: Obj | None, context: WriteContext) -> None
     """Assign a free node port to each port that needs one; existing numbers are kept."""
     spec = service["spec"]
     ports = spec.get("ports", ())
-    if not _wants(spec):
-        if old is not None and _wants(old["spec"]):
+    if not _needs_node_ports(spec):
+        if old is not None and _needs_node_ports(old["spec"]):
             for port in ports:
                 port.pop("nodePort", None)
         return
     before = (
         {}
         if old is None
-        else {_identity(port): port.get("nodePort") for port in old["spec"].get("ports", ())}
+        else {_port_key(port): port.get("nodePort") for port in old["spec"].get("ports", ())}
     )
     taken = {
         (port["nodePort"], port.get("protocol"))
@@ -273,9 +273,9 @@ def set_node_ports(service: Obj, old: Obj | None, context: WriteContext) -> None
         if port.get("nodePort")
     }
     for index, port in enumerate(ports):
-        number = port.get("nodePort") or before.get(_identity(port)) or 0
+        number = port.get("nodePort") or before.get(_port_key(port)) or 0
         if number:
-            _check(service, number, index, taken=(number, port.get("protocol")) in taken)
+            _check_node_port(service, number, index, taken=(number, port.get("protocol")) in taken)
         else:
             number = next((each for each in _RANGE if (each, port.get("protocol")) not in taken), 0)
         if number:
@@ -283,18 +283,18 @@ def set_node_ports(service: Obj, old: Obj | None, context: WriteContext) -> None
             taken.add((number, port.get("protocol")))
 
 
-def _wants(spec: Obj) -> bool:
+def _needs_node_ports(spec: Obj) -> bool:
     kind = spec.get("type")
     return kind == "NodePort" or (
         kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not False
     )
 
 
-def _identity(port: Obj) -> tuple[object, object]:
+def _port_key(port: Obj) -> tuple[object, object]:
     return port.get("port"), port.get("protocol")
 
 
-def _check(service: Obj, number: int, index: int, *, taken: bool) -> None:
+def _check_node_port(service: Obj, number: int, index: int, *, taken: bool) -> None:
     why = ""
     if number not in _RANGE:
         ends = f"{_RANGE.start}-{_RANGE.stop - 1}"
@@ -337,10 +337,10 @@ def set_runtime_class(pod: Obj, context: WriteContext) -> None:
             why = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
             raise forbidden(_PODS, name_of(pod), why)
         spec["overhead"] = dict(overhead)
-    _narrow(pod, found.get("scheduling") or {})
+    _apply_scheduling(pod, found.get("scheduling") or {})
 
 
-def _narrow(pod: Obj, scheduling: Obj) -> None:
+def _apply_scheduling(pod: Obj, scheduling: Obj) -> None:
     spec = pod["spec"]
     selector = dict(spec.get("nodeSelector", {}))
     for key, value in scheduling.get("nodeSelector", {}).items():

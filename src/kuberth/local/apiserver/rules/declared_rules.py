@@ -32,7 +32,7 @@ from kuberth.local.apiserver.status_errors import (
 
 IMMUTABLE: Final = "field is immutable"
 _FILLS: Final[Mapping[str, Callable[[Obj], None]]] = {"pod-spec": default_pod_spec}
-_JUDGING: Final = {
+_VALIDATING: Final = {
     "check",
     "enum",
     "frozen",
@@ -64,9 +64,9 @@ class DeclaredRules:
         self._root = _Node(schema)
 
     @property
-    def fills(self) -> bool:
+    def has_defaults(self) -> bool:
         """Whether there are defaults."""
-        return self._root._fills
+        return self._root._has_defaults
 
     def default(self, obj: Obj) -> None:
         self._root.set_defaults(obj)
@@ -95,10 +95,10 @@ class _Node:
         self._check = check_named(schema["check"]) if "check" in schema else None
         self._rules: Sequence[Obj] = schema.get("x-kubernetes-validations", ())
         inner = [node for _, node in (*self._properties, ("", self._items), ("", self._values)) if node]
-        self._fills: bool = bool({"default", "defaultExpression", "fill"} & schema.keys())
-        self._fills = self._fills or any(node._fills for node in inner)
-        self._judges: bool = bool(_JUDGING & schema.keys()) or any(node._judges for node in inner)
-        self._judged = [(name, node) for name, node in self._properties if node._judges]
+        self._has_defaults: bool = bool({"default", "defaultExpression", "fill"} & schema.keys())
+        self._has_defaults = self._has_defaults or any(node._has_defaults for node in inner)
+        self._validates: bool = bool(_VALIDATING & schema.keys()) or any(node._validates for node in inner)
+        self._validated = [(name, node) for name, node in self._properties if node._validates]
         self._may_be_absent = not {"absent", "immutable"} & schema.keys()
         self._absent, self._immutable = schema.get("absent"), schema.get("immutable")
         self._is_plain_text = self._longest is None and not self._rules
@@ -107,11 +107,11 @@ class _Node:
 
     def set_defaults(self, tree: Any) -> None:
         if isinstance(tree, list):
-            for item in tree if self._items is not None and self._items._fills else ():
+            for item in tree if self._items is not None and self._items._has_defaults else ():
                 self._items.set_defaults(item)  # type: ignore[union-attr]  # checked above
             return
         for name, node in self._properties:
-            if node._fills:
+            if node._has_defaults:
                 node._set_default(tree, name)
 
     def _set_default(self, holder: Obj, name: str) -> None:
@@ -179,7 +179,7 @@ class _Node:
             why = "field is immutable when `immutable` is set"
             changed = (name for name in self._frozen if tree.get(name) != old.get(name))
             found += (forbidden_field(f"{prefix}{name}", why) for name in changed)
-        for name, node in self._judged:
+        for name, node in self._validated:
             value = tree.get(name)
             # The usual cases first: every pod comes this way.
             if not node._may_be_absent:
@@ -189,7 +189,7 @@ class _Node:
             elif not node.is_unset(value):
                 stored = old.get(name) if isinstance(old, dict) else _NOT_STORED
                 found += node.causes(value, f"{prefix}{name}", stored)
-        if self._values is not None and self._values._judges:
+        if self._values is not None and self._values._validates:
             for name, value in tree.items():
                 found += self._values.causes(value, f"{path}[{name}]", _NOT_STORED)
 
@@ -218,7 +218,7 @@ class _Node:
         if most is not None and len(items) > most:
             found.append(too_many(path, len(items), most))
             return
-        if self._items is not None and self._items._judges:
+        if self._items is not None and self._items._validates:
             for index, item in enumerate(items):
                 found += self._items.causes(item, f"{path}[{index}]", _NOT_STORED)
         if not keys and not key:

@@ -126,7 +126,7 @@ def built_in_rules(resource: str) -> KindRules:
         return [*declared.causes(new, old), *code.validate(new, old)]
 
     return replace(
-        code, default=default if declared.fills else code.default, prepare=prepare, validate=validate
+        code, default=default if declared.has_defaults else code.default, prepare=prepare, validate=validate
     )
 
 

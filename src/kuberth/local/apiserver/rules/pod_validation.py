@@ -302,14 +302,14 @@ def _munge_gated(munged: Obj, old: Obj) -> list[Cause]:
         if any(fresh.get(key) != value for key, value in present.items()):
             why = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
             causes.append(invalid_value("spec.nodeSelector", fresh, why))
-        _put(munged, "nodeSelector", old.get("nodeSelector"))
+        _set_or_remove(munged, "nodeSelector", old.get("nodeSelector"))
     new_affinity, old_affinity = munged.get("affinity"), old.get("affinity")
     new_node, old_node = (new_affinity or {}).get("nodeAffinity"), (old_affinity or {}).get("nodeAffinity")
     if new_node != old_node:
         causes += _validate_node_affinity_change(new_node or {}, old_node or {})
         merged = dict(new_affinity or {})
-        _put(merged, "nodeAffinity", old_node)
-        _put(munged, "affinity", merged if merged or old_affinity is not None else None)
+        _set_or_remove(merged, "nodeAffinity", old_node)
+        _set_or_remove(munged, "affinity", merged if merged or old_affinity is not None else None)
     return causes
 
 
@@ -338,7 +338,7 @@ def _only_adds(new: Obj, old: Obj) -> bool:
     return all(new.get(field, [])[: len(old.get(field, []))] == old.get(field, []) for field in fields)
 
 
-def _put(obj: Obj, name: str, value: Any) -> None:
+def _set_or_remove(obj: Obj, name: str, value: Any) -> None:
     if value is None:
         obj.pop(name, None)
     else:

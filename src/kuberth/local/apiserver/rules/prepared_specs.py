@@ -79,7 +79,7 @@ class PreparedSpecs:
             self._prepared.move_to_end(key)
         return prepared
 
-    def keep(self, key: SpecKey, stored: Obj) -> None:
+    def add(self, key: SpecKey, stored: Obj) -> None:
         """Cache the stored pod under its key."""
         managed = stored["metadata"].get("managedFields")
         if key.signed and not managed:

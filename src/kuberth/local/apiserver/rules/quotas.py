@@ -366,9 +366,11 @@ def check_limit_ranges(row: ServedResource, new: Obj, old: Obj | None, context: 
     """StatusError 403 if an object requests too little or too much; existing pods are not checked."""
     if row.stored_as not in (_PODS, _CLAIMS) or (old is not None and row.stored_as == _PODS):
         return
-    judge = _judge_pod if row.stored_as == _PODS else _judge_claim
+    find_problems = _pod_problems if row.stored_as == _PODS else _claim_problems
     for limit_range in context.store.latest_list(LIMIT_RANGES, namespace=namespace_of(new)):
-        problems = list(dict.fromkeys(each for limit in _limits(limit_range) for each in judge(new, limit)))
+        problems = list(
+            dict.fromkeys(each for limit in _limits(limit_range) for each in find_problems(new, limit))
+        )
         if problems:
             listed = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
             raise forbidden(row, name_of(new), listed)
@@ -394,7 +396,7 @@ def _fill(container: Obj, limits: list[Obj], word: str) -> Iterator[str]:
             yield f"{', '.join(sorted(missing))} {title} for {word} {container.get('name', '')}"
 
 
-def _judge_pod(pod: Obj, limit: Obj) -> Iterator[str]:
+def _pod_problems(pod: Obj, limit: Obj) -> Iterator[str]:
     spec = pod.get("spec", {})
     if limit.get("type") == "Container":
         for container in all_containers(spec):
@@ -403,25 +405,25 @@ def _judge_pod(pod: Obj, limit: Obj) -> Iterator[str]:
                 {name: parse(text) for name, text in resources.get(field, {}).items()}
                 for field in ("requests", "limits")
             )
-            yield from _judge(limit, asked, most)
+            yield from _limit_problems(limit, asked, most)
     elif limit.get("type") == "Pod":
-        yield from _judge(limit, pod_amounts(spec, "requests"), pod_amounts(spec, "limits"))
+        yield from _limit_problems(limit, pod_amounts(spec, "requests"), pod_amounts(spec, "limits"))
 
 
-def _judge_claim(claim: Obj, limit: Obj) -> Iterator[str]:
+def _claim_problems(claim: Obj, limit: Obj) -> Iterator[str]:
     if limit.get("type") != "PersistentVolumeClaim":
         return
     requests = (claim.get("spec", {}).get("resources") or {}).get("requests", {})
     asked = {name: parse(text) for name, text in requests.items()}
     # A claim has no limits: its request is compared with the maximum.
-    yield from _judge({**limit, "max": {}}, asked, {})
+    yield from _limit_problems({**limit, "max": {}}, asked, {})
     for name, text in limit.get("max", {}).items():
-        yield from _too_much(
+        yield from _excess_problems(
             f"maximum {name} usage per {limit['type']} is {text}", parse(text), asked.get(name), "request"
         )
 
 
-def _judge(limit: Obj, requests: Amounts, limits: Amounts) -> Iterator[str]:
+def _limit_problems(limit: Obj, requests: Amounts, limits: Amounts) -> Iterator[str]:
     kind = limit.get("type", "")
     for name, text in limit.get("min", {}).items():
         rule, least = f"minimum {name} usage per {kind} is {text}", parse(text)
@@ -434,12 +436,12 @@ def _judge(limit: Obj, requests: Amounts, limits: Amounts) -> Iterator[str]:
             yield f"{rule}, but limit is {most}"
     for name, text in limit.get("max", {}).items():
         rule, ceiling = f"maximum {name} usage per {kind} is {text}", parse(text)
-        over = list(_too_much(rule, ceiling, limits.get(name), "limit"))
+        over = list(_excess_problems(rule, ceiling, limits.get(name), "limit"))
         if not over and name in requests:
-            over = list(_too_much(rule, ceiling, requests[name], "request"))
+            over = list(_excess_problems(rule, ceiling, requests[name], "request"))
         yield from over
     for name, text in limit.get("maxLimitRequestRatio", {}).items():
-        yield from _judge_ratio(
+        yield from _ratio_problems(
             f"{name} max limit to request ratio per {kind} is {text}",
             parse(text),
             requests.get(name),
@@ -447,14 +449,16 @@ def _judge(limit: Obj, requests: Amounts, limits: Amounts) -> Iterator[str]:
         )
 
 
-def _too_much(rule: str, ceiling: Quantity, found: Quantity | None, word: str) -> Iterator[str]:
+def _excess_problems(rule: str, ceiling: Quantity, found: Quantity | None, word: str) -> Iterator[str]:
     if found is None:
         yield f"{rule}.  No {word} is specified"
     elif ceiling < found:
         yield f"{rule}, but {word} is {found}"
 
 
-def _judge_ratio(rule: str, ratio: Quantity, asked: Quantity | None, most: Quantity | None) -> Iterator[str]:
+def _ratio_problems(
+    rule: str, ratio: Quantity, asked: Quantity | None, most: Quantity | None
+) -> Iterator[str]:
     if not asked:
         yield f"{rule}, but no request is specified or request is 0"
     elif not most:

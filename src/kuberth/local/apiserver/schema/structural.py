@@ -62,7 +62,7 @@ class StructuralSchema:
         _default(obj, self._schema)
 
     def causes(self, obj: Obj) -> list[Cause]:
-        return list(_judge(obj, self._schema, ""))
+        return list(_value_causes(obj, self._schema, ""))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -172,7 +172,7 @@ def _default(tree: Any, schema: Obj) -> None:
 # Checking
 
 
-def _judge(tree: Any, schema: Obj, path: str) -> Iterator[Cause]:
+def _value_causes(tree: Any, schema: Obj, path: str) -> Iterator[Cause]:
     if tree is None and schema.get("nullable"):
         return
     wanted = schema.get("type", "")
@@ -188,14 +188,14 @@ def _judge(tree: Any, schema: Obj, path: str) -> Iterator[Cause]:
     if enum is not None and tree not in enum:
         yield not_supported(path, tree, map(str, enum))
     if isinstance(tree, str):
-        yield from _judge_text(tree, schema, path)
+        yield from _text_causes(tree, schema, path)
     elif isinstance(tree, list):
-        yield from _judge_list(tree, schema, path)
+        yield from _list_causes(tree, schema, path)
     elif isinstance(tree, dict):
-        yield from _judge_object(tree, schema, path)
+        yield from _object_causes(tree, schema, path)
     elif isinstance(tree, int | float) and not isinstance(tree, bool):
-        yield from _judge_number(tree, schema, path)
-    yield from _judge_junctors(tree, schema, path)
+        yield from _number_causes(tree, schema, path)
+    yield from _junctor_causes(tree, schema, path)
 
 
 def _type_name(tree: Any) -> str:
@@ -219,7 +219,7 @@ def _wrong_type(path: str, wanted: str, found: str) -> Cause:
     return invalid_value(path, found, f'{path} in body must be of type {wanted}: "{found}"')
 
 
-def _judge_text(text: str, schema: Obj, path: str) -> Iterator[Cause]:
+def _text_causes(text: str, schema: Obj, path: str) -> Iterator[Cause]:
     longest = schema.get("maxLength")
     if longest is not None and len(text) > longest:
         yield too_long(path, longest)
@@ -253,7 +253,7 @@ def _matches(pattern: str, text: str) -> bool:
         return False
 
 
-def _judge_number(number: float, schema: Obj, path: str) -> Iterator[Cause]:
+def _number_causes(number: float, schema: Obj, path: str) -> Iterator[Cause]:
     for field, word, exclusive in (
         ("minimum", "greater", "exclusiveMinimum"),
         ("maximum", "less", "exclusiveMaximum"),
@@ -275,19 +275,19 @@ def _plain(number: float) -> str:
     return str(int(number)) if float(number).is_integer() else str(number)
 
 
-def _judge_list(items: list[Any], schema: Obj, path: str) -> Iterator[Cause]:
-    yield from _judge_size(len(items), schema, path, "Items", "items")
+def _list_causes(items: list[Any], schema: Obj, path: str) -> Iterator[Cause]:
+    yield from _size_causes(len(items), schema, path, "Items", "items")
     inner = schema.get("items")
     if isinstance(inner, dict):
         for index, item in enumerate(items):
-            yield from _judge(item, inner, f"{path}[{index}]")
+            yield from _value_causes(item, inner, f"{path}[{index}]")
     kind = schema.get("x-kubernetes-list-type")
     if kind in ("set", "map") or schema.get("uniqueItems"):
         keys = schema.get("x-kubernetes-list-map-keys", ()) if kind == "map" else ()
-        yield from _judge_unique(items, keys, path)
+        yield from _duplicate_causes(items, keys, path)
 
 
-def _judge_unique(items: list[Any], keys: Iterable[str], path: str) -> Iterator[Cause]:
+def _duplicate_causes(items: list[Any], keys: Iterable[str], path: str) -> Iterator[Cause]:
     seen = set()
     for index, item in enumerate(items):
         shown = item
@@ -299,7 +299,7 @@ def _judge_unique(items: list[Any], keys: Iterable[str], path: str) -> Iterator[
         seen.add(identity)
 
 
-def _judge_size(size: int, schema: Obj, path: str, suffix: str, word: str) -> Iterator[Cause]:
+def _size_causes(size: int, schema: Obj, path: str, suffix: str, word: str) -> Iterator[Cause]:
     most, least = schema.get(f"max{suffix}"), schema.get(f"min{suffix}")
     if most is not None and size > most:
         yield too_many(path, size, most)
@@ -307,8 +307,8 @@ def _judge_size(size: int, schema: Obj, path: str, suffix: str, word: str) -> It
         yield invalid_value(path, size, f"{path} in body should have at least {least} {word}")
 
 
-def _judge_object(tree: Obj, schema: Obj, path: str) -> Iterator[Cause]:
-    yield from _judge_size(len(tree), schema, path, "Properties", "properties")
+def _object_causes(tree: Obj, schema: Obj, path: str) -> Iterator[Cause]:
+    yield from _size_causes(len(tree), schema, path, "Properties", "properties")
     known, others = schema.get("properties", {}), schema.get("additionalProperties")
     for name in schema.get("required", ()):
         if name not in tree:
@@ -316,17 +316,17 @@ def _judge_object(tree: Obj, schema: Obj, path: str) -> Iterator[Cause]:
     for key, value in tree.items():
         where = f"{path}.{key}" if path else key
         if key in known:
-            yield from _judge(value, known[key], where)
+            yield from _value_causes(value, known[key], where)
         elif isinstance(others, dict):
-            yield from _judge(value, others, where)
+            yield from _value_causes(value, others, where)
 
 
-def _judge_junctors(tree: Any, schema: Obj, path: str) -> Iterator[Cause]:
+def _junctor_causes(tree: Any, schema: Obj, path: str) -> Iterator[Cause]:
     def holds(part: Obj) -> bool:
-        return next(_judge(tree, part, path), None) is None
+        return next(_value_causes(tree, part, path), None) is None
 
     for part in schema.get("allOf", ()):
-        yield from _judge(tree, part, path)
+        yield from _value_causes(tree, part, path)
     if "anyOf" in schema and not any(map(holds, schema["anyOf"])):
         yield _unmet(tree, path, "must validate at least one schema (anyOf)")
     if "oneOf" in schema and (count := sum(map(holds, schema["oneOf"]))) != 1:

@@ -233,7 +233,7 @@ class Core:
         obj.setdefault("metadata", {})
         stored = self._writer.create(row, obj, options, namespace=namespace, prepared=prepared)
         if key is not None and prepared is None:
-            self._prepared.keep(key, stored)
+            self._prepared.add(key, stored)
         return await self._settle(row, stored, dry_run=dry_run)
 
     @_writes
@@ -388,7 +388,7 @@ class Core:
         present = self._store.latest_list(budgets.stored_as, namespace=namespace)
         # The deletion is planned first: if its preconditions fail, the budget must not change.
         plan_deletion(row, pod, options, now_ns=self._clock.now_ns())
-        budget = subresources.judge_eviction(pod, present, now=self._writer.now)
+        budget = subresources.count_eviction(pod, present, now=self._writer.now)
         if not dry_run:
             if budget is not None:
                 self._writer.stage(budgets, key_of(budget), budget)

@@ -163,7 +163,7 @@ def read_eviction(body: Any) -> Obj:
     return decode(EVICTION, body)
 
 
-def judge_eviction(pod: Obj, budgets: list[Obj], *, now: str) -> Obj | None:
+def count_eviction(pod: Obj, budgets: list[Obj], *, now: str) -> Obj | None:
     """The pod's budget with the disruption counted, if it has one; 429 if it allows no eviction."""
     status = pod.get("status", {})
     if status.get("phase") in ("Succeeded", "Failed", "Pending") or pod["metadata"].get("deletionTimestamp"):
@@ -179,7 +179,7 @@ def judge_eviction(pod: Obj, budgets: list[Obj], *, now: str) -> Obj | None:
         )
         raise StatusError(422, "Invalid", message)
     budget = matching[0]
-    if not is_true(pod, "Ready") and _lets_unhealthy_go(budget):
+    if not is_true(pod, "Ready") and _allows_unhealthy(budget):
         return None
     return _decremented(budget, pod, now)
 
@@ -190,7 +190,7 @@ def evicted_pod(pod: Obj, *, now: str) -> Obj:
     return {**pod, "status": with_condition(pod.get("status", {}), target, now=now)}
 
 
-def _lets_unhealthy_go(budget: Obj) -> bool:
+def _allows_unhealthy(budget: Obj) -> bool:
     if budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
     status = budget.get("status", {})

@@ -21,7 +21,7 @@ ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
 _IGNORED: Final = {"events", "events.events.k8s.io"}
 """Resources that are not watched, as upstream: many short-lived objects without owners."""
-_LOOK_SECONDS: Final = 0.5
+_KINDS_SECONDS: Final = 0.5
 """How often to look for kinds that custom resource definitions added or took away."""
 
 
@@ -58,7 +58,7 @@ class GarbageController(Controller):
 
     async def _follow_changes(self) -> None:
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_KINDS_SECONDS)
             self._follow()
 
     def _follow(self) -> None:
@@ -86,7 +86,7 @@ class GarbageController(Controller):
         for owner in after:
             self._dependents.setdefault(owner, {})[uid] = None
         for owner in before - after:
-            self._forget(owner, uid)
+            self._remove_dependent(owner, uid)
             # An owner that waits for its dependents may have waited for this one.
             if owner in self._places:
                 self._queue.add(owner)
@@ -102,7 +102,7 @@ class GarbageController(Controller):
         elif not all(owner in self._places for owner in after):
             self._queue.add(uid)
 
-    def _forget(self, owner: str, dependent: str) -> None:
+    def _remove_dependent(self, owner: str, dependent: str) -> None:
         dependents = self._dependents.get(owner, {})
         dependents.pop(dependent, None)
         if not dependents:
@@ -124,7 +124,7 @@ class GarbageController(Controller):
         finalizers = obj["metadata"].get("finalizers") or ()
         if "deletionTimestamp" in obj["metadata"]:
             if ORPHAN in finalizers:
-                await self._let_go(informer, obj)
+                await self._orphan_dependents(informer, obj)
             elif FOREGROUND in finalizers:
                 await self._finish_foreground(informer, obj)
             return
@@ -165,7 +165,7 @@ class GarbageController(Controller):
             raise
         return _Owner.SOLID if owner["metadata"]["uid"] == reference["uid"] else _Owner.ABSENT
 
-    async def _let_go(self, informer: Informer, owner: Obj) -> None:
+    async def _orphan_dependents(self, informer: Informer, owner: Obj) -> None:
         """Orphan: remove the owner from its dependents' references, then remove its finalizer."""
         uid = owner["metadata"]["uid"]
         for dependent in list(self._dependents.get(uid, ())):

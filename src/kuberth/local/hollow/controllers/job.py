@@ -243,7 +243,7 @@ class JobController(Controller):
         spec = job["spec"]
         parallel, completions = spec.get("parallelism", 1), spec.get("completions")
         if is_indexed(job):
-            await self._discard(tally, _of_no_use(job, tally))
+            await self._discard(tally, _surplus_pods(job, tally))
         if completions is not None:
             wanted = min(parallel, max(0, completions - tally.succeeded - len(tally.given_up)))
         else:
@@ -425,7 +425,7 @@ def _uids(pods: Iterable[Obj]) -> set[str]:
     return {pod["metadata"]["uid"] for pod in pods}
 
 
-def _of_no_use(job: Obj, tally: _Tally) -> list[Obj]:
+def _surplus_pods(job: Obj, tally: _Tally) -> list[Obj]:
     """Active pods whose index is finished, no longer wanted, or also another pod's."""
     taken: set[int | None] = {None, *tally.done, *tally.given_up}
     useless = []
