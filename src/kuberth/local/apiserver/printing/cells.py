@@ -160,12 +160,6 @@ def modes(modes: Any) -> str:
     return ",".join(short for mode, short in _ACCESS_MODES.items() if mode in (modes or ()))
 
 
-def phase(obj: Obj) -> str:
-    if obj["metadata"].get("deletionTimestamp"):
-        return "Terminating"
-    return str(obj.get("status", {}).get("phase", ""))
-
-
 def class_of(obj: Obj) -> str:
     return str(annotation_of(obj, _BETA_CLASS) or obj.get("spec", {}).get("storageClassName", ""))
 

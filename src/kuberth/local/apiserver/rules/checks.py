@@ -29,18 +29,6 @@ Check = Callable[[Any, str], Iterable[Cause]]
 
 _ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _NO_OPERATOR: Final = "not a valid selector operator"
-_VOLUME_FIELDS: Final = (
-    "accessModes",
-    "capacity",
-    "claimRef",
-    "mountOptions",
-    "nodeAffinity",
-    "persistentVolumeReclaimPolicy",
-    "storageClassName",
-    "volumeAttributesClassName",
-    "volumeMode",
-)
-"""The fields of a volume that do not say where it is."""
 
 
 def _name_check(problems: Callable[[str], list[str]]) -> Check:
@@ -125,12 +113,6 @@ def _check_positive(quantity: str, path: str) -> list[Cause]:
     if parse("0") < parse(quantity):
         return []
     return [invalid_value(path, quantity, "must be greater than zero")]
-
-
-def check_volume_source(spec: Obj, path: str) -> list[Cause]:
-    if any(field not in _VOLUME_FIELDS for field in spec):
-        return []
-    return [required(path, "must specify a volume type")]
 
 
 def check_count_or_percent(value: int | str, path: str) -> list[Cause]:

@@ -152,30 +152,6 @@ def default_replication_controller(obj: Obj) -> None:
         obj["metadata"].setdefault("labels", dict(labels))
 
 
-def default_stateful_set(obj: Obj) -> None:
-    for claim in obj["spec"].get("volumeClaimTemplates", ()):
-        claim |= {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "status": {"phase": "Pending"}}
-
-
-def default_job(obj: Obj) -> None:
-    spec = obj["spec"]
-    if "completions" not in spec and "parallelism" not in spec:
-        spec["completions"] = 1
-    fill(
-        spec,
-        {
-            "parallelism": 1,
-            # Failures that are limited by index are not limited together.
-            "backoffLimit": 2**31 - 1 if "backoffLimitPerIndex" in spec else 6,
-            "completionMode": "NonIndexed",
-            "suspend": False,
-            "manualSelector": False,
-        },
-    )
-    policy = "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed"
-    fill(spec, {"podReplacementPolicy": policy})
-
-
 def own_job_pods(obj: Obj) -> None:
     """Let a job without a selector of its own select its pods by its uid."""
     spec = obj.setdefault("spec", {})

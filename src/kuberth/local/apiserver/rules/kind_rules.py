@@ -77,8 +77,7 @@ RULES: Final[Mapping[str, KindRules]] = {
     "resourcequotas": KindRules(prepare=quotas.prepare_quota),
     "limitranges": KindRules(defaulting.default_limit_range),
     "deployments.apps": KindRules(prepare_status=admission.prepare_deployment_status),
-    "statefulsets.apps": KindRules(defaulting.default_stateful_set),
-    "jobs.batch": KindRules(defaulting.default_job, admission.prepare_job),
+    "jobs.batch": KindRules(prepare=admission.prepare_job),
     "priorityclasses.scheduling.k8s.io": KindRules(prepare=admission.prepare_priority_class),
     "podgroups.scheduling.k8s.io": KindRules(
         prepare=group_rules.prepare_pod_group,
