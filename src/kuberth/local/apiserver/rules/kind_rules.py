@@ -65,7 +65,6 @@ RULES: Final[Mapping[str, KindRules]] = {
         admission.prepare_pod,
         pod_validation.validate_pod,
         prepare_status=admission.prepare_pod_status,
-        validate_status=pod_validation.validate_pod_status,
     ),
     "services": KindRules(prepare=admission.prepare_service),
     "replicationcontrollers": KindRules(defaulting.default_replication_controller),

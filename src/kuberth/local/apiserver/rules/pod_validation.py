@@ -41,16 +41,6 @@ def validate_pod(new: Obj, old: Obj | None) -> list[Cause]:
     return causes
 
 
-def validate_pod_status(new: Obj, old: Obj | None) -> list[Cause]:
-    status = new.get("status", {})
-    causes = validate_node_resources(status, new.get("spec", {}), "status")
-    nominated = status.get("nominatedNodeName", "")
-    if nominated:
-        problems = names.subdomain_problems(nominated)
-        causes += invalid_values("status.nominatedNodeName", nominated, problems)
-    return causes
-
-
 def check_pod_spec(spec: Obj, path: str) -> Iterator[Cause]:
     """Names and host ports are unique in a pod, and containers use claims of their pod."""
     names_seen: set[str] = set()
@@ -197,13 +187,14 @@ def _used_claim_causes(claims: Iterable[Obj], path: str, spec: Obj) -> Iterator[
             yield Cause(where, f'Not found: "{name}": {why}', "FieldValueNotFound")
 
 
-def validate_node_resources(status: Obj, spec: Obj, path: str) -> list[Cause]:
+def check_node_resources(pod: Obj, _path: str) -> list[Cause]:
     """Check the node resources that claims' devices take: the claims are the pod's, containers use them."""
     causes: list[Cause] = []
+    status, spec = pod.get("status", {}), pod.get("spec", {})
     used = [*(spec.get("resourceClaims") or ()), *(status.get("resourceClaimStatuses") or ())]
     known = {each.get("resourceClaimName") for each in used}
     for index, taken in enumerate(status.get("nodeAllocatableResourceClaimStatuses") or ()):
-        where = f"{path}.nodeAllocatableResourceClaimStatuses[{index}]"
+        where = f"status.nodeAllocatableResourceClaimStatuses[{index}]"
         name, resources = taken.get("resourceClaimName", ""), taken.get("resources") or {}
         if not name:
             causes.append(required(f"{where}.resourceClaimName", "must not be empty"))
