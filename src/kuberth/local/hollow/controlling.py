@@ -26,68 +26,12 @@ from kuberth.text.timestamps import stamp
 
 logger = logging.getLogger(__name__)
 
-_MOST: Final = 1000
+_MOST_EVENTS: Final = 1000
 """The maximum number of events being written at a time; more are dropped."""
 
 
-class Recorder:
-    def __init__(self, informers: Informers, *, clock: Clock, component: str) -> None:
-        self._informers = informers
-        self._clock = clock
-        self._component = component
-        self._under_way = 0
-
-    def record(self, obj: Obj, reason: str, message: str, *, type_: str = "Normal") -> None:
-        """Write an event about an object in the background."""
-        if self._under_way >= _MOST:
-            return
-        namespace = namespace_of(obj) or "default"
-        now = stamp(self._clock)
-        event = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": event_name(name_of(obj), secrets.token_hex(8)), "namespace": namespace},
-            "involvedObject": {
-                "apiVersion": obj.get("apiVersion", ""),
-                "kind": obj.get("kind", ""),
-                "namespace": namespace_of(obj),
-                "name": name_of(obj),
-                "uid": obj["metadata"].get("uid", ""),
-                "resourceVersion": obj["metadata"].get("resourceVersion", ""),
-            },
-            "reason": reason,
-            "message": message,
-            "type": type_,
-            "count": 1,
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "source": {"component": self._component},
-            "reportingComponent": self._component,
-            "reportingInstance": "",
-        }
-        self._informers.spawn(self._write(namespace, event), name=f"hollow-event-{reason}")
-
-    @contextmanager
-    def reporting_refusals(self, owner: Obj) -> Iterator[None]:
-        """Record an event on the owner of pods if the server refuses one in the block, as quotas do."""
-        try:
-            yield
-        except StatusError as error:
-            self.record(owner, "FailedCreate", f"Error creating: {error}", type_="Warning")
-            raise
-
-    async def _write(self, namespace: str, event: Obj) -> None:
-        self._under_way += 1
-        try:
-            await self._informers.server.create("events", event, namespace=namespace)
-        except StatusError as error:
-            logger.debug("event %s not written: %s", event["reason"], error)
-        finally:
-            self._under_way -= 1
-
-
 class Controller:
-    """A controller has informers, work queues and a recorder of events."""
+    """A controller watches resources, has work queues and records events."""
 
     name: ClassVar = ""
     component: ClassVar = ""
@@ -96,7 +40,7 @@ class Controller:
     def __init__(self, informers: Informers, *, clock: Clock) -> None:
         self._informers = informers
         self._clock = clock
-        self._recorder = Recorder(informers, clock=clock, component=self.component)
+        self._events_under_way = 0
         self._watched: dict[str, Informer] = {}
         self._queues: list[Worker] = []
         self.set_up()
@@ -169,6 +113,54 @@ class Controller:
         async with asyncio.TaskGroup() as tasks:
             for queue in self._queues:
                 tasks.create_task(queue.run(), name=f"hollow-{queue.name}")
+
+    def record(self, obj: Obj, reason: str, message: str, *, type_: str = "Normal") -> None:
+        """Write an event about an object in the background."""
+        if self._events_under_way >= _MOST_EVENTS:
+            return
+        namespace = namespace_of(obj) or "default"
+        now = stamp(self._clock)
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": event_name(name_of(obj), secrets.token_hex(8)), "namespace": namespace},
+            "involvedObject": {
+                "apiVersion": obj.get("apiVersion", ""),
+                "kind": obj.get("kind", ""),
+                "namespace": namespace_of(obj),
+                "name": name_of(obj),
+                "uid": obj["metadata"].get("uid", ""),
+                "resourceVersion": obj["metadata"].get("resourceVersion", ""),
+            },
+            "reason": reason,
+            "message": message,
+            "type": type_,
+            "count": 1,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "source": {"component": self.component},
+            "reportingComponent": self.component,
+            "reportingInstance": "",
+        }
+        self._informers.spawn(self._write_event(namespace, event), name=f"hollow-event-{reason}")
+
+    @contextmanager
+    def reporting_refusals(self, owner: Obj) -> Iterator[None]:
+        """Record an event on the owner of pods if the server refuses one in the block, as quotas do."""
+        try:
+            yield
+        except StatusError as error:
+            self.record(owner, "FailedCreate", f"Error creating: {error}", type_="Warning")
+            raise
+
+    async def _write_event(self, namespace: str, event: Obj) -> None:
+        self._events_under_way += 1
+        try:
+            await self._informers.server.create("events", event, namespace=namespace)
+        except StatusError as error:
+            logger.debug("event %s not written: %s", event["reason"], error)
+        finally:
+            self._events_under_way -= 1
 
 
 def by_namespace(obj: Obj) -> Iterable[str]:

@@ -295,20 +295,20 @@ class HollowKubelet(Controller):
         if settled is not None and settled[0] is pod and settled[1] is node.obj:
             return None
         if not pod.get("status", {}).get("startTime") and (refusal := await self._refusal(pod, node)):
-            await self._write(pod, refused(pod, **refusal._asdict(), now=stamp(self._clock)))
-            self._recorder.record(pod, refusal.reason, refusal.message, type_="Warning")
+            await self._pods.write_status(pod, refused(pod, **refusal._asdict(), now=stamp(self._clock)))
+            self.record(pod, refusal.reason, refusal.message, type_="Warning")
             return None
         if phase(pod) != "Running" and await self._waits_for_devices(pod, node):
             return None
         step = self._step(pod, node)
         if step.status != pod.get("status"):
-            pod = await self._write(pod, step.status)
+            pod = await self._pods.write_status(pod, step.status)
         if step.seconds is not None:
             self._states[uid] = step.state
         elif self._pods.get(key_of(pod)) is pod:
             self._settled[uid] = pod, node.obj
         for event in step.events:
-            self._recorder.record(pod, event.reason, event.message, type_=event.type)
+            self.record(pod, event.reason, event.message, type_=event.type)
         return step.seconds
 
     async def _waits_for_devices(self, pod: Obj, node: PlayedNode) -> bool:
@@ -321,10 +321,10 @@ class HollowKubelet(Controller):
         reported, self._lacking[uid] = self._lacking.get(uid), problem
         status = creating(pod, host=node.address, now=stamp(self._clock))
         if status != pod.get("status"):
-            pod = await self._write(pod, status)
+            pod = await self._pods.write_status(pod, status)
         if reported != problem:
             message = f"Failed to prepare dynamic resources: prepare dynamic resources: {problem}"
-            self._recorder.record(pod, "FailedPrepareDynamicResources", message, type_="Warning")
+            self.record(pod, "FailedPrepareDynamicResources", message, type_="Warning")
         return True
 
     async def _refusal(self, pod: Obj, node: PlayedNode) -> Refusal | None:
@@ -364,7 +364,7 @@ class HollowKubelet(Controller):
             # It will be seen for a while yet, so it has to look finished.
             if not is_finished(pod):
                 status, now = pod.get("status") or {}, stamp(self._clock)
-                pod = await self._write(pod, finished(pod, status, exit_code=exit_code, now=now))
+                pod = await self._pods.write_status(pod, finished(pod, status, exit_code=exit_code, now=now))
             if metadata.get("deletionGracePeriodSeconds") == 0:
                 return None
         await self._pods.delete(pod, grace_seconds=0)
@@ -383,9 +383,6 @@ class HollowKubelet(Controller):
         first_ns = self._asked.setdefault(metadata["uid"], now_ns if just_now else asked_ns)
         stop = behavior_of(pod).stop_seconds - (now_ns - first_ns) / NANOSECONDS
         return stop, (due_ns - now_ns) / NANOSECONDS + 1.0
-
-    async def _write(self, pod: Obj, status: Obj) -> Obj:
-        return await self._pods.write_status(pod, status)
 
     def _next_address(self) -> str:
         while True:

@@ -52,9 +52,7 @@ class CronJobController(Controller):
         try:
             schedule, zone = parse_schedule(spec.get("schedule", "")), zone_of(spec.get("timeZone"))
         except ScheduleError as error:
-            self._recorder.record(
-                cron_job, "UnparseableSchedule", f"unparseable schedule: {error}", type_="Warning"
-            )
+            self.record(cron_job, "UnparseableSchedule", f"unparseable schedule: {error}", type_="Warning")
             return None, None
         following = schedule.after(now, zone)
         wait = None if following is None else following - now
@@ -65,7 +63,7 @@ class CronJobController(Controller):
         policy = spec.get("concurrencyPolicy", "Allow")
         if policy == "Forbid" and active:
             message = "Not starting job because prior execution is running and concurrency policy is Forbid"
-            self._recorder.record(cron_job, "JobAlreadyActive", message)
+            self.record(cron_job, "JobAlreadyActive", message)
             return None, wait
         if policy == "Replace":
             await wait_all(self._jobs.delete(job, propagation="Background") for job in active)
@@ -76,12 +74,10 @@ class CronJobController(Controller):
         except StatusError as error:
             # An earlier process created it and stopped before it wrote the status.
             if error.reason != "AlreadyExists":
-                self._recorder.record(
-                    cron_job, "FailedCreate", f"Error creating job: {error}", type_="Warning"
-                )
+                self.record(cron_job, "FailedCreate", f"Error creating job: {error}", type_="Warning")
                 raise
         else:
-            self._recorder.record(cron_job, "SuccessfulCreate", f"Created job {body['metadata']['name']}")
+            self.record(cron_job, "SuccessfulCreate", f"Created job {body['metadata']['name']}")
         return due, wait
 
     def _earliest(self, cron_job: Obj, now: float) -> float:

@@ -136,7 +136,7 @@ class DaemonSetController(Controller):
             if not verdicts.get(node, (False, False))[1]:
                 leaving += [pod for pod in pods if not self._pods.is_leaving(pod) and pod not in leaving]
         await wait_all(self._pods.delete(pod) for pod in leaving[:_BURST])
-        with self._recorder.reporting_refusals(owner):
+        with self.reporting_refusals(owner):
             bodies = [_new_pod(owner, node, revision) for node in missing[:_BURST]]
             made = await wait_all(self._pods.create(body) for body in bodies)
         for node, pod in zip(missing, made, strict=False):

@@ -139,7 +139,7 @@ class DeploymentController(Controller):
     def _record_scaled(self, deployment: Obj, name: str, before: int, size: int) -> None:
         direction = "up" if size > before else "down"
         message = f"Scaled {direction} replica set {name} from {before} to {size}"
-        self._recorder.record(deployment, "ScalingReplicaSet", message)
+        self.record(deployment, "ScalingReplicaSet", message)
 
     # Revisions
 

@@ -295,7 +295,7 @@ class JobController(Controller):
         return min(waits, default=None)
 
     async def _make(self, job: Obj, tally: _Tally, bodies: Sequence[Obj]) -> None:
-        with self._recorder.reporting_refusals(job):
+        with self.reporting_refusals(job):
             tally.active += await wait_all(self._pods.create(body) for body in bodies[:_BURST])
         if len(bodies) > _BURST:
             self._queue.add(key_of(job))
@@ -406,7 +406,7 @@ class JobController(Controller):
         return conditions
 
     def _record_changes(self, before: Obj, job: Obj, end: JobEnd | None) -> None:
-        record = self._recorder.record
+        record = self.record
         if end is not None and end.succeeded:
             record(job, "Completed", "Job completed")
         elif end is not None:

@@ -114,7 +114,7 @@ class NodeLifecycleController(Controller):
         written = await self._nodes.write_status(node, status)
         if was_ready:
             message = f"Node {name_of(node)} status is now: NodeNotReady"
-            self._recorder.record(node, "NodeNotReady", message)
+            self.record(node, "NodeNotReady", message)
         return written
 
     def _taints(self, node: Obj) -> Iterator[Obj]:
@@ -139,7 +139,7 @@ class NodeLifecycleController(Controller):
             conditions = set_condition(conditions, {**ready, "status": "False"}, now=stamp(self._clock))
             status = {**pod["status"], "conditions": conditions}
             await self._pods.write_status(pod, status)
-            self._recorder.record(pod, "NodeNotReady", "Node is not ready", type_="Warning")
+            self.record(pod, "NodeNotReady", "Node is not ready", type_="Warning")
 
 
 def _wanted(node: Obj) -> list[tuple[str, str]]:

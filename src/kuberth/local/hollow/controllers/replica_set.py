@@ -188,7 +188,7 @@ class ReplicaSetController(Controller):
     async def _manage(self, replica_set: Obj, replicas: Replicas, missing: int) -> None:
         """Make or delete pods."""
         if missing > 0:
-            with self._recorder.reporting_refusals(replica_set):
+            with self.reporting_refusals(replica_set):
                 # One first: if the server refuses these pods, it does so once, not five hundred times.
                 await self._pods.create(pod_from_template(replica_set))
                 rest = min(missing, _BURST) - 1

@@ -130,7 +130,7 @@ class ResourceClaimController(Controller):
                 # Items in lists of a real server have no apiVersion and kind.
                 about = {**owner, "apiVersion": kind.api_version, "kind": kind.kind}
                 message = f"{kind.kind}ResourceClaim {wanted.name}: {error}"
-                self._recorder.record(about, "FailedResourceClaimCreation", message, type_="Warning")
+                self.record(about, "FailedResourceClaimCreation", message, type_="Warning")
                 if isinstance(error, _MissingTemplateError):
                     return None  # the watch will queue the pod again
                 raise

@@ -117,7 +117,7 @@ class StatefulSetController(Controller):
         for volume in pod["spec"].get("volumes") or ():
             if (source := volume.get("persistentVolumeClaim")) is not None:
                 await self._make_claim(owner, volume["name"], source["claimName"])
-        with self._recorder.reporting_refusals(owner):
+        with self.reporting_refusals(owner):
             return await self._pods.create(pod)
 
     async def _make_claim(self, owner: Obj, template_name: str, name: str) -> None:

@@ -78,7 +78,7 @@ class _EvictionController(Controller):
         return None
 
     def _record(self, pod: Obj, what: str) -> None:
-        self._recorder.record(pod, self.event, what)
+        self.record(pod, self.event, what)
 
 
 class TaintEvictionController(_EvictionController):
