@@ -84,8 +84,12 @@ def find_target(resources: ResourceTable, segments: Sequence[str]) -> Target:
     return target
 
 
+def subresource_of(name: str) -> Subresource:
+    return SUBRESOURCES.get(name, SUBRESOURCES["status"])
+
+
 def verbs_of(row: ServedResource, subresource: str = "") -> tuple[str, ...]:
-    return SUBRESOURCES.get(subresource, SUBRESOURCES["status"]).verbs if subresource else ALL_VERBS
+    return subresource_of(subresource).verbs if subresource else ALL_VERBS
 
 
 _NAMED: Final = {"GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
