@@ -19,7 +19,7 @@ import msgspec
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.schema.fields import Field, go_type
-from kuberth.local.apiserver.schema.structural import CustomField
+from kuberth.local.apiserver.schema.structural import StructuralSchema
 
 FieldSet = dict[str, Any]
 
@@ -177,7 +177,7 @@ def _rank(value: Any) -> tuple[int, Any]:
 
 
 _ANY: Final = Field("any")
-_CUSTOM: Final = CustomField.of(None, is_resource=True)
+_CUSTOM: Final = StructuralSchema.of(None, is_resource=True)
 """A custom kind without a schema: only its metadata has a known type."""
 
 
@@ -191,7 +191,7 @@ _ABSENT: Final = _Absent.ABSENT
 def root_field(row: ServedResource) -> Field:
     if row.schema:
         return Field(row.schema)
-    return _CUSTOM if row.structure is None else row.structure.root
+    return row.structure or _CUSTOM
 
 
 def _parts(tree: Any, field: Field, *, zeros: bool = False) -> Obj:

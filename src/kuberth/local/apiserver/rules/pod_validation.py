@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from kuberth.api.pod_resources import is_extended_resource
 from kuberth.api.quantity import format_quantity, parse
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.rules.defaulting import qos_class
@@ -136,8 +137,7 @@ def validate_quantity(name: str, quantity: str, path: str) -> list[Cause]:
     value = parse(quantity)
     if value < parse("0"):
         return [invalid_value(path, quantity, _NEGATIVE)]
-    extended = "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
-    if (name == "pods" or extended) and value.milli_value() % 1000:
+    if (name == "pods" or is_extended_resource(name)) and value.milli_value() % 1000:
         return [invalid_value(path, quantity, "must be an integer")]
     return []
 

@@ -47,34 +47,16 @@ _NUMBERS: Final = (
 _MAX_DEPTH: Final = 60
 
 
-class StructuralSchema:
-    """The schema of one version of a custom kind."""
-
-    def __init__(self, schema: Obj) -> None:
-        self._schema = schema
-        self.root: Field = CustomField.of(schema, is_resource=True)
-
-    def prune(self, obj: Obj) -> list[str]:
-        """Drop fields that are not in the schema; returns their paths."""
-        return list(_prune(obj, self._schema, "", resource=True))
-
-    def default(self, obj: Obj) -> None:
-        _default(obj, self._schema)
-
-    def causes(self, obj: Obj) -> list[Cause]:
-        return list(_value_causes(obj, self._schema, ""))
-
-
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class CustomField(Field):
-    """A field whose type is a part of a schema."""
+class StructuralSchema(Field):
+    """The schema of one version of a custom kind, or of a part of it."""
 
     schema: Obj = dataclasses.field(default_factory=dict)
     is_resource: bool = False
     """Whether it is an object with metadata of its own."""
 
     @classmethod
-    def of(cls, schema: Any, *, is_resource: bool = False) -> CustomField:
+    def of(cls, schema: Any, *, is_resource: bool = False) -> StructuralSchema:
         schema = schema if isinstance(schema, dict) else {_PRESERVE: True}
         kind = schema.get("x-kubernetes-list-type")
         return cls(
@@ -85,6 +67,16 @@ class CustomField(Field):
             schema=schema,
             is_resource=is_resource or schema.get(_EMBEDDED) is True,
         )
+
+    def prune(self, obj: Obj) -> list[str]:
+        """Drop fields that are not in the schema; returns their paths."""
+        return list(_prune(obj, self.schema, "", resource=True))
+
+    def default(self, obj: Obj) -> None:
+        _default(obj, self.schema)
+
+    def causes(self, obj: Obj) -> list[Cause]:
+        return list(_value_causes(obj, self.schema, ""))
 
     def has(self, name: str) -> bool:
         return name in self.schema.get("properties", {}) or (self.is_resource and name in _RESOURCE)
@@ -100,21 +92,21 @@ class CustomField(Field):
         if self.is_resource and name == "metadata":
             return METADATA
         others = self.schema.get("additionalProperties")
-        return CustomField.of(self.schema.get("properties", {}).get(name, others))
+        return StructuralSchema.of(self.schema.get("properties", {}).get(name, others))
 
-    def item(self) -> CustomField:
-        return CustomField.of(self.schema.get("items"))
+    def item(self) -> StructuralSchema:
+        return StructuralSchema.of(self.schema.get("items"))
 
     def key_default(self, name: str) -> Any:
         key = self.item().child(name)
-        return key.schema.get("default") if isinstance(key, CustomField) else None
+        return key.schema.get("default") if isinstance(key, StructuralSchema) else None
 
 
 def structure_of(schema: Any) -> StructuralSchema | None:
     """The schema to enforce; None for an invalid one, which an earlier version may have stored."""
     if not isinstance(schema, dict) or any(True for _ in schema_causes(schema, "")):
         return None
-    return StructuralSchema(schema)
+    return StructuralSchema.of(schema, is_resource=True)
 
 
 # Pruning
