@@ -109,56 +109,40 @@ def structure_of(schema: Any) -> StructuralSchema | None:
     return StructuralSchema.of(schema, is_resource=True)
 
 
-# Pruning
+def _parts(tree: Any, schema: Obj, path: str) -> Iterator[tuple[str, Any, Obj]]:
+    """The fields or entries of a value that have a schema: path, value and schema of each."""
+    parts: Iterable[tuple[str, Any, Any]] = ()
+    if isinstance(tree, list):
+        parts = ((f"{path}[{index}]", item, schema.get("items")) for index, item in enumerate(tree))
+    elif isinstance(tree, dict):
+        known, others = schema.get("properties", {}), schema.get("additionalProperties")
+        prefix = path and f"{path}."
+        parts = ((f"{prefix}{key}", value, known.get(key, others)) for key, value in tree.items())
+    return (part for part in parts if isinstance(part[2], dict))
 
 
 def _prune(tree: Any, schema: Obj, path: str, *, resource: bool = False) -> Iterator[str]:
-    if isinstance(tree, list):
-        items = schema.get("items")
-        if isinstance(items, dict):
-            for index, item in enumerate(tree):
-                yield from _prune(item, items, f"{path}[{index}]")
-        return
-    if not isinstance(tree, dict):
-        return
-    known, others = schema.get("properties", {}), schema.get("additionalProperties")
-    resource = resource or schema.get(_EMBEDDED) is True
-    for key in list(tree):
-        where = f"{path}.{key}" if path else key
-        if key in known and not (resource and key == "metadata"):
-            yield from _prune(tree[key], known[key], where)
-        elif resource and key in _RESOURCE:
-            continue
-        elif isinstance(others, dict):
-            yield from _prune(tree[key], others, where)
-        elif others is not True and schema.get(_PRESERVE) is not True:
-            del tree[key]
-            yield where
-
-
-# Defaults
+    if isinstance(tree, dict):
+        known = schema.get("properties", {})
+        resource = resource or schema.get(_EMBEDDED) is True
+        own = {"metadata", *(name for name in _RESOURCE if name not in known)} if resource else ()
+        if schema.get("additionalProperties") in (None, False) and schema.get(_PRESERVE) is not True:
+            for key in [key for key in tree if key not in known and key not in own]:
+                del tree[key]
+                yield f"{path}.{key}" if path else key
+        tree = {key: value for key, value in tree.items() if key not in own}
+    for where, value, inner in _parts(tree, schema, path):
+        yield from _prune(value, inner, where)
 
 
 def _default(tree: Any, schema: Obj) -> None:
-    if isinstance(tree, list):
-        items = schema.get("items")
-        if isinstance(items, dict):
-            for item in tree:
-                _default(item, items)
-        return
-    if not isinstance(tree, dict):
-        return
-    known, others = schema.get("properties", {}), schema.get("additionalProperties")
-    for key, value in known.items():
+    for key, value in schema.get("properties", {}).items() if isinstance(tree, dict) else ():
         # A null that is not allowed counts as absent if there is a default.
         absent = key not in tree or (tree[key] is None and not value.get("nullable"))
         if absent and "default" in value:
             tree[key] = copy_tree(value["default"])
-        if key in tree:
-            _default(tree[key], value)
-    if isinstance(others, dict):
-        for key in tree.keys() - known.keys():
-            _default(tree[key], others)
+    for _, value, inner in _parts(tree, schema, ""):
+        _default(value, inner)
 
 
 # Checking
@@ -269,10 +253,8 @@ def _plain(number: float) -> str:
 
 def _list_causes(items: list[Any], schema: Obj, path: str) -> Iterator[Cause]:
     yield from _size_causes(len(items), schema, path, "Items", "items")
-    inner = schema.get("items")
-    if isinstance(inner, dict):
-        for index, item in enumerate(items):
-            yield from _value_causes(item, inner, f"{path}[{index}]")
+    for where, item, inner in _parts(items, schema, path):
+        yield from _value_causes(item, inner, where)
     kind = schema.get("x-kubernetes-list-type")
     if kind in ("set", "map") or schema.get("uniqueItems"):
         keys = schema.get("x-kubernetes-list-map-keys", ()) if kind == "map" else ()
@@ -301,16 +283,11 @@ def _size_causes(size: int, schema: Obj, path: str, suffix: str, word: str) -> I
 
 def _object_causes(tree: Obj, schema: Obj, path: str) -> Iterator[Cause]:
     yield from _size_causes(len(tree), schema, path, "Properties", "properties")
-    known, others = schema.get("properties", {}), schema.get("additionalProperties")
     for name in schema.get("required", ()):
         if name not in tree:
             yield required(f"{path}.{name}" if path else name)
-    for key, value in tree.items():
-        where = f"{path}.{key}" if path else key
-        if key in known:
-            yield from _value_causes(value, known[key], where)
-        elif isinstance(others, dict):
-            yield from _value_causes(value, others, where)
+    for where, value, inner in _parts(tree, schema, path):
+        yield from _value_causes(value, inner, where)
 
 
 def _junctor_causes(tree: Any, schema: Obj, path: str) -> Iterator[Cause]:
