@@ -26,7 +26,7 @@ from kuberth.errors import AlreadyExistsError, NotFoundError
 from kuberth.local.apiserver.http.credentials import kubeconfig
 from kuberth.local.apiserver.http.server import HttpServer
 from kuberth.local.apiserver.store.store import RevisionStore
-from kuberth.local.apiserver.verbs import watching
+from kuberth.local.apiserver.verbs import reading
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.in_process import InProcessApi
 from kuberth.testing import MemoryApi
@@ -187,7 +187,7 @@ def runner(name: str, request: pytest.FixtureRequest) -> Run:
         return lambda scenario: asyncio.run(_bounded(real(control_plane), scenario))
     folder: Path = request.getfixturevalue("tmp_path")
     # A minute is too long on a real clock.
-    request.getfixturevalue("monkeypatch").setattr(watching, "BOOKMARK_SECONDS", 0.2)
+    request.getfixturevalue("monkeypatch").setattr(reading, "BOOKMARK_SECONDS", 0.2)
     return lambda scenario: asyncio.run(_bounded(local_https(folder), scenario))
 
 

@@ -32,8 +32,7 @@ from kuberth.config.feature_gates import GATES
 from kuberth.framework import Plugin, Registry
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
-from kuberth.local.hollow.devices import load_devices
-from kuberth.local.hollow.drivers import check_drivers
+from kuberth.local.hollow.devices import check_drivers, load_devices
 from kuberth.local.hollow.shapes import load_shapes
 from kuberth.local.manifests import Manifest
 from kuberth.programs.up.cluster import apply

@@ -15,7 +15,7 @@ from kuberth.api.kinds import REGISTRY
 from kuberth.api.wire import to_builtins
 from kuberth.client.writes import Write
 from kuberth.clock import Clock
-from kuberth.local.apiserver.verbs.selecting import select
+from kuberth.local.apiserver.verbs.reading import select
 from kuberth.local.memory_api import MemoryApi, _matcher, _row_of, _seen_as
 
 NANOSECONDS = 1_000_000_000
@@ -117,8 +117,8 @@ class Cluster(MemoryApi):
                 found[key] = obj
         return tuple(found.values())
 
-    def _note(self, table: Any, key: str, old: Any, new: Any) -> None:
-        super()._note(table, key, old, new)
+    def _record_change(self, table: Any, key: str, old: Any, new: Any) -> None:
+        super()._record_change(table, key, old, new)
         info = REGISTRY.of(type(old if new is None else new))
         self._past[info.resource_id].append((self._version, key, new))
         if info.kind != "Event":

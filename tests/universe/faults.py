@@ -45,8 +45,7 @@ _JOURNAL: Final = "local/apiserver/store/journal.py"
 _SUBSCRIPTIONS: Final = "local/apiserver/store/subscriptions.py"
 _CORE: Final = "local/apiserver/verbs/core.py"
 _DELETION: Final = "local/apiserver/verbs/deletion.py"
-_LISTING: Final = "local/apiserver/verbs/listing.py"
-_WATCHING: Final = "local/apiserver/verbs/watching.py"
+_READING: Final = "local/apiserver/verbs/reading.py"
 _WRITING: Final = "local/apiserver/verbs/writing.py"
 
 PLANTED: Final = (
@@ -1022,21 +1021,21 @@ PLANTED: Final = (
     ),
     Planted(
         STORE,
-        _LISTING,
+        _READING,
         "    for change in reversed(changes):\n",
         "    for change in changes:\n",
         "later pages have objects of another revision",
     ),
     Planted(
         STORE,
-        _LISTING,
+        _READING,
         "        items = [obj for obj in items if key_of(obj) > start]\n",
         "        items = [obj for obj in items if key_of(obj) >= start]\n",
         "a page begins with the last object of the one before",
     ),
     Planted(
         STORE,
-        _WATCHING,
+        _READING,
         '        return ("ADDED" if old is None else "MODIFIED"), to_view(row, new)\n    new_matches',
         '        return "MODIFIED", to_view(row, new)\n    new_matches',
         "a new object is a modified one",
@@ -1058,7 +1057,7 @@ PLANTED: Final = (
     Planted(
         STORE,
         _CORE,
-        "        except StatusError:\n            await core._settled()\n            raise\n",
+        "        except StatusError:\n            await core._durable()\n            raise\n",
         "        except StatusError:\n            raise\n",
         "a refusal does not wait for the writes that it rests on",
     ),

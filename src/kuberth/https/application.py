@@ -38,8 +38,11 @@ class HttpService(Protocol):
 class Application:
     """Implements an ASGI application."""
 
-    def __init__(self, service: HttpService, *, limits: Limits) -> None:
+    def __init__(
+        self, service: HttpService, *, limits: Limits, accepts_host: Callable[[str], bool] = lambda host: True
+    ) -> None:
         self._service = service
+        self._accepts_host = accepts_host
         self._limits = limits
         self._places = max(limits.connections - limits.reserved, 1)
         self._working = 0
@@ -67,7 +70,11 @@ class Application:
             except ValueError as error:
                 response = self._service.refuse(400, str(error))
             else:
-                response = await self._service.answer(request)
+                if self._accepts_host(request.headers.get("host", "")):
+                    response = await self._service.answer(request)
+                else:
+                    why = "this port answers only to names of its own machine, such as localhost"
+                    response = self._service.refuse(400, why)
             await self._send(request, response, scope, send)
         except ClientGone:
             return

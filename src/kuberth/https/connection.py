@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from kuberth.https.connection_limit import ConnectionLimit, Limits
-from kuberth.https.users import certified_user
+from kuberth.https.messages import certified_user
 
 MALFORMED_SECONDS: Final = 60.0
 

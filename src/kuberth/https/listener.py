@@ -13,7 +13,7 @@ import errno
 import logging
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple, Self
@@ -26,7 +26,6 @@ from kuberth.https.application import Application, HttpService
 from kuberth.https.certificates import Certificates
 from kuberth.https.connection import HttpConnection
 from kuberth.https.connection_limit import ConnectionLimit, Limits, affordable_connections
-from kuberth.https.messages import Request, Response
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +69,7 @@ class Listener:
         self.port = port
 
     async def __aenter__(self) -> Self:
-        self._application = Application(self._service, limits=self._limits)
+        self._application = Application(self._service, limits=self._limits, accepts_host=self.accepts_host)
         self._config = uvicorn.Config(
             self._application,
             http="httptools",
@@ -91,6 +90,10 @@ class Listener:
         # Not in a task group: when the caller is cancelled, `__aexit__` must still end this gracefully.
         self._accepting = asyncio.create_task(self._accept(), name="accept connections")
         return self
+
+    def accepts_host(self, host: str) -> bool:
+        """Whether requests with this Host header are answered."""
+        return True
 
     async def __aexit__(self, *_exc: object) -> None:
         """Stop accepting, end streams, wait for running requests, then close the rest."""
@@ -234,37 +237,11 @@ class LoopbackListener(Listener):
     """
 
     def __init__(self, service: HttpService, *, port: int, flags: AddressFlags, limits: Limits) -> None:
-        super().__init__(
-            _ByOwnName(service, self._is_own),
-            certificates=None,
-            host=LOOPBACK,
-            port=port,
-            flags=flags,
-            limits=limits,
-        )
+        super().__init__(service, certificates=None, host=LOOPBACK, port=port, flags=flags, limits=limits)
 
     @property
     def url(self) -> str:
         return f"http://{LOOPBACK}:{self.port}"
 
-    def _is_own(self, host: str) -> bool:
+    def accepts_host(self, host: str) -> bool:
         return any(host.lower() == f"{name}:{self.port}" for name in _OWN_NAMES)
-
-
-class _ByOwnName:
-    """Implements `HttpService`."""
-
-    def __init__(self, service: HttpService, is_own: Callable[[str], bool]) -> None:
-        self._service = service
-        self._is_own = is_own
-
-    async def answer(self, request: Request) -> Response:
-        if not self._is_own(request.headers.get("host", "")):
-            return self.refuse(400, "this port answers only to names of its own machine, such as localhost")
-        return await self._service.answer(request)
-
-    def refuse(self, code: int, message: str) -> Response:
-        return self._service.refuse(code, message)
-
-    def is_open(self, request: Request) -> bool:
-        return self._service.is_open(request)

@@ -1,6 +1,7 @@
-"""Requests and responses of services: plain values, no ASGI.
+"""Requests, their users, and responses of services: plain values, no ASGI.
 
-In: an ASGI scope. Out: `Request`, whose body is read on demand and within bounds, and `Response`.
+In: an ASGI scope, a client certificate. Out: `Request`, whose body is read on demand and within bounds, a
+`User`, and `Response`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,43 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qs
 
-from kuberth.https.users import ANONYMOUS, User
+_AUTHENTICATED: Final = "system:authenticated"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def authenticated(
+        cls,
+        name: str,
+        groups: tuple[str, ...] = (),
+        *,
+        uid: str = "",
+        extra: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> User:
+        groups = groups if _AUTHENTICATED in groups else (*groups, _AUTHENTICATED)
+        return cls(name, groups, uid, extra or {})
+
+
+ANONYMOUS: Final = User("system:anonymous", ("system:unauthenticated",))
+
+
+def certified_user(certificate: Mapping[str, Any] | None) -> User | None:
+    """The user that a certificate names: the common name, with the organizations as groups.
+
+    The handshake has verified its signature.
+    """
+    subject = [pair for part in (certificate or {}).get("subject", ()) for pair in part]
+    names = [value for key, value in subject if key == "commonName"]
+    if not names or not names[-1]:
+        return None
+    return User.authenticated(names[-1], tuple(value for key, value in subject if key == "organizationName"))
+
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -43,10 +80,6 @@ async def _no_body() -> Message:
     return {"type": "http.request", "body": b"", "more_body": False}
 
 
-def _no_connection() -> None:
-    """Does nothing: the request did not come over a connection."""
-
-
 @dataclass(slots=True)
 class Request:
     """`headers` has lower-case names; of a repeated header the last one counts."""
@@ -65,7 +98,7 @@ class Request:
     max_body_bytes: int = 0
     body_seconds: float = 0.0
     receive: Receive = field(default=_no_body, repr=False)
-    mark_authenticated: Callable[[], None] = field(default=_no_connection, repr=False)
+    mark_authenticated: Callable[[], None] = field(default=lambda: None, repr=False)
     """Marks the request's connection as one of an authenticated client."""
 
     def identify(self, user: User) -> None:

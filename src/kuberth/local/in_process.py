@@ -21,9 +21,8 @@ from kuberth.client.rest.refusals import ApiStatus, status_error
 from kuberth.client.rest.resource_paths import object_name
 from kuberth.client.writes import Verb, Write
 from kuberth.errors import ApiError, WireError
-from kuberth.local.apiserver.refusals import unknown_resource
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.local.apiserver.status_errors import StatusError, unknown_resource
 from kuberth.local.apiserver.verbs.core import Core
 
 T = TypeVar("T")

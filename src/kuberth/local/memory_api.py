@@ -31,21 +31,19 @@ from kuberth.clock import Clock, SystemClock
 from kuberth.errors import WireError
 from kuberth.local.apiserver.objects import make_key
 from kuberth.local.apiserver.patching.patching import apply_patch
-from kuberth.local.apiserver.refusals import (
+from kuberth.local.apiserver.resources import ServedResource
+from kuberth.local.apiserver.schema.catalogue import GATED_ROWS, ROWS
+from kuberth.local.apiserver.status_errors import (
     already_exists,
     bad_request,
     expired,
     not_found,
     too_large_version,
 )
-from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.schema.catalogue import GATED_ROWS, ROWS
 from kuberth.local.apiserver.store.subscriptions import Change, ChangeLog, SlowWatcherError
 from kuberth.local.apiserver.verbs.deletion import plan_deletion
-from kuberth.local.apiserver.verbs.listing import parse_version
-from kuberth.local.apiserver.verbs.selecting import Selection, select, value_at
+from kuberth.local.apiserver.verbs.reading import BOOKMARK_SECONDS, Selection, parse_version, select, value_at
 from kuberth.local.apiserver.verbs.subresources import bound_pod, read_binding
-from kuberth.local.apiserver.verbs.watching import BOOKMARK_SECONDS
 from kuberth.local.apiserver.verbs.writing import expect_same, expect_same_uid, finalized
 from kuberth.local.in_process import api_errors
 from kuberth.text.timestamps import moment, timestamp
@@ -316,7 +314,7 @@ class MemoryApi(Api):
     def _remove(self, kind: type[Any], key: str) -> None:
         obj, table = self._present(kind, key), self._table(kind)
         del table.objects[key]
-        self._note(table, key, _with_metadata(obj, resource_version=str(self._version + 1)), None)
+        self._record_change(table, key, _with_metadata(obj, resource_version=str(self._version + 1)), None)
 
     def _with_new_uid(self, obj: T) -> T:
         self._uids += 1
@@ -327,10 +325,10 @@ class MemoryApi(Api):
         table, key = self._table(type(obj)), _key(obj)
         old = table.objects.get(key)
         table.objects[key] = obj
-        self._note(table, key, old, obj)
+        self._record_change(table, key, old, obj)
         return obj
 
-    def _note(self, table: _Table, key: str, old: Any, new: Any) -> None:
+    def _record_change(self, table: _Table, key: str, old: Any, new: Any) -> None:
         """Log a change and wake watches; `new`, or else `old`, gets the next resource version."""
         self._version += 1
         table.log.append(Change(self._version, table.log.resource, key, old, new))
@@ -401,7 +399,7 @@ def _matcher(selection: Selection) -> Matcher:
     """The selection for structs, without a tree where they have the field: watches of pods select by phase at
     every change."""
     if selection.everything:
-        return _every
+        return lambda obj: True
     if not selection.labels.empty:
         return lambda obj: selection.matches(to_builtins(obj))
     requirements = sorted(selection.fields.requirements, key=lambda each: each.field)
@@ -432,10 +430,6 @@ def _matcher(selection: Selection) -> Matcher:
     return matches
 
 
-def _every(_obj: Any) -> bool:
-    return True
-
-
 def _outline(obj: Any, **parts: Any) -> dict[str, Any]:
     """The tree of an object's metadata and of these parts alone, without empty fields."""
     metadata = obj.metadata
@@ -453,7 +447,10 @@ def _outline(obj: Any, **parts: Any) -> dict[str, Any]:
     else:
         own = to_builtins(metadata)
     tree = {name: to_builtins(part) for name, part in parts.items()}
-    return {name: _without_blanks(part) for name, part in (("metadata", own), *tree.items())}
+    return {
+        name: {field: value for field, value in part.items() if value or value == 0}
+        for name, part in (("metadata", own), *tree.items())
+    }
 
 
 def _bound_without_tree(pod: Pod, binding: Binding, *, now_ns: int) -> Pod | None:
@@ -487,10 +484,6 @@ def _bound_without_tree(pod: Pod, binding: Binding, *, now_ns: int) -> Pod | Non
         spec=msgspec.structs.replace(spec, node_name=target.name),
         status=msgspec.structs.replace(status, conditions=(scheduled,)),
     )
-
-
-def _without_blanks(tree: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in tree.items() if value or value == 0}
 
 
 def _rewritten(part: S, old: Mapping[str, Any], new: Mapping[str, Any]) -> S:

@@ -21,8 +21,7 @@ from kuberth.api.wire import encode
 from kuberth.client.protocol import Api
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.errors import KuberthError
-from kuberth.https.messages import Request, Response
-from kuberth.https.users import ANONYMOUS, User, certified_user
+from kuberth.https.messages import ANONYMOUS, Request, Response, User, certified_user
 from kuberth.serving.messages import failure, internal_error
 
 logger = logging.getLogger(__name__)

@@ -81,8 +81,8 @@ class ManagedCluster:
         self._nodes = self._informers.of("nodes")
         self._kubelet = HollowKubelet(self._informers, played=self._node, clock=clock)
         self._controllers = {
-            name: factory(self._informers, clock=clock)
-            for name, factory in CONTROLLERS.items()
+            name: kind(self._informers, clock=clock)
+            for name, kind in CONTROLLERS.items()
             if name != NodeLifecycleController.name
         }
         self._changed = asyncio.get_running_loop().time()

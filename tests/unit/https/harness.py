@@ -21,8 +21,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from kuberth.https.certificates import Certificates, SelfSigned
 from kuberth.https.connection_limit import Limits
 from kuberth.https.listener import AddressFlags, Listener
-from kuberth.https.messages import Request, Response
-from kuberth.https.users import User
+from kuberth.https.messages import Request, Response, User
 
 T = TypeVar("T")
 LIMIT_SECONDS = 20

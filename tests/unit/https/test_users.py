@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kuberth.https.users import User, certified_user
+from kuberth.https.messages import User, certified_user
 
 
 def subject(*pairs: tuple[str, str]) -> dict[str, Any]:

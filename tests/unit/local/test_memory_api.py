@@ -15,7 +15,7 @@ from kuberth.api.core import Binding, Node, Pod
 from kuberth.api.wire import convert
 from kuberth.client.protocol import Api, WatchEvent
 from kuberth.errors import ApiError, ConflictError, NotFoundError
-from kuberth.local.apiserver.verbs.watching import BOOKMARK_SECONDS
+from kuberth.local.apiserver.verbs.reading import BOOKMARK_SECONDS
 from kuberth.testing import FakeClock, MemoryApi, make_node, make_pod, run_in_virtual_time
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.schema.fields import Field
-from kuberth.local.apiserver.status_errors import Cause
+
+if TYPE_CHECKING:
+    from kuberth.local.apiserver.schema.structural import StructuralSchema
 
 ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -28,23 +29,6 @@ class Column:
     priority: int = 0
     """0 always shown, 1 with `-o wide`."""
     description: str = ""
-
-
-class Structure(Protocol):
-    """The schema of a custom kind (see `schema.structural`)."""
-
-    @property
-    def root(self) -> Field:
-        """An object of the kind."""
-        ...
-
-    def prune(self, obj: Obj) -> list[str]:
-        """Drop unknown fields; returns their paths."""
-        ...
-
-    def default(self, obj: Obj) -> None: ...
-
-    def causes(self, obj: Obj) -> list[Cause]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +64,7 @@ class ServedResource:
     orphans_by_default: bool = False
     """Whether a deletion without a propagation policy orphans the dependents."""
     custom: bool = False
-    structure: Structure | None = None
+    structure: StructuralSchema | None = None
     """The schema of a custom kind; None if it accepts everything."""
     preferred: bool = True
     scale_paths: Mapping[str, str] = field(default_factory=dict)

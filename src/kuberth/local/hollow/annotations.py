@@ -25,7 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.objects import Obj, annotation_of
 
 RUN_SECONDS: Final = "kuberth.dev/run-seconds"
 EXIT_CODE: Final = "kuberth.dev/exit-code"
@@ -70,20 +70,21 @@ class Behavior:
 
 
 def behavior_of(pod: Obj) -> Behavior:
-    notes = _annotations(pod)
-    stop_seconds = _number(notes.get(STOP_SECONDS))
-    run_seconds = _number(notes.get(RUN_SECONDS))
+    def number(annotation: str) -> float | None:
+        return _number(annotation_of(pod, annotation))
+
+    stop_seconds, run_seconds = number(STOP_SECONDS), number(RUN_SECONDS)
     if run_seconds is None:
         owners = pod["metadata"].get("ownerReferences") or ()
         if any(owner.get("kind") == "Job" for owner in owners) or _ends_with_its_input(pod):
             run_seconds = JOB_SECONDS
     return Behavior(
         run_seconds=run_seconds,
-        exit_code=int(_number(notes.get(EXIT_CODE)) or 0),
+        exit_code=int(number(EXIT_CODE) or 0),
         stop_seconds=_longest_sleep(pod) if stop_seconds is None else stop_seconds,
-        ready=notes.get(READY) != "false",
-        ready_after_seconds=_number(notes.get(READY_AFTER_SECONDS)) or 0.0,
-        live_seconds=_number(notes.get(LIVE_SECONDS)),
+        ready=says_ready(pod),
+        ready_after_seconds=number(READY_AFTER_SECONDS) or 0.0,
+        live_seconds=number(LIVE_SECONDS),
     )
 
 
@@ -95,12 +96,13 @@ def _ends_with_its_input(pod: Obj) -> bool:
     )
 
 
-def says_ready(node: Obj) -> bool:
-    return _annotations(node).get(READY) != "false"
+def says_ready(obj: Obj) -> bool:
+    """Whether a pod's readiness probe succeeds, or a node's kubelet reports that it is ready."""
+    return annotation_of(obj, READY) != "false"
 
 
 def is_silent(node: Obj) -> bool:
-    return _annotations(node).get(HEARTBEAT) == "stop"
+    return annotation_of(node, HEARTBEAT) == "stop"
 
 
 def _longest_sleep(pod: Obj) -> float:
@@ -108,10 +110,6 @@ def _longest_sleep(pod: Obj) -> float:
     containers = (*pod["spec"].get("containers", ()), *(pod["spec"].get("initContainers") or ()))
     hooks = ((each.get("lifecycle") or {}).get("preStop") or {} for each in containers)
     return max((_number((hook.get("sleep") or {}).get("seconds")) or 0.0 for hook in hooks), default=0.0)
-
-
-def _annotations(obj: Obj) -> Obj:
-    return obj["metadata"].get("annotations") or {}
 
 
 def _number(text: Any) -> float | None:

@@ -103,14 +103,16 @@ class Informer:
     # Verbs whose effect is seen here when they return
 
     async def create(self, body: Obj) -> Obj:
-        return self._note(await self._server.create(self.resource, body, namespace=namespace_of(body)))
+        return self._apply_response(
+            await self._server.create(self.resource, body, namespace=namespace_of(body))
+        )
 
     async def update(self, obj: Obj, *, subresource: str = "") -> Obj:
         """Replace an object (or its status); StatusError 409 if it was changed since it was read."""
         written = await self._server.update(
             self.resource, name_of(obj), obj, namespace=namespace_of(obj), subresource=subresource
         )
-        return self._note(written)
+        return self._apply_response(written)
 
     async def create_if_absent(self, body: Obj) -> None:
         """Create an object; one that exists is left unchanged."""
@@ -151,7 +153,7 @@ class Informer:
         """The server's current version, for decisions that must not rest on a late watch."""
         namespace, _, name = key.rpartition("/")
         try:
-            return self._note(await self._server.get(self.resource, name, namespace=namespace))
+            return self._apply_response(await self._server.get(self.resource, name, namespace=namespace))
         except StatusError as error:
             if error.code == 404:
                 return None
@@ -188,7 +190,7 @@ class Informer:
             if key not in items and revision_of(obj) <= revision:
                 self._remove(key, obj)
         for obj in items.values():
-            self._take(obj)
+            self._apply(obj)
         self._seen = max(self._seen, revision)
         self.synced.set()
 
@@ -200,20 +202,20 @@ class Informer:
             if kind == "ERROR":
                 raise StatusError(int(obj.get("code", 500)), str(obj.get("reason")), str(obj.get("message")))
             if kind == "DELETED":
-                self._drop(obj)
+                self._apply_deletion(obj)
             elif kind != "BOOKMARK":
-                self._take(obj)
+                self._apply(obj)
             self._seen = max(self._seen, revision_of(obj))
             moved = True
         return moved
 
-    def _note(self, obj: Obj) -> Obj:
+    def _apply_response(self, obj: Obj) -> Obj:
         """Apply what a verb answered, unless the watch is already further."""
         if revision_of(obj) > self._seen:
-            self._take(obj)
+            self._apply(obj)
         return obj
 
-    def _take(self, obj: Obj) -> None:
+    def _apply(self, obj: Obj) -> None:
         key = key_of(obj)
         old = self._objects.get(key)
         if old is not None:
@@ -228,7 +230,7 @@ class Informer:
             index.move(key, obj)
         self._notify(old, obj)
 
-    def _drop(self, obj: Obj) -> None:
+    def _apply_deletion(self, obj: Obj) -> None:
         key = key_of(obj)
         old = self._objects.get(key)
         if old is not None and revision_of(old) <= revision_of(obj):

@@ -1,27 +1,217 @@
 """The kubelets of hollow nodes: they admit, start, restart and stop pods.
 
 In: pods bound to hollow nodes, and their annotations (`annotations`). Out: their status (addresses, start
-time, container states, conditions), events about failures, and the removal of deleted pods.
+time, container states, conditions), events about failures, and the removal of deleted pods. A pod that does
+not fit on its node is refused in a kubelet's words; the scheduler checks the same, so this catches races and
+pods whose nodeName was set by hand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, NamedTuple
 
+import msgspec
+
+from kuberth.api.core import Node, Pod, Taint
+from kuberth.api.pod_resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, compute_pod_request
+from kuberth.api.quantity import milli_value, value
+from kuberth.api.selectors.nodes import required_node_affinity
+from kuberth.api.taints import find_untolerated
+from kuberth.api.wire import convert, decode
 from kuberth.clock import NANOSECONDS, Clock
-from kuberth.local.apiserver.objects import Obj, key_of
-from kuberth.local.hollow.admitting import AdmittedPods, Refusal
+from kuberth.cluster.pod_info import HostPort, host_ports
+from kuberth.errors import QuantityError, SelectorError, WireError
+from kuberth.local.apiserver.objects import Obj, key_of, name_of
 from kuberth.local.hollow.annotations import behavior_of
-from kuberth.local.hollow.container_states import ContainersState, Step, advance, state_from
+from kuberth.local.hollow.container_states import (
+    KILLED,
+    STOPPED,
+    ContainersState,
+    Step,
+    advance,
+    creating,
+    finished,
+    refused,
+    started,
+    state_from,
+)
 from kuberth.local.hollow.controlling import Controller, by_node
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.pod_claims import CLAIMS, GROUP_CLAIMS_GATE, claim_keys, problem_with_claims
 from kuberth.local.hollow.pod_states import is_finished, node_of, phase
-from kuberth.local.hollow.pod_statuses import KILLED, STOPPED, creating, finished, refused, started
-from kuberth.local.hollow.recording import Recorder
 from kuberth.local.hollow.shapes import address
 from kuberth.text.timestamps import parse_timestamp, stamp
+
+_EVICTING: Final = "NoExecute"
+
+
+class Refusal(NamedTuple):
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """The resources that a pod uses on its node: thousandths of a core for cpu, bytes or units for all
+    others."""
+
+    amounts: Mapping[str, int]
+    ports: tuple[HostPort, ...]
+
+
+@dataclass(slots=True)
+class _NodeUsage:
+    used: Counter[str] = field(default_factory=Counter)
+    loads: dict[str, _Load] = field(default_factory=dict)
+    """Loads by UID of the pod."""
+
+
+class AdmittedPods:
+    """The pods that each node has admitted, and their resource usage."""
+
+    def __init__(self) -> None:
+        self._usage: dict[str, _NodeUsage] = {}
+        self._nodes: dict[str, str] = {}
+        """The node that admitted a pod, by UID."""
+
+    def has(self, pod: Obj) -> bool:
+        return pod["metadata"]["uid"] in self._nodes
+
+    def add(self, pod: Obj) -> None:
+        """Count a pod on its node, whether or not it fits."""
+        if not self.has(pod):
+            self._add(pod, _load(_typed(pod)))
+
+    def recount(self, pod: Obj) -> None:
+        """Count a pod that may have been resized by its present requests, if its node has admitted it."""
+        if self.has(pod):
+            self.remove(pod["metadata"]["uid"])
+            self.add(pod)
+
+    def remove(self, uid: str) -> None:
+        node = self._nodes.pop(uid, None)
+        if node is None:
+            return
+        usage = self._usage[node]
+        usage.used.subtract(usage.loads.pop(uid).amounts)
+        if not usage.loads:
+            del self._usage[node]
+
+    def retain(self, node: str, uids: Collection[str]) -> None:
+        """Stop counting pods of a node that are not among these."""
+        usage = self._usage.get(node)
+        for uid in () if usage is None else [uid for uid in usage.loads if uid not in uids]:
+            self.remove(uid)
+
+    def admit(self, pod: Obj, node: Obj) -> Refusal | None:
+        """Count the pod on its node if it fits; otherwise return the first reason, in upstream's order."""
+        if self.has(pod):
+            return None
+        typed = _typed(pod)
+        load = _load(typed)
+        usage = self._usage.get(node_of(pod), _NodeUsage())
+        refusal = _too_full(load, usage, _allocatable(node)) or _misfit(typed, load, usage, node)
+        if refusal is None:
+            self._add(pod, load)
+        return refusal
+
+    def _add(self, pod: Obj, load: _Load) -> None:
+        uid, node = pod["metadata"]["uid"], node_of(pod)
+        usage = self._usage.setdefault(node, _NodeUsage())
+        usage.loads[uid] = load
+        usage.used.update(load.amounts)
+        self._nodes[uid] = node
+
+
+def _typed(pod: Obj) -> Pod | None:
+    """The pod's spec as a struct; replicas share one, since they differ only in their node."""
+    spec = {name: value for name, value in pod["spec"].items() if name != "nodeName"}
+    return _read(msgspec.json.encode(spec))
+
+
+@lru_cache(maxsize=256)
+def _read(spec: bytes) -> Pod | None:
+    try:
+        return decode(Pod, b'{"spec":%s}' % spec)
+    except WireError:
+        return None
+
+
+def _load(pod: Pod | None) -> _Load:
+    """The load of a pod; an invalid pod counts as a pod without requests."""
+    if pod is None:
+        return _Load({}, ())
+    try:
+        request = compute_pod_request(pod, use_status=False)
+    except QuantityError:
+        return _Load({}, host_ports(pod))
+    amounts = {
+        CPU: request.milli_cpu,
+        MEMORY: request.memory,
+        EPHEMERAL_STORAGE: request.ephemeral_storage,
+        **request.scalars,
+    }
+    return _Load({name: amount for name, amount in amounts.items() if amount > 0}, host_ports(pod))
+
+
+def _allocatable(node: Obj) -> dict[str, int]:
+    found = {}
+    for name, amount in (node.get("status", {}).get("allocatable") or {}).items():
+        try:
+            found[name] = milli_value(amount) if name == CPU else value(amount)
+        except QuantityError:
+            continue
+    return found
+
+
+def _too_full(load: _Load, usage: _NodeUsage, allocatable: Mapping[str, int]) -> Refusal | None:
+    asked = {PODS: 1, **load.amounts}
+    used = {**usage.used, PODS: len(usage.loads)}
+    for name, amount in asked.items():
+        # As upstream: resources that the node does not have are not checked here.
+        capacity = allocatable.get(name, None if "/" in name else 0)
+        if capacity is not None and amount > capacity - used.get(name, 0):
+            figures = f"requested: {amount}, used: {used.get(name, 0)}, capacity: {capacity}"
+            return Refusal(f"OutOf{name}", f"Node didn't have enough resource: {name}, {figures}")
+    return None
+
+
+def _misfit(pod: Pod | None, load: _Load, usage: _NodeUsage, node: Obj) -> Refusal | None:
+    if pod is None:
+        return None
+    labels: dict[str, str] = node["metadata"].get("labels") or {}
+    try:
+        wanted = required_node_affinity(pod).matches(labels, name_of(node))
+    except SelectorError:
+        wanted = False
+    if not wanted:
+        return _predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+    taken = [port for other in usage.loads.values() for port in other.ports] if load.ports else []
+    if any(port.conflicts_with(other) for port in load.ports for other in taken):
+        return _predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
+    # A kubelet checks only taints that would evict the pod again.
+    if find_untolerated(_evicting(node), pod.spec.tolerations, (_EVICTING,)) is not None:
+        return _predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
+    return None
+
+
+def _evicting(node: Obj) -> Sequence[Taint]:
+    taints = node.get("spec", {}).get("taints") or ()
+    if not any(taint.get("effect") == _EVICTING for taint in taints):
+        return ()
+    try:
+        return convert(Node, {"spec": {"taints": taints}}).spec.taints
+    except WireError:
+        return ()
+
+
+def _predicate(name: str, why: str) -> Refusal:
+    return Refusal(name, f"Predicate {name} failed: {why}")
+
 
 _POD_NET: Final = 10 << 24 | 128 << 16
 """10.128.0.0/9: eight million pods before addresses repeat."""
@@ -38,16 +228,16 @@ class PlayedNode(NamedTuple):
     ready: bool
 
 
-class HollowKubelet:
+class HollowKubelet(Controller):
+    name = component = "kubelet"
+
     def __init__(
         self, informers: Informers, *, played: Callable[[str], PlayedNode | None], clock: Clock
     ) -> None:
         """`played` gives a node by name if its kubelet is played here and works, None otherwise."""
         self._played = played
-        self._clock = clock
         self._core = informers.core
         self._with_groups = informers.core.gates.get(GROUP_CLAIMS_GATE, False)
-        self._recorder = Recorder(informers, clock=clock, component="kubelet")
         self._admitted = AdmittedPods()
         self._states: dict[str, ContainersState] = {}
         """State of containers by UID of the pod, for pods whose annotations depend on time."""
@@ -58,19 +248,20 @@ class HollowKubelet:
         self._lacking: dict[str, str] = {}
         """The problem last reported of pods whose devices are not ready, by UID."""
         self._last_address = 0
-        controller = Controller(informers)
-        self._queue = controller.queue("kubelet", self._sync, parallel=_PARALLEL)
-        indexes = {"claim": claim_keys, "node": by_node, "address": _addresses}
-        self._pods = controller.watch("pods", self._note, indexes=indexes)
-        self._claims = controller.watch(CLAIMS, self._on_claim)
-        self.run = controller.run
+        super().__init__(informers, clock=clock)
 
-    def look_at(self, node: str) -> None:
+    def set_up(self) -> None:
+        self._queue = self.queue_of("pods", self._sync, parallel=_PARALLEL)
+        indexes = {"claim": claim_keys, "node": by_node, "address": _addresses}
+        self._pods = self.watch("pods", self._on_pod, indexes=indexes)
+        self._claims = self.watch(CLAIMS, self._on_claim)
+
+    def queue_pods_of(self, node: str) -> None:
         """Queue the pods of a node that was added or whose health changed."""
         for pod in self._pods.by("node", node):
             self._queue.add(key_of(pod))
 
-    def _note(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_pod(self, old: Obj | None, new: Obj | None) -> None:
         uid = (new or old or {})["metadata"]["uid"]
         if new is None or is_finished(new):
             self._admitted.remove(uid)
@@ -92,9 +283,8 @@ class HollowKubelet:
             if pod["metadata"]["uid"] in self._lacking:
                 self._queue.add(key_of(pod))
 
-    async def _sync(self, key: str) -> float | None:
-        pod = self._pods.get(key)
-        if pod is None or (node := self._played(node_of(pod))) is None:
+    async def _sync(self, pod: Obj) -> float | None:
+        if (node := self._played(node_of(pod))) is None:
             return None
         if "deletionTimestamp" in pod["metadata"]:
             return await self._stop(pod)
@@ -105,20 +295,20 @@ class HollowKubelet:
         if settled is not None and settled[0] is pod and settled[1] is node.obj:
             return None
         if not pod.get("status", {}).get("startTime") and (refusal := await self._refusal(pod, node)):
-            await self._write(pod, refused(pod, **refusal._asdict(), now=stamp(self._clock)))
-            self._recorder.record(pod, refusal.reason, refusal.message, type_="Warning")
+            await self._pods.write_status(pod, refused(pod, **refusal._asdict(), now=stamp(self._clock)))
+            self.record(pod, refusal.reason, refusal.message, type_="Warning")
             return None
         if phase(pod) != "Running" and await self._waits_for_devices(pod, node):
             return None
         step = self._step(pod, node)
         if step.status != pod.get("status"):
-            pod = await self._write(pod, step.status)
+            pod = await self._pods.write_status(pod, step.status)
         if step.seconds is not None:
             self._states[uid] = step.state
-        elif self._pods.get(key) is pod:
+        elif self._pods.get(key_of(pod)) is pod:
             self._settled[uid] = pod, node.obj
         for event in step.events:
-            self._recorder.record(pod, event.reason, event.message, type_=event.type)
+            self.record(pod, event.reason, event.message, type_=event.type)
         return step.seconds
 
     async def _waits_for_devices(self, pod: Obj, node: PlayedNode) -> bool:
@@ -131,10 +321,10 @@ class HollowKubelet:
         reported, self._lacking[uid] = self._lacking.get(uid), problem
         status = creating(pod, host=node.address, now=stamp(self._clock))
         if status != pod.get("status"):
-            pod = await self._write(pod, status)
+            pod = await self._pods.write_status(pod, status)
         if reported != problem:
             message = f"Failed to prepare dynamic resources: prepare dynamic resources: {problem}"
-            self._recorder.record(pod, "FailedPrepareDynamicResources", message, type_="Warning")
+            self.record(pod, "FailedPrepareDynamicResources", message, type_="Warning")
         return True
 
     async def _refusal(self, pod: Obj, node: PlayedNode) -> Refusal | None:
@@ -144,7 +334,7 @@ class HollowKubelet:
         name = node_of(pod)
         there = await self._core.list("pods", field_selector=f"spec.nodeName={name}")
         present = [one for one in there["items"] if not is_finished(one)]
-        self._admitted.keep_only(name, {one["metadata"]["uid"] for one in present})
+        self._admitted.retain(name, {one["metadata"]["uid"] for one in present})
         for one in present:
             self._admitted.recount(one)
         current = await self._core.get("nodes", name)
@@ -174,7 +364,7 @@ class HollowKubelet:
             # It will be seen for a while yet, so it has to look finished.
             if not is_finished(pod):
                 status, now = pod.get("status") or {}, stamp(self._clock)
-                pod = await self._write(pod, finished(pod, status, exit_code=exit_code, now=now))
+                pod = await self._pods.write_status(pod, finished(pod, status, exit_code=exit_code, now=now))
             if metadata.get("deletionGracePeriodSeconds") == 0:
                 return None
         await self._pods.delete(pod, grace_seconds=0)
@@ -193,9 +383,6 @@ class HollowKubelet:
         first_ns = self._asked.setdefault(metadata["uid"], now_ns if just_now else asked_ns)
         stop = behavior_of(pod).stop_seconds - (now_ns - first_ns) / NANOSECONDS
         return stop, (due_ns - now_ns) / NANOSECONDS + 1.0
-
-    async def _write(self, pod: Obj, status: Obj) -> Obj:
-        return await self._pods.write_status(pod, status)
 
     def _next_address(self) -> str:
         while True:

@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from kuberth.clock import Clock
-from kuberth.local.apiserver.conditions import find_condition, set_condition
-from kuberth.local.apiserver.objects import Obj, name_of
+from kuberth.local.apiserver.objects import Obj, annotation_of, find_condition, name_of, set_condition
 from kuberth.local.apiserver.status_errors import StatusError
-from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.hollow.annotations import is_silent, says_ready
+from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.kubelet import HollowKubelet, PlayedNode
 from kuberth.local.hollow.shapes import (
@@ -31,11 +30,12 @@ from kuberth.local.hollow.shapes import (
     node_status,
     reported_conditions,
 )
-from kuberth.local.hollow.working import Worker, keep_running, wait_all
+from kuberth.local.hollow.working import keep_running, wait_all
 from kuberth.text.timestamps import micro_stamp, stamp
 
 logger = logging.getLogger(__name__)
 
+LEASES: Final = "leases.coordination.k8s.io"
 LEASE_NAMESPACE: Final = "kube-node-lease"
 _RENEW_SECONDS: Final = 10.0
 _RENEWALS_A_SECOND: Final = 100
@@ -46,60 +46,57 @@ _SLICES: Final = 100
 _REGISTER_AT_ONCE: Final = 250
 
 
-class HollowNodes:
+class HollowNodes(Controller):
     """Registers nodes and plays their kubelets until cancelled."""
+
+    name = "node"
 
     def __init__(
         self,
-        core: Core,
+        informers: Informers,
         *,
         count: int = 0,
         shapes: Path | Sequence[Mapping[str, Any]] | None = None,
         clock: Clock,
-        informers: Informers | None = None,
     ) -> None:
-        """`informers` are those of a running cluster; without them it follows nodes and pods itself."""
         self.registered = asyncio.Event()
         """Set when all nodes are there."""
-        self._core = core
-        self._clock = clock
         self._shapes = load_shapes(shapes, count=count)
-        self._own = informers is None
-        self._informers = Informers(core) if informers is None else informers
-        self._nodes = self._informers.of("nodes")
         self._names: dict[str, str] = {}
         """The nodes played here, with their UIDs."""
         self._leases: dict[str, Obj] = {}
         """Leases of the nodes as last written, by name."""
         self._numbers = sum(shape.count for shape in self._shapes)
-        self._worker = Worker("node", self._sync)
-        self._kubelet = HollowKubelet(self._informers, played=self._played, clock=clock)
-        self._nodes.add_handler(self._note)
+        super().__init__(informers, clock=clock)
+
+    def set_up(self) -> None:
+        self._queue = self.queue_of("nodes", self._sync)
+        self._nodes = self.watch("nodes")
+        self._kubelet = HollowKubelet(self._informers, played=self._played, clock=self._clock)
+        self._nodes.add_handler(self._on_node)
 
     async def run(self) -> None:
+        await self._register()
+        await self.wait_synced()
+        self.registered.set()
         async with asyncio.TaskGroup() as tasks:
-            if self._own:
-                tasks.create_task(self._informers.run(), name="hollow-informers")
-            await self._register()
-            await self._nodes.synced.wait()
-            self.registered.set()
-            tasks.create_task(keep_running("nodes", self._worker.run), name="hollow-nodes")
+            tasks.create_task(keep_running("nodes", super().run), name="hollow-nodes")
             tasks.create_task(keep_running("kubelet", self._kubelet.run), name="hollow-kubelet")
             tasks.create_task(keep_running("node leases", self._renew), name="hollow-leases")
 
-    def _note(self, old: Obj | None, new: Obj | None) -> None:
+    def _on_node(self, old: Obj | None, new: Obj | None) -> None:
         name = name_of(new or old or {})
-        if new is None or (new["metadata"].get("annotations") or {}).get(HOLLOW) != "true":
+        if new is None or annotation_of(new, HOLLOW) != "true":
             self._names.pop(name, None)
             self._leases.pop(name, None)
             return
         if self._names.get(name) != new["metadata"]["uid"]:
             self._names[name] = new["metadata"]["uid"]
-            self._kubelet.look_at(name)
+            self._kubelet.queue_pods_of(name)
         elif old is not None and _health(old) != _health(new):
-            self._kubelet.look_at(name)
+            self._kubelet.queue_pods_of(name)
         if not is_silent(new) and not _is_reported(new):
-            self._worker.add(name)
+            self._queue.add(name)
 
     def _played(self, name: str) -> PlayedNode | None:
         """A hollow node, unless its kubelet is silent or has not reported its capacity yet."""
@@ -116,12 +113,10 @@ class HollowNodes:
             # Nodes of an earlier run keep the labels and taints that users added.
             await wait_all(map(self._nodes.create_if_absent, nodes[start : start + _REGISTER_AT_ONCE]))
 
-    async def _sync(self, name: str) -> None:
+    async def _sync(self, node: Obj) -> None:
         """Write the status of a node that was created by hand or whose annotations changed."""
-        node = self._nodes.get(name)
-        if node is None or name not in self._names or is_silent(node):
-            return
-        if _is_reported(node):
+        name = name_of(node)
+        if name not in self._names or is_silent(node) or _is_reported(node):
             return
         present, now = node.get("status") or {}, stamp(self._clock)
         conditions = present.get("conditions") or []
@@ -153,7 +148,7 @@ class HollowNodes:
             await asyncio.sleep(period / _SLICES)
 
     async def _renew_one(self, name: str, uid: str, seconds: int) -> None:
-        resource, lease = "leases.coordination.k8s.io", self._leases.pop(name, None)
+        core, lease = self._informers.core, self._leases.pop(name, None)
         spec = {
             "holderIdentity": name,
             "leaseDurationSeconds": seconds,
@@ -162,10 +157,10 @@ class HollowNodes:
         owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
         try:
             if lease is None:
-                lease = await self._core.get(resource, name, namespace=LEASE_NAMESPACE)
+                lease = await core.get(LEASES, name, namespace=LEASE_NAMESPACE)
             metadata = {**lease["metadata"], "ownerReferences": [owner]}
-            self._leases[name] = await self._core.update(
-                resource, name, {**lease, "metadata": metadata, "spec": spec}, namespace=LEASE_NAMESPACE
+            self._leases[name] = await core.update(
+                LEASES, name, {**lease, "metadata": metadata, "spec": spec}, namespace=LEASE_NAMESPACE
             )
         except StatusError as error:
             if error.code != 404:
@@ -177,7 +172,7 @@ class HollowNodes:
                 "spec": spec,
             }
             try:
-                self._leases[name] = await self._core.create(resource, lease, namespace=LEASE_NAMESPACE)
+                self._leases[name] = await core.create(LEASES, lease, namespace=LEASE_NAMESPACE)
             except StatusError as another:
                 logger.debug("lease of node %s: %s", name, another)
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from kuberth.local.apiserver.objects import Obj, name_of, namespace_of, with_metadata
+from kuberth.local.apiserver.objects import Obj, labels_of, name_of, namespace_of, selector_of, with_metadata
 from kuberth.local.hollow.informing import Informer
-from kuberth.local.selecting import labels_of, selector_of
 
 OWNER_INDEX: Final = "owner"
 """Objects by the UID of their controller."""
@@ -29,16 +28,17 @@ def controller_of(obj: Obj) -> Obj | None:
     return None
 
 
+def owner_reference(owner: Obj, api_version: str, kind: str, **marks: bool) -> Obj:
+    """A reference to an owner of this kind, of which lists of some servers omit the apiVersion and kind."""
+    names = {"name": name_of(owner), "uid": owner["metadata"]["uid"]}
+    return {"apiVersion": api_version, "kind": kind, **names, **marks}
+
+
 def reference_to(owner: Obj) -> Obj:
     """The reference by which a controller owns the objects that it creates."""
-    return {
-        "apiVersion": owner["apiVersion"],
-        "kind": owner["kind"],
-        "name": name_of(owner),
-        "uid": owner["metadata"]["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    return owner_reference(
+        owner, owner["apiVersion"], owner["kind"], controller=True, blockOwnerDeletion=True
+    )
 
 
 def pod_from_template(owner: Obj, template: Obj | None = None, **changes: Any) -> Obj:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kuberth.clock import Clock
-from kuberth.local.apiserver.conditions import condition, find_condition, is_true, with_condition
-from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.objects import Obj, condition, find_condition, is_true, with_condition
 from kuberth.text.timestamps import seconds_since, stamp
 
 

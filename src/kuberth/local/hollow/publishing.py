@@ -10,6 +10,7 @@ import ipaddress
 from dataclasses import dataclass
 from typing import Final
 
+from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
 from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informer, Informers
@@ -26,35 +27,36 @@ class ServerIdentity:
     ca_certificate: str
 
 
-class Publisher:
+class Publisher(Controller):
     name = "root-ca-certificate-publisher"
 
-    def __init__(self, informers: Informers, identity: ServerIdentity) -> None:
+    def __init__(self, informers: Informers, identity: ServerIdentity, *, clock: Clock) -> None:
         self._identity = identity
-        self._controller = Controller(informers)
-        self._queue = self._controller.queue(self.name, self._sync)
-        self._namespaces = self._controller.watch("namespaces", self._queue.add_changed)
-        self._config_maps = self._controller.watch("configmaps", self._on_config_map)
-        self._endpoints = self._controller.watch("endpoints")
-        self._slices = self._controller.watch("endpointslices.discovery.k8s.io")
+        super().__init__(informers, clock=clock)
+
+    def set_up(self) -> None:
+        self._queue = self.queue_of("namespaces", self._sync)
+        self.watch("namespaces", self._queue.add_changed)
+        self._config_maps = self.watch("configmaps", self._on_config_map)
+        self._endpoints = self.watch("endpoints")
+        self._slices = self.watch("endpointslices.discovery.k8s.io")
 
     async def run(self) -> None:
-        await self._controller.wait_synced()
+        await self.wait_synced()
         await self._publish_server()
-        await self._controller.run()
+        await super().run()
 
     def _on_config_map(self, old: Obj | None, new: Obj | None) -> None:
         found = new or old or {}
         if name_of(found) == CA_CONFIG_MAP:
             self._queue.add(namespace_of(found))
 
-    async def _sync(self, namespace: str) -> None:
-        found = self._namespaces.get(namespace)
-        if found is None or "deletionTimestamp" in found["metadata"]:
+    async def _sync(self, namespace: Obj) -> None:
+        if "deletionTimestamp" in namespace["metadata"]:
             return
         metadata = {
             "name": CA_CONFIG_MAP,
-            "namespace": namespace,
+            "namespace": name_of(namespace),
             "annotations": {"kubernetes.io/description": _DESCRIPTION},
         }
         data = {"ca.crt": self._identity.ca_certificate}

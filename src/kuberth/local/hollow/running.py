@@ -7,57 +7,46 @@ pods run, and deleted objects are removed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from kuberth.clock import Clock
 from kuberth.errors import ConfigError
 from kuberth.local.apiserver.verbs.core import Core
+from kuberth.local.hollow.controllers.clean_up import (
+    ExpiredEventsController,
+    OrphanedPodsController,
+    QuotaController,
+)
 from kuberth.local.hollow.controllers.cron_job import CronJobController
 from kuberth.local.hollow.controllers.daemon_set import DaemonSetController
 from kuberth.local.hollow.controllers.deployment import DeploymentController
-from kuberth.local.hollow.controllers.device_taint_eviction import DeviceTaintEvictionController
 from kuberth.local.hollow.controllers.disruption import DisruptionController
 from kuberth.local.hollow.controllers.endpoints import EndpointsController
 from kuberth.local.hollow.controllers.garbage import GarbageController
 from kuberth.local.hollow.controllers.job import JobController
-from kuberth.local.hollow.controllers.leftovers import ExpiredEventsController, OrphanedPodsController
 from kuberth.local.hollow.controllers.namespaces import NamespaceController
 from kuberth.local.hollow.controllers.node_lifecycle import NodeLifecycleController
-from kuberth.local.hollow.controllers.quotas import QuotaController
 from kuberth.local.hollow.controllers.replica_set import (
     ReplicaSetController,
     ReplicationControllerController,
 )
 from kuberth.local.hollow.controllers.resource_claims import ResourceClaimController
 from kuberth.local.hollow.controllers.stateful_set import StatefulSetController
-from kuberth.local.hollow.controllers.taint_eviction import TaintEvictionController
+from kuberth.local.hollow.controllers.taint_eviction import (
+    DeviceTaintEvictionController,
+    TaintEvictionController,
+)
 from kuberth.local.hollow.controllers.volumes import PROVISIONER, VolumeController
-from kuberth.local.hollow.devices import Driver
-from kuberth.local.hollow.drivers import HollowDrivers
+from kuberth.local.hollow.controlling import Controller
+from kuberth.local.hollow.devices import Driver, HollowDrivers
 from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.nodes import HollowNodes
 from kuberth.local.hollow.publishing import Publisher, ServerIdentity
 from kuberth.local.hollow.working import keep_running
 
-
-class Runnable(Protocol):
-    """The interface of a controller."""
-
-    @property
-    def run(self) -> Callable[[], Coroutine[Any, Any, None]]:
-        """Work until cancelled."""
-        ...
-
-
-class ControllerFactory(Protocol):
-    name: str
-
-    def __call__(self, informers: Informers, *, clock: Clock) -> Runnable: ...
-
-
-_FACTORIES: Final[Sequence[ControllerFactory]] = (
+_CONTROLLERS: Final[Sequence[type[Controller]]] = (
     DeploymentController,
     ReplicaSetController,
     ReplicationControllerController,
@@ -78,7 +67,7 @@ _FACTORIES: Final[Sequence[ControllerFactory]] = (
     TaintEvictionController,
     DeviceTaintEvictionController,
 )
-CONTROLLERS: Final[Mapping[str, ControllerFactory]] = {factory.name: factory for factory in _FACTORIES}
+CONTROLLERS: Final[Mapping[str, type[Controller]]] = {kind.name: kind for kind in _CONTROLLERS}
 """Controllers by their names in kube-controller-manager's `--controllers`. The controller of events has no
 name there, since etcd expires events."""
 
@@ -124,16 +113,14 @@ class HollowCluster:
         self._core = core
         self._has_volumes = VolumeController.name in chosen
         self._informers = Informers(core)
-        self._nodes = HollowNodes(core, count=nodes, shapes=shapes, clock=clock, informers=self._informers)
-        self._controllers: dict[str, Runnable] = {
-            name: factory(self._informers, clock=clock)
-            for name, factory in CONTROLLERS.items()
-            if name in chosen
+        self._nodes = HollowNodes(self._informers, count=nodes, shapes=shapes, clock=clock)
+        self._controllers: dict[str, Controller] = {
+            name: kind(self._informers, clock=clock) for name, kind in CONTROLLERS.items() if name in chosen
         }
         if server is not None:
-            self._controllers[Publisher.name] = Publisher(self._informers, server)
+            self._controllers[Publisher.name] = Publisher(self._informers, server, clock=clock)
         if drivers is not None:
-            self._controllers[HollowDrivers.name] = HollowDrivers(self._informers, drivers)
+            self._controllers[HollowDrivers.name] = HollowDrivers(self._informers, drivers, clock=clock)
         self._stopped = asyncio.Event()
 
     async def run(self) -> None:

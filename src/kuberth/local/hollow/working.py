@@ -28,8 +28,8 @@ COALESCE_SECONDS: Final = 0.05
 """How long a controller waits for further changes of its pods, so that a thousand changes do not cause a
 thousand syncs and status writes."""
 
-_LOOK_SECONDS: Final = 20e-6
-_LOOKING_SHARE: Final = 0.1
+_SECONDS_PER_POD: Final = 20e-6
+_MAX_SYNC_SHARE: Final = 0.1
 """The maximum share of the event loop's time for syncs over all pods."""
 
 Sync = Callable[[str], Awaitable[float | None]]
@@ -38,7 +38,7 @@ Sync = Callable[[str], Awaitable[float | None]]
 
 def coalesce_seconds(number: int) -> float:
     """How long to batch changes of `number` pods if a sync reads all of them."""
-    return max(COALESCE_SECONDS, number * _LOOK_SECONDS / _LOOKING_SHARE)
+    return max(COALESCE_SECONDS, number * _SECONDS_PER_POD / _MAX_SYNC_SHARE)
 
 
 def retry_seconds(failures: int) -> float:

@@ -24,15 +24,13 @@ from kuberth.explaining.page import PATH as EXPLAIN_PATH
 from kuberth.explaining.page import explain_page
 from kuberth.framework.registry import Registry
 from kuberth.https.listener import AddressFlags, LoopbackListener
-from kuberth.local.apiserver.http.api_service import Page
 from kuberth.local.apiserver.http.credentials import ClusterCredentials, kubeconfig_tree
-from kuberth.local.apiserver.http.server import LIMITS, HttpServer
+from kuberth.local.apiserver.http.server import LIMITS, HttpServer, Page
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
-from kuberth.local.hollow.devices import load_devices
-from kuberth.local.hollow.drivers import check_drivers
+from kuberth.local.hollow.devices import check_drivers, load_devices
 from kuberth.local.hollow.publishing import ServerIdentity
 from kuberth.local.hollow.running import CONTROLLERS, HollowCluster
 from kuberth.local.hollow.shapes import load_shapes

@@ -16,9 +16,8 @@ import pytest
 
 from kuberth.clock import NANOSECONDS, SystemClock, VirtualTimeLoop
 from kuberth.https.connection_limit import Limits
-from kuberth.local.apiserver.http.api_service import RequestLimits
 from kuberth.local.apiserver.http.credentials import ClusterCredentials
-from kuberth.local.apiserver.http.server import LIMITS, HttpServer
+from kuberth.local.apiserver.http.server import LIMITS, HttpServer, RequestLimits
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.store.store import RevisionStore

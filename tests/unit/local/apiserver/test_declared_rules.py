@@ -20,6 +20,7 @@ KEYWORDS = {
     "required",
     "enum",
     "fill",
+    "initialStatus",
     "frozen",
     "pointer",
     "absent",

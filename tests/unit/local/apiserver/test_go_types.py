@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kuberth.local.apiserver.schema.go_types import as_go_writes
+from kuberth.local.apiserver.schema.fields import as_go_writes
 
 TEMPLATE = "core.v1.PodTemplateSpec"
 

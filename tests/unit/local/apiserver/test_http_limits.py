@@ -12,8 +12,7 @@ import pytest
 
 from kuberth.errors import ServingError
 from kuberth.https.connection_limit import Limits
-from kuberth.local.apiserver.http.api_service import RequestLimits
-from kuberth.local.apiserver.http.server import LIMITS, HttpServer
+from kuberth.local.apiserver.http.server import LIMITS, HttpServer, RequestLimits
 from tests.unit.local.apiserver.harness import (
     ServerHarness,
     head,

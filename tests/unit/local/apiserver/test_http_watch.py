@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kuberth.https.connection_limit import Limits
-from kuberth.local.apiserver.http.api_service import RequestLimits
+from kuberth.local.apiserver.http.server import RequestLimits
 from tests.unit.local.apiserver.harness import ServerHarness, labelled_pod, run_with_server
 
 PODS = "/api/v1/namespaces/default/pods"

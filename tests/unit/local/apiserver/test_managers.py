@@ -13,6 +13,8 @@ from kuberth.local.apiserver.patching import managers
 from kuberth.local.apiserver.patching.field_sets import (
     FieldSet,
     common,
+    difference,
+    field_set,
     in_order,
     minus,
     paths,
@@ -20,7 +22,6 @@ from kuberth.local.apiserver.patching.field_sets import (
     union,
 )
 from kuberth.local.apiserver.patching.patching import APPLY_PATCH, MERGE_PATCH
-from kuberth.local.apiserver.patching.typed_trees import difference, field_set
 from kuberth.local.apiserver.schema.fields import Field
 from tests.manifests import deployment_manifest
 from tests.unit.local.apiserver.harness import CoreHarness, refused, run

@@ -10,14 +10,13 @@ from kuberth.local.apiserver.http.discovery import Discovery
 from kuberth.local.apiserver.http.openapi import (
     V2_DOCUMENT_PROTOBUF,
     OpenApi,
-    _descriptions,
     field_description,
     type_description,
 )
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.resources import ResourceTable, ServedResource
 from kuberth.local.apiserver.schema.catalogue import ROWS
-from kuberth.local.apiserver.schema.fields import fields_of
+from kuberth.local.apiserver.schema.fields import fields_of, read_table
 from kuberth.local.apiserver.status_errors import StatusError
 
 THING = ServedResource("example.org", "v1", "Thing", "things", custom=True)
@@ -214,7 +213,8 @@ def test_every_field_of_pods_and_nodes_is_described() -> None:
 
 def test_descriptions_are_of_fields_that_exist() -> None:
     types = types_below("core.v1.Pod", "core.v1.Node")
-    described = {name: set(texts) - {"type", "type_", "like"} for name, texts in _descriptions().items()}
+    table = read_table("descriptions.yaml")
+    described = {name: set(texts) - {"type", "type_", "like"} for name, texts in table.items()}
     described["any"] -= {field for fields in types.values() for field in fields}
     assert {name: fields - types.get(name, set()) for name, fields in described.items()} == {
         name: set() for name in described

@@ -15,8 +15,8 @@ from kuberth.local.apiserver.patching.patching import (
     MERGE_PATCH,
     json_patch,
     merge_patch,
+    strategic_merge,
 )
-from kuberth.local.apiserver.patching.strategic import merge
 from kuberth.local.apiserver.status_errors import StatusError
 from tests.manifests import deployment_manifest, pod_manifest
 from tests.unit.local.apiserver.harness import CoreHarness, refused, run
@@ -103,7 +103,7 @@ def pod(**spec: Any) -> Obj:
 )
 def test_strategic_merge(target: Obj, patch: Obj, expected: Obj) -> None:
     before = repr(target)
-    assert merge(target, patch, type_name="core.v1.Pod") == expected
+    assert strategic_merge(target, patch, type_name="core.v1.Pod") == expected
     assert repr(target) == before
 
 
@@ -119,7 +119,7 @@ def test_strategic_merge(target: Obj, patch: Obj, expected: Obj) -> None:
 )
 def test_strategic_merge_refusals(patch: Obj) -> None:
     with pytest.raises(StatusError) as caught:
-        merge(pod(containers=[A]), patch, type_name="core.v1.Pod")
+        strategic_merge(pod(containers=[A]), patch, type_name="core.v1.Pod")
     assert caught.value.code == 400
 
 
@@ -232,7 +232,7 @@ VALUES = st.recursive(
 
 @given(st.dictionaries(st.sampled_from("abc"), VALUES), st.dictionaries(st.sampled_from("abc"), VALUES))
 def test_without_known_lists_a_strategic_merge_is_a_merge_patch(target: Obj, patch: Obj) -> None:
-    assert merge(target, patch, type_name="") == merge_patch(target, patch)
+    assert strategic_merge(target, patch, type_name="") == merge_patch(target, patch)
 
 
 async def apply(

@@ -184,7 +184,7 @@ def test_few_specs_are_cached() -> None:
             body = pod("a", hostname=f"h{number}")
             key = prepared.key(row, body, namespace="default", signed=False)
             assert key is not None
-            prepared.keep(key, {"metadata": {}, "spec": body["spec"], "status": {}})
+            prepared.add(key, {"metadata": {}, "spec": body["spec"], "status": {}})
             keys.append(key)
         kept = [key for key in keys if prepared.get(key) is not None]
         assert kept == keys[-256:]

@@ -12,8 +12,8 @@ from kuberth.cel.validation_rules import compile_rule
 from kuberth.clock import NANOSECONDS
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.printing.cells import human_duration
+from kuberth.local.apiserver.printing.columns import compile_path
 from kuberth.local.apiserver.printing.forms import to_table
-from kuberth.local.apiserver.printing.json_paths import compile_path
 from kuberth.local.apiserver.resources import ResourceTable
 from kuberth.local.apiserver.schema.catalogue import ROWS
 from kuberth.text.documents import read_tree

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.patching.typed_trees import field_set, type_problems
+from kuberth.local.apiserver.patching.field_sets import field_set, type_problems
 from kuberth.local.apiserver.schema.fields import Field
 from kuberth.local.apiserver.schema.structural import StructuralSchema, schema_causes, structure_of
 from kuberth.local.apiserver.verbs.bodies import FieldValidation
@@ -258,7 +258,7 @@ ANY_SCHEMA = st.recursive(
 def test_no_pattern_keeps_the_server_busy() -> None:
     """Python's `re` would try for years."""
     text = {"type": "string", "pattern": "^(a+)+$"}
-    schema = StructuralSchema({"type": "object", "properties": {"text": text}})
+    schema = StructuralSchema.of({"type": "object", "properties": {"text": text}}, is_resource=True)
     [cause] = schema.causes({"text": "a" * 40 + "b"})
     assert "should match '^(a+)+$'" in cause.message
     assert schema.causes({"text": "a" * 40}) == []
@@ -285,7 +285,7 @@ def test_a_schema_that_is_taken_judges_everything(schema: Any, tree: Obj) -> Non
 @given(JSON)
 def test_pruning_twice_is_pruning_once(spec: Any) -> None:
     tree = {"spec": spec}
-    structure = StructuralSchema(SCHEMA)
+    structure = StructuralSchema.of(SCHEMA, is_resource=True)
     structure.prune(tree)
     structure.default(tree)
     before = repr(tree)
@@ -358,7 +358,7 @@ SHELVES = {
 def shelves_root() -> Field:
     structure = structure_of(SHELVES)
     assert structure is not None
-    return structure.root
+    return structure
 
 
 def test_fields_are_owned_as_the_schema_says() -> None:

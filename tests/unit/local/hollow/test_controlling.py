@@ -10,6 +10,7 @@ import pytest
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.hollow.controlling import Controller, by_namespace, by_node
 from kuberth.local.hollow.working import COALESCE_SECONDS
+from kuberth.testing import FakeClock
 from tests.unit.local.hollow.harness import virtual
 
 
@@ -46,7 +47,7 @@ def child(kind: str = "Job") -> Obj:
 
 def make_controller() -> tuple[Controller, FakeInformers]:
     informers: Any = FakeInformers()
-    return Controller(informers), informers
+    return Controller(informers, clock=FakeClock()), informers
 
 
 def test_nothing_is_synced_before_everything_is_listed() -> None:

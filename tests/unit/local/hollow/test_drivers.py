@@ -13,8 +13,7 @@ from kuberth.errors import ConfigError
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
-from kuberth.local.hollow.devices import load_devices
-from kuberth.local.hollow.drivers import check_drivers
+from kuberth.local.hollow.devices import check_drivers, load_devices
 from tests.unit.local.hollow.harness import World, playing, virtual
 
 DRIVER = "gpu.example.com"

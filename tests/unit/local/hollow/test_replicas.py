@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kuberth.local.apiserver.objects import Obj, key_of, name_of
+from kuberth.local.apiserver.objects import Obj, key_of, labels_of, name_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.controllers.replica_set import Counts, Replicas
 from kuberth.local.hollow.informing import Informer
 from kuberth.local.hollow.ownership import Claim, controller_of, reference_to
 from kuberth.local.hollow.pod_states import is_finished, is_ready
-from kuberth.local.selecting import labels_of
 from kuberth.testing import FakeClock
 from tests.unit.local.hollow.harness import playing, virtual
 
@@ -63,7 +62,7 @@ class Pods:
 
     def note(self, pod: Obj) -> None:
         if self.replicas is not None:
-            self.replicas.note(key_of(pod))
+            self.replicas.mark_changed(key_of(pod))
 
 
 def pod(name: str, *, labels: Iterable[str] = ("app", "tier"), ready: bool = False, **more: Any) -> Obj:
@@ -127,11 +126,11 @@ def test_a_look_goes_over_what_changed() -> None:
     async def main() -> None:
         pods, replicas, _ = counting(*(pod(f"p{each}") for each in range(100)))
         first = settling(pods)
-        assert (await replicas.look(first)).active == 100
+        assert (await replicas.count(first)).active == 100
         assert len(first.looked_at) == 100
         pods.put(pod("p7", ready=True))
         second = settling(pods)
-        assert await replicas.look(second) == Counts(100, 0, 100, ready=1, available=1)
+        assert await replicas.count(second) == Counts(100, 0, 100, ready=1, available=1)
         assert second.looked_at == ["p7"]
 
     asyncio.run(main())
@@ -166,8 +165,8 @@ def test_step_by_step_is_all_at_once(
                 pods.leaving.discard(name_of(made))
                 pods.note(made)
             else:
-                await replicas.look(settling(pods))
-        assert await replicas.look(settling(pods)) == recount(pods)
+                await replicas.count(settling(pods))
+        assert await replicas.count(settling(pods)) == recount(pods)
         assert {name_of(each) for each in replicas.active()} == {
             name_of(each)
             for each in pods.objects.values()
@@ -182,9 +181,9 @@ def test_an_orphan_that_could_not_be_adopted_is_tried_again() -> None:
         pods, replicas, _ = counting(pod("p", owned=False))
         pods.broken = True
         with pytest.raises(StatusError):
-            await replicas.look(settling(pods))
+            await replicas.count(settling(pods))
         pods.broken = False
-        assert (await replicas.look(settling(pods))).active == 1
+        assert (await replicas.count(settling(pods))).active == 1
         assert controller_of(pods.objects["default/p"]) is not None
 
     asyncio.run(main())
@@ -194,11 +193,11 @@ def test_a_ready_pod_becomes_available_though_nothing_about_it_changes() -> None
     async def main() -> None:
         pods, replicas, clock = counting(pod("p", ready=True), pod("q"))
         owner = {**OWNER, "spec": {**OWNER["spec"], "minReadySeconds": 10}}
-        assert await replicas.look(settling(pods, owner)) == Counts(2, 0, 2, ready=1, available=0)
+        assert await replicas.count(settling(pods, owner)) == Counts(2, 0, 2, ready=1, available=0)
         assert replicas.seconds_to_next == 10
         clock.advance(10)
         late = settling(pods, owner)
-        assert await replicas.look(late) == Counts(2, 0, 2, ready=1, available=1)
+        assert await replicas.count(late) == Counts(2, 0, 2, ready=1, available=1)
         assert late.looked_at == ["p"]
         assert replicas.seconds_to_next is None
 
@@ -208,10 +207,10 @@ def test_a_ready_pod_becomes_available_though_nothing_about_it_changes() -> None
 def test_all_pods_are_counted_again_when_the_template_changes() -> None:
     async def main() -> None:
         pods, replicas, _ = counting(pod("p", labels=("app",)), pod("q"))
-        assert (await replicas.look(settling(pods))).labelled == 1
+        assert (await replicas.count(settling(pods))).labelled == 1
         template = {"metadata": {"labels": {"app": "web"}}}
         owner = {**OWNER, "spec": {**OWNER["spec"], "template": template}}
-        assert (await replicas.look(settling(pods, owner))).labelled == 2
+        assert (await replicas.count(settling(pods, owner))).labelled == 2
 
     asyncio.run(main())
 

@@ -14,6 +14,7 @@ from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.store.store import RevisionStore
 from kuberth.local.apiserver.verbs.core import Core
+from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.nodes import HollowNodes
 from kuberth.local.hollow.running import CONTROLLERS, HollowCluster
 from tests.manifests import deployment_manifest
@@ -51,12 +52,14 @@ def test_nodes_alone() -> None:
     async def main() -> None:
         store = await RevisionStore.open(None)
         core = Core(store, clock=clock())
-        nodes = HollowNodes(core, count=4, clock=clock())
+        informers = Informers(core)
+        nodes = HollowNodes(informers, count=4, clock=clock())
         async with asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(nodes.run())
+            running = [tasks.create_task(each.run()) for each in (informers, nodes)]
             await nodes.registered.wait()
             assert len((await core.list("nodes"))["items"]) == 4
-            running.cancel()
+            for task in running:
+                task.cancel()
         await store.close()
 
     virtual(main)

@@ -1,8 +1,9 @@
-"""Authentication and authorization: a client certificate or a token gives admin rights.
+"""Authentication, authorization and reviews: a client certificate or a token gives admin rights.
 
 In: a request. Out: a user, or a 401 or 403; without credentials, only health is accessible. Tokens of service
 accounts, as `kubectl create token` requests them, are JWTs that this server signs and accepts, until they
-expire or their service account is deleted.
+expire or their service account is deleted. Reviews (TokenReview, SubjectAccessReview and similar kinds) are
+answered but not stored.
 """
 
 from __future__ import annotations
@@ -15,14 +16,11 @@ import json
 from typing import Any, Final
 
 from kuberth.clock import NANOSECONDS, Clock
-from kuberth.https.messages import Request
-from kuberth.https.users import ANONYMOUS, User, certified_user
+from kuberth.https.messages import ANONYMOUS, Request, User, certified_user
 from kuberth.local.apiserver.http.credentials import ADMIN, ADMIN_GROUP
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.refusals import bad_request, invalid
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.rules.metadata_validation import invalid_value
-from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.local.apiserver.status_errors import StatusError, bad_request, invalid, invalid_value
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.text.timestamps import timestamp
 
@@ -154,3 +152,64 @@ def authorize(request: Request, *, open_pages: frozenset[str] = frozenset()) -> 
         verb, path = request.method.lower(), request.raw_path
         message = f'forbidden: User "{request.user.name}" cannot {verb} path "{path}"'
         raise StatusError(403, "Forbidden", message, details={})
+
+
+_REVIEWED: Final = (
+    ("authentication.k8s.io", "TokenReview"),
+    ("authentication.k8s.io", "SelfSubjectReview"),
+    ("authorization.k8s.io", "LocalSubjectAccessReview"),
+    ("authorization.k8s.io", "SelfSubjectAccessReview"),
+    ("authorization.k8s.io", "SelfSubjectRulesReview"),
+    ("authorization.k8s.io", "SubjectAccessReview"),
+)
+REVIEWS: Final = tuple(
+    ServedResource(group, "v1", kind, f"{kind.lower()}s", namespaced=kind.startswith("Local"))
+    for group, kind in _REVIEWED
+)
+
+
+def answer_review(row: ServedResource, body: Any, *, user: User, authenticator: Authenticator) -> Obj:
+    if not isinstance(body, dict) or body.get("kind", row.kind) != row.kind:
+        raise bad_request(f"the body of the request is no {row.kind}")
+    spec = body.get("spec") or {}
+    if not isinstance(spec, dict):
+        raise bad_request("spec must be an object")
+    return {
+        "kind": row.kind,
+        "apiVersion": row.api_version,
+        "metadata": {},
+        "spec": spec,
+        "status": _review_status(row.kind, spec, user, authenticator),
+    }
+
+
+def _review_status(kind: str, spec: Obj, user: User, authenticator: Authenticator) -> Obj:
+    match kind:
+        case "TokenReview":
+            token = spec.get("token")
+            found = authenticator.user_of_token(token) if isinstance(token, str) else None
+            return {"authenticated": bool(found)} | ({"user": _user_object(found)} if found else {})
+        case "SelfSubjectReview":
+            return {"userInfo": _user_object(user)}
+        case "SelfSubjectRulesReview":
+            everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+            paths = {"verbs": ["*"], "nonResourceURLs": ["*"]}
+            return {"resourceRules": [everything], "nonResourceRules": [paths], "incomplete": False}
+    if kind == "SelfSubjectAccessReview" or _is_allowed(spec):
+        return {"allowed": True, "reason": "every authenticated user is admin"}
+    return {"allowed": False, "reason": "anonymous users see only health and version"}
+
+
+def _is_allowed(spec: Obj) -> bool:
+    """Whether the user of an access review is authenticated, or the path is open to all."""
+    groups, attributes = spec.get("groups"), spec.get("nonResourceAttributes")
+    path = attributes.get("path") if isinstance(attributes, dict) else None
+    if isinstance(path, str) and is_open(path):
+        return True
+    if isinstance(groups, list) and "system:unauthenticated" in groups:
+        return False
+    return bool(spec.get("user") or groups) and spec.get("user") != "system:anonymous"
+
+
+def _user_object(user: User) -> Obj:
+    return {"username": user.name, "groups": list(user.groups)}

@@ -48,49 +48,29 @@ class ClusterCredentials:
     ) -> Self:
         """Read them, or create missing ones; `names` are names of the server besides the loopback."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder = _Folder(directory, now or datetime.datetime.now(datetime.UTC))
-        ca = folder.authority()
-        return cls._of(ca, folder.server(ca, _all(names)), folder.admin(ca), folder.token())
+        return cls._of(_Folder(directory, now or datetime.datetime.now(datetime.UTC)), names)
 
     @classmethod
     def in_memory(cls, *, names: Sequence[str] = ()) -> Self:
         """New credentials that are not written to disk."""
-        now = datetime.datetime.now(datetime.UTC)
-        ca = _issue_authority(now)
-        return cls._of(
-            ca, _issue_server(ca, _all(names), now), _issue_admin(ca, now), secrets.token_urlsafe(32)
-        )
+        return cls._of(_Folder(None, datetime.datetime.now(datetime.UTC)), names)
 
     @classmethod
-    def _of(cls, ca: KeyPair, server: KeyPair, admin: KeyPair, token: str) -> Self:
+    def _of(cls, folder: _Folder, names: Sequence[str]) -> Self:
+        ca = folder.authority()
+        server, admin = folder.server(ca, (*LOOPBACK_NAMES, *names)), folder.admin(ca)
         return cls(
             ca_certificate=ca.certificate_pem,
             server_certificate=server.certificate_pem,
             server_key=server.key_pem,
             client_certificate=admin.certificate_pem,
             client_key=admin.key_pem,
-            token=token,
+            token=folder.token(),
         )
 
     def server_certificates(self) -> CertificateInMemory:
         """TLS for the listening socket; client certificates must be signed by this CA."""
         return CertificateInMemory(self.server_certificate, self.server_key, client_ca=self.ca_certificate)
-
-
-def _all(names: Sequence[str]) -> tuple[str, ...]:
-    return (*LOOPBACK_NAMES, *names)
-
-
-def _issue_authority(now: datetime.datetime) -> KeyPair:
-    return issue("kuberth-ca", is_authority=True, now=now, life=10 * YEAR)
-
-
-def _issue_server(ca: KeyPair, names: Sequence[str], now: datetime.datetime) -> KeyPair:
-    return issue("kuberth-apiserver", names=names, signer=ca, now=now)
-
-
-def _issue_admin(ca: KeyPair, now: datetime.datetime) -> KeyPair:
-    return issue(ADMIN, organization=ADMIN_GROUP, signer=ca, now=now)
 
 
 def kubeconfig(url: str, credentials: ClusterCredentials) -> str:
@@ -131,23 +111,23 @@ def kubeconfig_tree(url: str, credentials: ClusterCredentials) -> Obj:
 
 
 class _Folder:
-    """The files, each read if it is valid and created otherwise."""
+    """The files, each read if it is valid and created otherwise; without a directory, all are created."""
 
-    def __init__(self, directory: Path, now: datetime.datetime) -> None:
+    def __init__(self, directory: Path | None, now: datetime.datetime) -> None:
         self._directory = directory
         self._now = now
 
     def authority(self) -> KeyPair:
         pair = self._read("ca")
         if pair is None:
-            return self._write("ca", _issue_authority(self._now))
+            return self._new_authority()
         starts, ends = pair.certificate.not_valid_before_utc, pair.certificate.not_valid_after_utc
         if self._now < starts:
             # Existing kubeconfigs trust it; correcting the clock makes it valid again.
             logger.warning(
                 "%s is valid from %s on, but this machine's clock says %s: is the clock right? The CA is "
                 "kept; clients with the same clock refuse it",
-                self._directory / "ca.crt",
+                f"{self._directory}/ca.crt",
                 _day(starts),
                 _day(self._now),
             )
@@ -159,19 +139,27 @@ class _Folder:
                 self._directory,
                 _day(ends),
             )
-            return self._write("ca", _issue_authority(self._now))
+            return self._new_authority()
         return pair
+
+    def _new_authority(self) -> KeyPair:
+        return self._write("ca", issue("kuberth-ca", is_authority=True, now=self._now, life=10 * YEAR))
 
     def server(self, ca: KeyPair, names: Sequence[str]) -> KeyPair:
         pair = self._good("server", ca)
         if pair is not None and pair.covers(names):
             return pair
-        return self._write("server", _issue_server(ca, names, self._now))
+        return self._write("server", issue("kuberth-apiserver", names=names, signer=ca, now=self._now))
 
     def admin(self, ca: KeyPair) -> KeyPair:
-        return self._good("admin", ca) or self._write("admin", _issue_admin(ca, self._now))
+        pair = self._good("admin", ca)
+        if pair is not None:
+            return pair
+        return self._write("admin", issue(ADMIN, organization=ADMIN_GROUP, signer=ca, now=self._now))
 
     def token(self) -> str:
+        if self._directory is None:
+            return secrets.token_urlsafe(32)
         path = self._directory / "token"
         try:
             token = path.read_text(encoding="ascii").strip()
@@ -190,12 +178,15 @@ class _Folder:
         ends = pair.certificate.not_valid_after_utc
         if self._now + _RENEW_BEFORE >= ends:
             verb = "ended" if ends <= self._now else "ends"
-            path = self._directory / f"{name}.crt"
-            logger.warning("the certificate %s %s on %s and is renewed", path, verb, _day(ends))
+            logger.warning(
+                "the certificate %s/%s.crt %s on %s and is renewed", self._directory, name, verb, _day(ends)
+            )
             return None
         return pair
 
     def _read(self, name: str) -> KeyPair | None:
+        if self._directory is None:
+            return None
         certificate, key = (self._directory / f"{name}.{end}" for end in ("crt", "key"))
         if not certificate.exists() and not key.exists():
             return None
@@ -212,9 +203,10 @@ class _Folder:
         return pair
 
     def _write(self, name: str, pair: KeyPair) -> KeyPair:
-        # A crash between the two leaves a pair that does not match, which the next start replaces.
-        write_privately(self._directory / f"{name}.key", pair.key_pem)
-        write_privately(self._directory / f"{name}.crt", pair.certificate_pem)
+        if self._directory is not None:
+            # A crash between the two leaves a pair that does not match, which the next start replaces.
+            write_privately(self._directory / f"{name}.key", pair.key_pem)
+            write_privately(self._directory / f"{name}.crt", pair.certificate_pem)
         return pair
 
 

@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from kuberth.local.apiserver.http.reviews import REVIEWS
-from kuberth.local.apiserver.http.routing import SUBRESOURCES, Subresource, verbs_of
+from kuberth.local.apiserver.http.authentication import REVIEWS
+from kuberth.local.apiserver.http.routing import Subresource, subresource_of, verbs_of
 from kuberth.local.apiserver.http.usage import USAGES
 from kuberth.local.apiserver.http.usage import VERBS as USAGE_VERBS
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.refusals import unknown_resource
 from kuberth.local.apiserver.resources import ResourceTable, ServedResource
+from kuberth.local.apiserver.status_errors import unknown_resource
 
 AGGREGATED_TYPE: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _VERSION: Final = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
@@ -136,10 +136,6 @@ def _verbs(row: ServedResource) -> list[str]:
     return list(_VERBS_OF_ANSWERED.get((row.group, row.kind)) or verbs_of(row))
 
 
-def _subresource(name: str) -> Subresource:
-    return SUBRESOURCES.get(name, SUBRESOURCES["status"])
-
-
 def _group_version_kind(row: ServedResource, subresource: Subresource) -> Obj:
     if not subresource.kind:
         return {"group": row.group, "version": row.version, "kind": row.kind}
@@ -162,7 +158,7 @@ def _legacy_entries(row: ServedResource) -> list[Obj]:
     }
     entries = [entry | _other_names(row)]
     for name in row.subresources:
-        subresource = _subresource(name)
+        subresource = subresource_of(name)
         part: Obj = {
             "name": f"{row.plural}/{name}",
             "singularName": "",
@@ -189,8 +185,8 @@ def _entry(row: ServedResource) -> Obj:
         entry["subresources"] = [
             {
                 "subresource": name,
-                "responseKind": _group_version_kind(row, _subresource(name)),
-                "verbs": list(_subresource(name).verbs),
+                "responseKind": _group_version_kind(row, subresource_of(name)),
+                "verbs": list(subresource_of(name).verbs),
             }
             for name in row.subresources
         ]

@@ -7,17 +7,16 @@ or 415. Protobuf is read but never written: clients that prefer it also accept J
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from kuberth.https.messages import JSON, Response
 from kuberth.local.apiserver.objects import is_larger
-from kuberth.local.apiserver.refusals import bad_request, too_large, unsupported_media_type
 from kuberth.local.apiserver.schema.protobuf import MEDIA_TYPE as PROTOBUF
 from kuberth.local.apiserver.schema.protobuf import decode_object
-from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.local.apiserver.status_errors import StatusError, bad_request, too_large, unsupported_media_type
 from kuberth.text.documents import read_tree, write_yaml
 from kuberth.text.field_errors import DuplicateKey, InvalidConfiguration, TooLarge
 
@@ -32,7 +31,14 @@ PATCH_TYPES: Final = (
 )
 APPLY: Final = PATCH_TYPES[-1]
 
-_META: Final = "meta.k8s.io"
+OBJECT_FORMS: Final = {
+    (kind, "meta.k8s.io", version)
+    for kind in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+    for version in ("v1", "v1beta1")
+}
+"""Tables and bare metadata, of objects and lists: kind, group and version."""
+DISCOVERY_FORMS: Final = {("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2")}
+"""Aggregated discovery: all of it in one document."""
 _MAX_DEPTH: Final = 200
 _MAX_VALUES: Final = 100_000
 """The maximum number of values in a body, each of which is read several times. Real objects have a few
@@ -40,13 +46,6 @@ thousand."""
 _MAX_YAML_VALUES: Final = 50_000
 """The maximum number of values in a YAML body: parsing takes microseconds per value and blocks the event
 loop."""
-_OBJECT_FORMS: Final = {"Table", "PartialObjectMetadata", "PartialObjectMetadataList"}
-
-
-class MediaType(NamedTuple):
-    type: str
-    parameters: Mapping[str, str]
-    quality: float = 1.0
 
 
 class Form(NamedTuple):
@@ -57,68 +56,39 @@ class Form(NamedTuple):
     version: str = ""
 
 
-def parse_media_type(text: str) -> MediaType:
+def parse_media_type(text: str) -> tuple[str, dict[str, str]]:
+    """A media type and its parameters."""
     name, *rest = text.split(";")
-    parameters: dict[str, str] = {}
-    quality = 1.0
-    for part in rest:
-        key, _, value = part.partition("=")
-        key, value = key.strip().lower(), value.strip().strip('"')
-        if key == "q":
-            try:
-                quality = float(value)
-            except ValueError:
-                quality = 0.0
-        elif key:
-            parameters[key] = value
-    return MediaType(name.strip().lower(), parameters, quality)
+    pairs = (part.partition("=") for part in rest)
+    parameters = {key.strip().lower(): value.strip().strip('"') for key, _, value in pairs if key.strip()}
+    return name.strip().lower(), parameters
 
 
-def _accepted(header: str) -> list[MediaType]:
-    """The media types that the client accepts, best first; as upstream, order decides among equals."""
-    clauses = [parse_media_type(part) for part in header.split(",")[:32] if part.strip()]
-    clauses = [clause for clause in clauses if clause.quality > 0]
-    return sorted(clauses, key=lambda clause: -clause.quality)
+def negotiate(header: str | None, *, forms: Collection[tuple[str, str, str]] = ()) -> Form:
+    """The best type of the header that is supported, in a plain form or one of `forms`.
 
-
-def negotiate(header: str | None, *, kinds: Callable[[MediaType], Form | None] | None = None) -> Form:
-    """The first supported type of the header. A missing header accepts everything."""
+    As upstream, the order decides among equals; a missing header accepts everything.
+    """
     if not header or not header.strip():
         return Form()
-    for clause in _accepted(header):
-        media_type = _media_type(clause.type)
-        if media_type is None:
+    accepted = [parse_media_type(part) for part in header.split(",")[:32] if part.strip()]
+    for name, parameters in sorted(accepted, key=lambda each: _quality(each[1]), reverse=True):
+        media_type = {"*/*": JSON, "application/*": JSON}.get(name, name)
+        if media_type not in _ANSWER_TYPES or _quality(parameters) <= 0:
             continue
-        if "as" not in clause.parameters:
+        kind, version = parameters.get("as", ""), parameters.get("v", "")
+        if "as" not in parameters:
             return Form(media_type)
-        form = kinds(clause) if kinds is not None else None
-        if form is not None:
-            return form._replace(media_type=media_type)
+        if (kind, parameters.get("g", ""), version) in forms:
+            return Form(media_type, kind, version)
     raise not_acceptable(_ANSWER_TYPES)
 
 
-def _media_type(name: str) -> str | None:
-    if name in (JSON, "*/*", "application/*"):
-        return JSON
-    return YAML if name == YAML else None
-
-
-def object_form(clause: MediaType) -> Form | None:
-    """Tables and bare metadata, of objects and lists."""
-    parameters = clause.parameters
-    version = parameters.get("v", "")
-    if parameters["as"] in _OBJECT_FORMS and parameters.get("g") == _META and version in ("v1", "v1beta1"):
-        return Form(kind=parameters["as"], version=version)
-    return None
-
-
-def discovery_form(clause: MediaType) -> Form | None:
-    """The form of aggregated discovery (all of it in one document) if the client accepts it, or None."""
-    parameters = clause.parameters
-    wanted = (parameters["as"], parameters.get("g"), parameters.get("v"))
-    if wanted == ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2"):
-        return Form(kind="APIGroupDiscoveryList", version="v2")
-    return None
+def _quality(parameters: Mapping[str, str]) -> float:
+    try:
+        return float(parameters.get("q", 1))
+    except ValueError:
+        return 0.0
 
 
 def not_acceptable(supported: tuple[str, ...]) -> StatusError:
@@ -160,7 +130,7 @@ def decode_body(body: bytes, content_type: str | None, *, supported: tuple[str, 
 
 def read_body(body: bytes, content_type: str | None, *, supported: tuple[str, ...] = BODY_TYPES) -> Body:
     """A JSON tree of bounded depth; 415 for an unsupported media type, 400 for an invalid body."""
-    media_type = parse_media_type(content_type or JSON).type
+    media_type, _ = parse_media_type(content_type or JSON)
     if media_type not in supported:
         raise unsupported_media_type(supported)
     if media_type == PROTOBUF:
@@ -195,11 +165,11 @@ def _decode_json(body: bytes, *, may_be_yaml: bool) -> Body:
 def _has_duplicates(body: bytes) -> bool:
     found = False
 
-    def look(pairs: list[tuple[str, Any]]) -> None:
+    def compare_keys(pairs: list[tuple[str, Any]]) -> None:
         nonlocal found
         found = found or (len(pairs) > 1 and len({key for key, _ in pairs}) < len(pairs))
 
-    json.loads(body, object_pairs_hook=look)
+    json.loads(body, object_pairs_hook=compare_keys)
     return found
 
 

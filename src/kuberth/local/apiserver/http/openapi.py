@@ -15,10 +15,9 @@ from typing import Any, Final
 from kuberth.local.apiserver.http.discovery import Discovery, Groups
 from kuberth.local.apiserver.http.negotiation import PATCH_TYPES, encode
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.refusals import unknown_resource
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.schema.fields import Field, fields_of
-from kuberth.local.apiserver.schema.tables import read_table
+from kuberth.local.apiserver.schema.fields import Field, fields_of, read_table
+from kuberth.local.apiserver.status_errors import unknown_resource
 
 V2_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 """The media type by which clients request it; in a response, Go's media type parser rejects it."""
@@ -53,6 +52,7 @@ _QUERY: Final = [
 ]
 
 
+_DESCRIPTIONS: Final = "descriptions.yaml"
 _ANY: Final = "any"
 _TYPE_FIELD: Final = "type_"
 """The key of a field that is called `type`, which stands for the type itself."""
@@ -303,15 +303,10 @@ def type_description(type_name: str) -> str:
 def field_description(type_name: str, field: str) -> str:
     """The description of this field of the type, or else that of the field in all types."""
     own = _of(type_name).get(_TYPE_FIELD if field == "type" else field)
-    return str(own or _descriptions()[_ANY].get(field, ""))
-
-
-@cache
-def _descriptions() -> dict[str, dict[str, str]]:
-    return dict(read_table("descriptions.yaml"))
+    return str(own or read_table(_DESCRIPTIONS)[_ANY].get(field, ""))
 
 
 @cache
 def _of(type_name: str) -> dict[str, str]:
-    found = _descriptions().get(type_name, {})
+    found = read_table(_DESCRIPTIONS).get(type_name, {})
     return {**_of(found["like"]), **found} if "like" in found else found

@@ -10,7 +10,7 @@ import logging
 import random
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -21,13 +21,13 @@ from kuberth.https.messages import JSON, Query, Request, Response
 from kuberth.local.apiserver.http.negotiation import (
     APPLY,
     BODY_TYPES,
+    OBJECT_FORMS,
     PATCH_TYPES,
     YAML,
     Form,
     decode_body,
     negotiate,
     not_acceptable,
-    object_form,
     parse_media_type,
     read_body,
     tree_answer,
@@ -35,22 +35,24 @@ from kuberth.local.apiserver.http.negotiation import (
 from kuberth.local.apiserver.http.routing import Target
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.apiserver.printing.forms import Printer, parse_include
-from kuberth.local.apiserver.refusals import bad_request, invalid, too_many_requests
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.rules.metadata_validation import (
+from kuberth.local.apiserver.status_errors import (
+    Cause,
+    StatusError,
+    bad_request,
     forbidden_field,
+    invalid,
     not_supported,
     required,
     too_long,
+    too_many_requests,
 )
-from kuberth.local.apiserver.status_errors import Cause, StatusError
 from kuberth.local.apiserver.verbs.bodies import FieldValidation
 from kuberth.local.apiserver.verbs.core import Core
 
 logger = logging.getLogger(__name__)
 
 
-Verb = Callable[[Request, Target], Awaitable["_Result"]]
 # As upstream: a watch without a timeout ends after half an hour to an hour, so that not all clients
 # reconnect at once.
 _WATCH_SECONDS: Final = 1800.0
@@ -102,10 +104,10 @@ def _client(request: Request) -> tuple[str, str]:
     return request.address, request.user.name
 
 
-_CREATE_OPTIONS, _UPDATE_OPTIONS, _PATCH_OPTIONS = (
-    ServedResource("meta.k8s.io", "v1", kind, kind.lower())
-    for kind in ("CreateOptions", "UpdateOptions", "PatchOptions")
-)
+_OPTIONS: Final = {
+    verb: ServedResource("meta.k8s.io", "v1", f"{verb.capitalize()}Options", f"{verb}options")
+    for verb in ("create", "update", "patch")
+}
 
 
 class _Result(NamedTuple):
@@ -121,15 +123,6 @@ class ResourceRequests:
         self._core = core
         self._clock = clock
         self._watch_limits = watch_limits
-        self._verbs: dict[str, Verb] = {
-            "get": self._get,
-            "list": self._list,
-            "create": self._create,
-            "update": self._update,
-            "patch": self._patch,
-            "delete": self._delete,
-            "deletecollection": self._delete_collection,
-        }
 
     async def answer(self, request: Request, target: Target, verb: str) -> Response:
         if request.method == "GET" and request.query.flag("watch") and not target.subresource:
@@ -139,50 +132,60 @@ class ResourceRequests:
         if target.subresource in CONNECTIONS and (target.subresource, verb) != ("ephemeralcontainers", "get"):
             return await self._connect(request, target)
         printer, form = self._printer(request, target)
-        result = await self._verbs[verb](request, target)
+        result = await self._perform(request, target, verb)
         return _answer(request, result._replace(obj=printer.convert(result.obj)), form)
 
-    async def _get(self, request: Request, target: Target) -> _Result:
-        obj = await self._core.get(
-            target.row, target.name, namespace=target.namespace, subresource=target.subresource
-        )
-        return _Result(obj)
-
-    async def _list(self, request: Request, target: Target) -> _Result:
-        query = request.query
-        found = await self._core.list(
-            target.row,
-            **_selection(request, target),
-            limit=_integer(query, "limit") or 0,
-            continue_token=query.text("continue"),
-            resource_version=query.text("resourceVersion"),
-            resource_version_match=query.text("resourceVersionMatch"),
-        )
+    async def _perform(self, request: Request, target: Target, verb: str) -> _Result:
+        core, query, namespace = self._core, request.query, target.namespace
+        match verb:
+            case "get":
+                found = await core.get(
+                    target.row, target.name, namespace=namespace, subresource=target.subresource
+                )
+            case "list":
+                found = await core.list(
+                    target.row,
+                    **_selection(request, target),
+                    limit=_integer(query, "limit") or 0,
+                    continue_token=query.text("continue"),
+                    resource_version=query.text("resourceVersion"),
+                    resource_version_match=query.text("resourceVersionMatch"),
+                )
+            case "delete":
+                options, dry_run = await _delete_options(request)
+                found = await core.delete(
+                    target.row, target.name, namespace=namespace, options=options, dry_run=dry_run
+                )
+            case "deletecollection":
+                options, dry_run = await _delete_options(request)
+                found = await core.delete_collection(
+                    target.row, **_selection(request, target), options=options, dry_run=dry_run
+                )
+            case "patch":
+                return await self._patch(request, target)
+            case _:
+                return await self._create_or_update(request, target, verb)
         return _Result(found)
 
-    async def _create(self, request: Request, target: Target) -> _Result:
-        options = _write_options(request, target, _CREATE_OPTIONS)
+    async def _create_or_update(self, request: Request, target: Target, verb: str) -> _Result:
+        options = _write_options(request, target, _OPTIONS[verb])
         validation = options["field_validation"]
         body = await _read_object(request, validation)
-        made = await self._core.create(target.row, body, name=target.name, **options)
-        return _Result(made, 201, validation.warnings)
-
-    async def _update(self, request: Request, target: Target) -> _Result:
-        options = _write_options(request, target, _UPDATE_OPTIONS)
-        validation = options["field_validation"]
-        body = await _read_object(request, validation)
-        made = await self._core.update(target.row, target.name, body, **options)
-        return _Result(made, warnings=validation.warnings)
+        if verb == "create":
+            written = await self._core.create(target.row, body, name=target.name, **options)
+        else:
+            written = await self._core.update(target.row, target.name, body, **options)
+        return _Result(written, 201 if verb == "create" else 200, validation.warnings)
 
     async def _patch(self, request: Request, target: Target) -> _Result:
-        content_type = parse_media_type(request.headers.get("content-type", "")).type
+        content_type, _ = parse_media_type(request.headers.get("content-type", ""))
         read = read_body(await request.body(), content_type, supported=PATCH_TYPES)
         if content_type == APPLY and not request.query.text("fieldManager"):
-            raise invalid(_PATCH_OPTIONS, "", [required("fieldManager", "is required for apply patch")])
+            raise invalid(_OPTIONS["patch"], "", [required("fieldManager", "is required for apply patch")])
         if content_type != APPLY and request.query.flag("force"):
             why = "may not be specified for non-apply patch"
-            raise invalid(_PATCH_OPTIONS, "", [forbidden_field("force", why)])
-        options = _write_options(request, target, _PATCH_OPTIONS)
+            raise invalid(_OPTIONS["patch"], "", [forbidden_field("force", why)])
+        options = _write_options(request, target, _OPTIONS["patch"])
         validation = options["field_validation"]
         validation.duplicates = read.duplicates
         force = request.query.flag("force")
@@ -190,20 +193,6 @@ class ResourceRequests:
             target.row, target.name, read.tree, content_type=content_type, force=force, **options
         )
         return _Result(made, 201 if created else 200, validation.warnings)
-
-    async def _delete(self, request: Request, target: Target) -> _Result:
-        options, dry_run = await _delete_options(request)
-        gone = await self._core.delete(
-            target.row, target.name, namespace=target.namespace, options=options, dry_run=dry_run
-        )
-        return _Result(gone)
-
-    async def _delete_collection(self, request: Request, target: Target) -> _Result:
-        options, dry_run = await _delete_options(request)
-        gone = await self._core.delete_collection(
-            target.row, **_selection(request, target), options=options, dry_run=dry_run
-        )
-        return _Result(gone)
 
     def _watch(self, request: Request, target: Target) -> Response:
         printer, form = self._printer(request, target)
@@ -250,7 +239,7 @@ class ResourceRequests:
         return Response.text(f"{why}\n")
 
     def _printer(self, request: Request, target: Target) -> tuple[Printer, Form]:
-        form = negotiate(request.headers.get("accept"), kinds=object_form)
+        form = negotiate(request.headers.get("accept"), forms=OBJECT_FORMS)
         include = parse_include(request.query.text("includeObject"))
         return Printer(target.row, form, include=include, now_ns=self._clock.now_ns()), form
 

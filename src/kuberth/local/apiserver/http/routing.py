@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from kuberth.local.apiserver.refusals import method_not_supported, unknown_resource
 from kuberth.local.apiserver.resources import ALL_VERBS, ResourceTable, ServedResource
+from kuberth.local.apiserver.status_errors import method_not_supported, unknown_resource
 
 _NAMESPACE_SUBRESOURCES: Final = ("status", "finalize")
 
@@ -67,7 +67,9 @@ def find_target(resources: ResourceTable, segments: Sequence[str]) -> Target:
             raise unknown_resource()
         group, version, rest = segments[1], segments[2], segments[3:]
     namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 2 and not (group == "" and _is_of_namespace(rest)):
+    # /namespaces/{name}/status is a namespace's own subresource.
+    is_subresource = group == "" and len(rest) == 3 and rest[2] in _NAMESPACE_SUBRESOURCES
+    if rest[0] == "namespaces" and len(rest) > 2 and not is_subresource:
         namespace, rest = rest[1], rest[2:]
     row = resources.find(group, version, rest[0])
     if row is None or len(rest) > 3:
@@ -82,13 +84,12 @@ def find_target(resources: ResourceTable, segments: Sequence[str]) -> Target:
     return target
 
 
-def _is_of_namespace(rest: Sequence[str]) -> bool:
-    """/namespaces/{name}/status is a namespace's own subresource."""
-    return len(rest) == 3 and rest[2] in _NAMESPACE_SUBRESOURCES
+def subresource_of(name: str) -> Subresource:
+    return SUBRESOURCES.get(name, SUBRESOURCES["status"])
 
 
 def verbs_of(row: ServedResource, subresource: str = "") -> tuple[str, ...]:
-    return SUBRESOURCES.get(subresource, SUBRESOURCES["status"]).verbs if subresource else ALL_VERBS
+    return subresource_of(subresource).verbs if subresource else ALL_VERBS
 
 
 _NAMED: Final = {"GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}

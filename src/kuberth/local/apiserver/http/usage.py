@@ -16,8 +16,8 @@ from kuberth.errors import QuantityError
 from kuberth.https.messages import Query
 from kuberth.local.apiserver.http.routing import Target
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.refusals import not_found
 from kuberth.local.apiserver.resources import ServedResource
+from kuberth.local.apiserver.status_errors import not_found
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.text.timestamps import stamp
 

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from kuberth.clock import NANOSECONDS
-from kuberth.local.apiserver.objects import Obj
-from kuberth.local.selecting import selector_text
+from kuberth.local.apiserver.objects import Obj, annotation_of, selector_text
 from kuberth.text.timestamps import parse_timestamp
 
 
@@ -161,15 +160,8 @@ def modes(modes: Any) -> str:
     return ",".join(short for mode, short in _ACCESS_MODES.items() if mode in (modes or ()))
 
 
-def phase(obj: Obj) -> str:
-    if obj["metadata"].get("deletionTimestamp"):
-        return "Terminating"
-    return str(obj.get("status", {}).get("phase", ""))
-
-
 def class_of(obj: Obj) -> str:
-    annotation = obj["metadata"].get("annotations", {}).get(_BETA_CLASS, "")
-    return str(annotation or obj.get("spec", {}).get("storageClassName", ""))
+    return str(annotation_of(obj, _BETA_CLASS) or obj.get("spec", {}).get("storageClassName", ""))
 
 
 def claim_modes(claim: Obj) -> str:
@@ -255,10 +247,6 @@ def load_balancers(ingress: Obj) -> str:
     return listed if len(listed) <= _BALANCER_WIDTH else listed[: _BALANCER_WIDTH - 3] + "..."
 
 
-def _bracketed(ip: str) -> str:
-    return f"[{ip}]" if ":" in ip else ip
-
-
 def metrics(autoscaler: Obj) -> str:
     statuses = autoscaler.get("status", {}).get("currentMetrics") or []
     wanted = autoscaler.get("spec", {}).get("metrics", [])
@@ -304,7 +292,8 @@ def param_ref(reference: Obj | None) -> str:
 def endpoint_addresses(subsets: Sequence[Obj] | None) -> str:
     found: list[str] = []
     for subset in subsets or ():
-        ips = [_bracketed(address.get("ip", "")) for address in subset.get("addresses", ())]
+        ips = [address.get("ip", "") for address in subset.get("addresses", ())]
+        ips = [f"[{ip}]" if ":" in ip else ip for ip in ips]
         ports = subset.get("ports", ())
         found += [f"{ip}:{port.get('port', 0)}" for port in ports for ip in ips] if ports else ips
     return _listed(found, empty=NONE)

@@ -2,10 +2,14 @@
 
 In: definitions as a CustomResourceDefinition's additionalPrinterColumns; those of built-in kinds are in
 schema/resources.yaml, which says what they have in addition. Out: tuples of `Column`.
+
+A column names its value by a JSON path: `.spec.replicas`, `.status.conditions[?(@.type=="Ready")].status`,
+`.metadata.labels['a\\.b']`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from inspect import signature
 from typing import Any, Final
@@ -14,8 +18,57 @@ from kuberth.cel.validation_rules import compile_rule
 from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.apiserver.printing import cells
 from kuberth.local.apiserver.printing.cells import since
-from kuberth.local.apiserver.printing.json_paths import compile_path
 from kuberth.local.apiserver.resources import Column
+
+_STEP: Final = re.compile(
+    r"""\.(?P<name>(?:[^.\[\]\\]|\\.)+)
+    |\[(?P<index>-?\d{1,6})\]
+    |\[['"](?P<quoted>[^'"]+)['"]\]
+    |\[\?\(@\.(?P<field>[\w.-]+)\s*==\s*['"](?P<value>[^'"]*)['"]\)\]""",
+    re.VERBOSE,
+)
+
+Step = Callable[[Any], Any]
+
+
+def compile_path(path: str) -> Callable[[Any], Any]:
+    steps: list[Step] = []
+    position = 0
+    while position < len(path):
+        match = _STEP.match(path, position)
+        if match is None:
+            return lambda obj: None
+        steps.append(_step(match))
+        position = match.end()
+
+    def find(obj: Any) -> Any:
+        for step in steps:
+            if obj is None:
+                return None
+            obj = step(obj)
+        return obj
+
+    return find
+
+
+def _step(match: re.Match[str]) -> Step:
+    name = match["name"] or match["quoted"]
+    if name is not None:
+        plain = name.replace("\\", "")
+        return lambda obj: obj.get(plain) if isinstance(obj, dict) else None
+    if match["index"] is not None:
+        index = int(match["index"])
+        return lambda obj: obj[index] if isinstance(obj, list) and -len(obj) <= index < len(obj) else None
+    field, value = match["field"], match["value"]
+
+    def choose(obj: Any) -> Any:
+        for entry in obj if isinstance(obj, list) else ():
+            if isinstance(entry, dict) and str(entry.get(field)) == value:
+                return entry
+        return None
+
+    return choose
+
 
 Cell = Callable[[Obj, int], Any]
 

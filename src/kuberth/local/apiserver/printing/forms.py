@@ -11,9 +11,8 @@ from typing import Final, Literal
 from kuberth.local.apiserver.http.negotiation import Form
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.printing.columns import NAME_AND_AGE
-from kuberth.local.apiserver.refusals import bad_request
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.local.apiserver.status_errors import StatusError, bad_request
 
 META_V1: Final = "meta.k8s.io/v1"
 

@@ -10,16 +10,28 @@ import hashlib
 import ipaddress
 from typing import Final
 
-from kuberth.local.apiserver.conditions import condition, with_condition
-from kuberth.local.apiserver.objects import Obj, key_of, make_key, name_of, namespace_of
-from kuberth.local.apiserver.refusals import forbidden, invalid, not_found
+from kuberth.local.apiserver.objects import (
+    Obj,
+    condition,
+    key_of,
+    make_key,
+    name_of,
+    namespace_of,
+    newest_default,
+    with_condition,
+)
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.rules import limit_ranges
-from kuberth.local.apiserver.rules.defaulting import own_job_pods
-from kuberth.local.apiserver.rules.metadata_validation import forbidden_field, invalid_value
-from kuberth.local.apiserver.rules.pod_defaults import default_tolerations, qos_class
+from kuberth.local.apiserver.rules.defaulting import default_tolerations, own_job_pods, qos_class
+from kuberth.local.apiserver.rules.quotas import set_limit_range_defaults
 from kuberth.local.apiserver.rules.write_context import WriteContext
-from kuberth.local.apiserver.status_errors import Cause
+from kuberth.local.apiserver.status_errors import (
+    Cause,
+    forbidden,
+    forbidden_field,
+    invalid,
+    invalid_value,
+    not_found,
+)
 
 GATE: Final = "PodSchedulingReadiness"
 GROUPS_GATE: Final = "GenericWorkload"
@@ -32,15 +44,6 @@ _DEFAULT_INGRESS_CLASS: Final = "ingressclass.kubernetes.io/is-default-class"
 _INGRESS_CLASS: Final = "kubernetes.io/ingress.class"
 """The annotation in which an ingress named its class before there was a field for it."""
 _NODE_RESOURCES: Final = "nodeAllocatableResourceClaimStatuses"
-_STATUS_COUNTS: Final = {
-    "ReplicaSet": ("replicas",),
-    "ReplicationController": ("replicas",),
-    "StatefulSet": ("replicas", "availableReplicas"),
-    "DaemonSet": ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"),
-    "HorizontalPodAutoscaler": ("desiredReplicas",),
-    "PodDisruptionBudget": ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"),
-}
-"""By kind: fields of the status that the API server writes even if they are 0."""
 _SERVICE_NETWORK: Final = ipaddress.ip_network("10.96.0.0/12")
 
 
@@ -81,7 +84,7 @@ def prepare_pod(new: Obj, old: Obj | None, context: WriteContext) -> None:
             spec.pop("nodeName", None)
         default_tolerations(spec)
         return
-    limit_ranges.set_defaults(new, context)
+    set_limit_range_defaults(new, context)
     set_account(new, context)
     _establish_priority(new, context)
     default_tolerations(spec)
@@ -149,9 +152,7 @@ def prepare_priority_class(new: Obj, old: Obj | None, context: WriteContext) -> 
 
 
 def prepare_namespace(new: Obj, old: Obj | None, context: WriteContext) -> None:
-    if old is None:
-        new["status"] = {"phase": "Active"}
-    elif "spec" in old:
+    if old is not None and "spec" in old:
         # Its finalizers change only through the finalize subresource.
         new["spec"] = old["spec"]
 
@@ -189,36 +190,21 @@ def _free_address(service: Obj, context: WriteContext) -> str:
 def prepare_claim(new: Obj, old: Obj | None, context: WriteContext) -> None:
     if old is not None:
         return
-    new["status"] = {"phase": "Pending"}
-    spec = new["spec"]
-    if "storageClassName" not in spec and (
-        found := _default_of("storageclasses.storage.k8s.io", _DEFAULT_CLASS, context)
-    ):
-        spec["storageClassName"] = found
+    if "storageClassName" not in new["spec"]:
+        classes = context.store.latest_list("storageclasses.storage.k8s.io")
+        if (default := newest_default(classes, _DEFAULT_CLASS)) is not None:
+            new["spec"]["storageClassName"] = name_of(default)
 
 
 def prepare_ingress(new: Obj, old: Obj | None, context: WriteContext) -> None:
     if old is not None:
         return
-    new["status"] = {"loadBalancer": {}}
     spec = new.setdefault("spec", {})
     if "ingressClassName" in spec or _INGRESS_CLASS in new["metadata"].get("annotations", {}):
         return
-    if found := _default_of("ingressclasses.networking.k8s.io", _DEFAULT_INGRESS_CLASS, context):
-        spec["ingressClassName"] = found
-
-
-def _default_of(classes: str, annotation: str, context: WriteContext) -> str:
-    """The name of the default class, the newest of several, as upstream; "" if there is none."""
-    defaults = [
-        each
-        for each in context.store.latest_list(classes)
-        if each["metadata"].get("annotations", {}).get(annotation) == "true"
-    ]
-    newest = max(
-        defaults, key=lambda each: (each["metadata"]["creationTimestamp"], name_of(each)), default=None
-    )
-    return "" if newest is None else name_of(newest)
+    classes = context.store.latest_list("ingressclasses.networking.k8s.io")
+    if (default := newest_default(classes, _DEFAULT_INGRESS_CLASS)) is not None:
+        spec["ingressClassName"] = name_of(default)
 
 
 def prepare_volume(new: Obj, old: Obj | None, context: WriteContext) -> None:
@@ -228,11 +214,11 @@ def prepare_volume(new: Obj, old: Obj | None, context: WriteContext) -> None:
 
 def prepare_pod_status(new: Obj, old: Obj, context: WriteContext) -> None:
     """Restore what a write of the status cannot change."""
-    _keep(new["metadata"], old["metadata"], "ownerReferences")
+    _restore(new["metadata"], old["metadata"], "ownerReferences")
     status, before = new["status"], old.get("status", {})
     for name in ("qosClass", "observedGeneration"):
         if not status.get(name):
-            _keep(status, before, name)
+            _restore(status, before, name)
     if not context.gates.get("DRANodeAllocatableResources", False) and not before.get(_NODE_RESOURCES):
         status.pop(_NODE_RESOURCES, None)
     seen = {one.get("type"): one.get("observedGeneration") for one in before.get("conditions") or ()}
@@ -242,10 +228,10 @@ def prepare_pod_status(new: Obj, old: Obj, context: WriteContext) -> None:
 
 
 def prepare_deployment_status(new: Obj, old: Obj, _context: WriteContext) -> None:
-    _keep(new["metadata"], old["metadata"], "labels")
+    _restore(new["metadata"], old["metadata"], "labels")
 
 
-def _keep(new: Obj, old: Obj, name: str) -> None:
+def _restore(new: Obj, old: Obj, name: str) -> None:
     if name in old:
         new[name] = old[name]
     else:
@@ -260,32 +246,24 @@ def prepare_job(new: Obj, old: Obj | None, context: WriteContext) -> None:
 
 def prepare_api_service(new: Obj, old: Obj | None, context: WriteContext) -> None:
     """Mark an APIService without a service as available."""
-    if old is None:
-        new["status"] = {}
-        if "service" not in new.get("spec", {}):
-            available = condition("Available", True, "Local", "Local APIServices are always available")
-            new["status"] = with_condition({}, available, now=context.now)
-
-
-def prepare_stateless(new: Obj, old: Obj | None, context: WriteContext) -> None:
-    """Give a new object the empty status of its kind; its controller writes the rest."""
-    if old is None:
-        new["status"] = dict.fromkeys(_STATUS_COUNTS.get(new["kind"], ()), 0)
+    if old is None and "service" not in new.get("spec", {}):
+        available = condition("Available", True, "Local", "Local APIServices are always available")
+        new["status"] = with_condition({}, available, now=context.now)
 
 
 def set_node_ports(service: Obj, old: Obj | None, context: WriteContext) -> None:
     """Assign a free node port to each port that needs one; existing numbers are kept."""
     spec = service["spec"]
     ports = spec.get("ports", ())
-    if not _wants(spec):
-        if old is not None and _wants(old["spec"]):
+    if not _needs_node_ports(spec):
+        if old is not None and _needs_node_ports(old["spec"]):
             for port in ports:
                 port.pop("nodePort", None)
         return
     before = (
         {}
         if old is None
-        else {_identity(port): port.get("nodePort") for port in old["spec"].get("ports", ())}
+        else {_port_key(port): port.get("nodePort") for port in old["spec"].get("ports", ())}
     )
     taken = {
         (port["nodePort"], port.get("protocol"))
@@ -295,9 +273,9 @@ def set_node_ports(service: Obj, old: Obj | None, context: WriteContext) -> None
         if port.get("nodePort")
     }
     for index, port in enumerate(ports):
-        number = port.get("nodePort") or before.get(_identity(port)) or 0
+        number = port.get("nodePort") or before.get(_port_key(port)) or 0
         if number:
-            _check(service, number, index, taken=(number, port.get("protocol")) in taken)
+            _check_node_port(service, number, index, taken=(number, port.get("protocol")) in taken)
         else:
             number = next((each for each in _RANGE if (each, port.get("protocol")) not in taken), 0)
         if number:
@@ -305,18 +283,18 @@ def set_node_ports(service: Obj, old: Obj | None, context: WriteContext) -> None
             taken.add((number, port.get("protocol")))
 
 
-def _wants(spec: Obj) -> bool:
+def _needs_node_ports(spec: Obj) -> bool:
     kind = spec.get("type")
     return kind == "NodePort" or (
         kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not False
     )
 
 
-def _identity(port: Obj) -> tuple[object, object]:
+def _port_key(port: Obj) -> tuple[object, object]:
     return port.get("port"), port.get("protocol")
 
 
-def _check(service: Obj, number: int, index: int, *, taken: bool) -> None:
+def _check_node_port(service: Obj, number: int, index: int, *, taken: bool) -> None:
     why = ""
     if number not in _RANGE:
         ends = f"{_RANGE.start}-{_RANGE.stop - 1}"
@@ -359,10 +337,10 @@ def set_runtime_class(pod: Obj, context: WriteContext) -> None:
             why = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
             raise forbidden(_PODS, name_of(pod), why)
         spec["overhead"] = dict(overhead)
-    _narrow(pod, found.get("scheduling") or {})
+    _apply_scheduling(pod, found.get("scheduling") or {})
 
 
-def _narrow(pod: Obj, scheduling: Obj) -> None:
+def _apply_scheduling(pod: Obj, scheduling: Obj) -> None:
     spec = pod["spec"]
     selector = dict(spec.get("nodeSelector", {}))
     for key, value in scheduling.get("nodeSelector", {}).items():

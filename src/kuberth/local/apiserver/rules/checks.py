@@ -12,40 +12,31 @@ from typing import Any, Final
 
 from kuberth.api.quantity import parse
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.rules.metadata_validation import (
+from kuberth.local.apiserver.rules.metadata_validation import validate_annotation_keys, validate_labels
+from kuberth.local.apiserver.rules.pod_validation import validate_quantity
+from kuberth.local.apiserver.status_errors import (
+    Cause,
     duplicate,
     forbidden_field,
     invalid_value,
     invalid_values,
     not_supported,
     required,
-    validate_annotation_keys,
-    validate_labels,
 )
-from kuberth.local.apiserver.rules.pod_validation import validate_quantity, validate_tolerations
-from kuberth.local.apiserver.status_errors import Cause
 from kuberth.text import names
 
 Check = Callable[[Any, str], Iterable[Cause]]
 
 _ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _NO_OPERATOR: Final = "not a valid selector operator"
-_VOLUME_FIELDS: Final = (
-    "accessModes",
-    "capacity",
-    "claimRef",
-    "mountOptions",
-    "nodeAffinity",
-    "persistentVolumeReclaimPolicy",
-    "storageClassName",
-    "volumeAttributesClassName",
-    "volumeMode",
-)
-"""The fields of a volume that do not say where it is."""
 
 
 def _name_check(problems: Callable[[str], list[str]]) -> Check:
-    return lambda value, path: invalid_values(path, value, problems(value))
+    def check(value: str, path: str) -> list[Cause]:
+        found = problems(value)
+        return invalid_values(path, value, found) if found else []
+
+    return check
 
 
 def check_ip(address: str, path: str) -> list[Cause]:
@@ -122,12 +113,6 @@ def _check_positive(quantity: str, path: str) -> list[Cause]:
     if parse("0") < parse(quantity):
         return []
     return [invalid_value(path, quantity, "must be greater than zero")]
-
-
-def check_volume_source(spec: Obj, path: str) -> list[Cause]:
-    if any(field not in _VOLUME_FIELDS for field in spec):
-        return []
-    return [required(path, "must specify a volume type")]
 
 
 def check_count_or_percent(value: int | str, path: str) -> list[Cause]:
@@ -228,5 +213,4 @@ check_node_requirement: Final = _requirement_check(numeric=True)
 check_path_segment: Final = _name_check(names.path_segment_problems)
 check_qualified_name: Final = _name_check(lambda name: names.qualified_name_problems(name.lower()))
 check_subdomain: Final = _name_check(names.subdomain_problems)
-check_tolerations: Final = validate_tolerations
 check_wildcard_subdomain: Final = _name_check(lambda host: names.subdomain_problems(host.removeprefix("*.")))

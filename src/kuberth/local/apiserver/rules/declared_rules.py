@@ -13,10 +13,14 @@ from typing import Any, Final, cast
 from kuberth.cel.validation_rules import compile_rule
 from kuberth.errors import CelRuntimeError
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.printing.json_paths import compile_path
-from kuberth.local.apiserver.rules import checks, device_checks, stored_checks
+from kuberth.local.apiserver.printing.columns import compile_path
+from kuberth.local.apiserver.rules import checks, device_checks, pod_validation, stored_checks
 from kuberth.local.apiserver.rules.checks import Check
-from kuberth.local.apiserver.rules.metadata_validation import (
+from kuberth.local.apiserver.rules.defaulting import default_pod_spec
+from kuberth.local.apiserver.schema import crds
+from kuberth.local.apiserver.schema.fields import copy_tree, read_table
+from kuberth.local.apiserver.status_errors import (
+    Cause,
     duplicate,
     forbidden_field,
     invalid_value,
@@ -25,15 +29,10 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     too_long,
     too_many,
 )
-from kuberth.local.apiserver.rules.pod_defaults import default_pod_spec
-from kuberth.local.apiserver.schema import crds
-from kuberth.local.apiserver.schema.fields import copy_tree
-from kuberth.local.apiserver.schema.tables import read_table
-from kuberth.local.apiserver.status_errors import Cause
 
 IMMUTABLE: Final = "field is immutable"
 _FILLS: Final[Mapping[str, Callable[[Obj], None]]] = {"pod-spec": default_pod_spec}
-_JUDGING: Final = {
+_VALIDATING: Final = {
     "check",
     "enum",
     "frozen",
@@ -60,31 +59,18 @@ def declared_rules() -> Mapping[str, DeclaredRules]:
 
 
 class DeclaredRules:
+    """The rules of a kind, or of a part of it, read once: objects are checked more often than declared."""
+
     def __init__(self, schema: Obj) -> None:
         self.schema = schema
-        self._root = _Node(schema)
-
-    @property
-    def fills(self) -> bool:
-        """Whether there are defaults."""
-        return self._root._fills
-
-    def default(self, obj: Obj) -> None:
-        self._root.set_defaults(obj)
-
-    def causes(self, new: Obj, old: Obj | None) -> list[Cause]:
-        return self._root.causes(new, "", _NOT_STORED if old is None else old)
-
-
-class _Node:
-    """A part of a schema, read once: objects are checked more often than kinds are declared."""
-
-    def __init__(self, schema: Obj) -> None:
-        self._schema = schema
-        self._properties = [(name, _Node(inner)) for name, inner in schema.get("properties", {}).items()]
+        self._properties = [
+            (name, DeclaredRules(inner)) for name, inner in schema.get("properties", {}).items()
+        ]
         self._by_name = dict(self._properties)
-        self._items = _Node(schema["items"]) if "items" in schema else None
-        self._values = _Node(schema["additionalProperties"]) if "additionalProperties" in schema else None
+        self._items = DeclaredRules(schema["items"]) if "items" in schema else None
+        self._values = (
+            DeclaredRules(schema["additionalProperties"]) if "additionalProperties" in schema else None
+        )
         wanted = schema.get("required", {})
         self._required: dict[str, str] = wanted if isinstance(wanted, dict) else dict.fromkeys(wanted, "")
         self._enum: Sequence[Any] | None = schema.get("enum")
@@ -96,25 +82,31 @@ class _Node:
         self._check = check_named(schema["check"]) if "check" in schema else None
         self._rules: Sequence[Obj] = schema.get("x-kubernetes-validations", ())
         inner = [node for _, node in (*self._properties, ("", self._items), ("", self._values)) if node]
-        self._fills: bool = bool({"default", "defaultExpression", "fill"} & schema.keys())
-        self._fills = self._fills or any(node._fills for node in inner)
-        self._judges: bool = bool(_JUDGING & schema.keys()) or any(node._judges for node in inner)
-        self._judged = [(name, node) for name, node in self._properties if node._judges]
+        self.has_defaults: bool = bool({"default", "defaultExpression", "fill"} & schema.keys())
+        self.has_defaults = self.has_defaults or any(node.has_defaults for node in inner)
+        self._validates: bool = bool(_VALIDATING & schema.keys()) or any(node._validates for node in inner)
+        self._validated = [(name, node) for name, node in self._properties if node._validates]
         self._may_be_absent = not {"absent", "immutable"} & schema.keys()
         self._absent, self._immutable = schema.get("absent"), schema.get("immutable")
+        self._is_plain_text = self._longest is None and not self._rules
+        """Whether a text is right if the check accepts it."""
         self._settable, self._unless = schema.get("settable"), schema.get("unless")
 
-    def set_defaults(self, tree: Any) -> None:
+    def causes(self, new: Obj, old: Obj | None) -> list[Cause]:
+        """The problems of an object, or of the change from the stored one."""
+        return self._causes_at(new, "", _NOT_STORED if old is None else old)
+
+    def default(self, tree: Any) -> None:
         if isinstance(tree, list):
-            for item in tree if self._items is not None and self._items._fills else ():
-                self._items.set_defaults(item)  # type: ignore[union-attr]  # checked above
+            for item in tree if self._items is not None and self._items.has_defaults else ():
+                self._items.default(item)  # type: ignore[union-attr]  # checked above
             return
         for name, node in self._properties:
-            if node._fills:
+            if node.has_defaults:
                 node._set_default(tree, name)
 
     def _set_default(self, holder: Obj, name: str) -> None:
-        schema = self._schema
+        schema = self.schema
         if "when" in schema and compile_rule(schema["when"]).evaluate(holder) is not True:
             return
         if self.is_unset(holder.get(name)):
@@ -125,23 +117,25 @@ class _Node:
                 if value is not None:
                     holder[name] = value
         if isinstance(holder.get(name), dict | list):
-            self.set_defaults(holder[name])
+            self.default(holder[name])
             if "fill" in schema:
                 _FILLS[schema["fill"]](holder[name])
 
     def is_unset(self, value: Any) -> bool:
         """Whether Go's types cannot distinguish the value from an absent one."""
-        if value is None or "pointer" in self._schema or "absent" in self._schema:
+        if value is None or "pointer" in self.schema or "absent" in self.schema:
             return value is None
-        return value == "" or (value == 0 and "zeroIsUnset" in self._schema)
+        return value == "" or (value == 0 and "zeroIsUnset" in self.schema)
 
-    def causes(self, tree: Any, path: str, old: Any) -> list[Cause]:
+    def _causes_at(self, tree: Any, path: str, old: Any) -> list[Cause]:
         """Validate a value that is set; returns the problems."""
         if self._enum is not None and tree not in self._enum:
             return [not_supported(path, tree, self._enum)]
         if isinstance(tree, int):
             return self._number_causes(tree, path)
-        found = [] if self._check is None else list(self._check(tree, path))
+        found = [] if self._check is None else [*self._check(tree, path)]
+        if self._is_plain_text and isinstance(tree, str):
+            return found
         if self._longest is not None and len(tree.encode()) > self._longest:
             found.append(too_long(path, self._longest))
         if isinstance(tree, dict):
@@ -162,12 +156,13 @@ class _Node:
         else:
             bound = f"greater than or equal to {least}" if most is None else f"less than or equal to {most}"
             why = f"must be {bound}"
-        return [invalid_value(path, number, self._schema.get("message", why))]
+        return [invalid_value(path, number, self.schema.get("message", why))]
 
     def _add_object_causes(self, tree: Obj, path: str, old: Any, found: list[Cause]) -> None:
         prefix = f"{path}." if path else ""
         for name, why in self._required.items():
-            if _is_missing(tree.get(name), self._by_name.get(name)):
+            value = tree.get(name)
+            if not value and _is_missing(value, self._by_name.get(name)):
                 found.append(required(f"{prefix}{name}", why))
         if self._union is not None:
             found += _union_causes(tree, self._union, path)
@@ -175,30 +170,31 @@ class _Node:
             why = "field is immutable when `immutable` is set"
             changed = (name for name in self._frozen if tree.get(name) != old.get(name))
             found += (forbidden_field(f"{prefix}{name}", why) for name in changed)
-        for name, node in self._judged:
+        for name, node in self._validated:
             value = tree.get(name)
             # The usual cases first: every pod comes this way.
-            if node._may_be_absent and (value is None or (node._enum is not None and value in node._enum)):
+            if not node._may_be_absent:
+                node._add_property_causes(value, f"{prefix}{name}", old, name, found)
+            elif value is None or (node._enum is not None and value in node._enum):
                 continue
-            node._add_property_causes(value, f"{prefix}{name}", old, name, found)
-        if self._values is not None and self._values._judges:
+            elif not node.is_unset(value):
+                stored = old.get(name) if isinstance(old, dict) else _NOT_STORED
+                found += node._causes_at(value, f"{prefix}{name}", stored)
+        if self._values is not None and self._values._validates:
             for name, value in tree.items():
-                found += self._values.causes(value, f"{path}[{name}]", _NOT_STORED)
+                found += self._values._causes_at(value, f"{path}[{name}]", _NOT_STORED)
 
     def _add_property_causes(self, value: Any, path: str, old: Any, name: str, found: list[Cause]) -> None:
+        """Validate a property that has a value for its absence, or that cannot change."""
         stored = old.get(name) if isinstance(old, dict) else _NOT_STORED
-        if self._may_be_absent:
-            if not self.is_unset(value):
-                found += self.causes(value, path, stored)
-            return
         value = self._absent if value is None else value
         if self._immutable is None or stored is _NOT_STORED or self._may_change(value, stored, old):
             if not self.is_unset(value):
-                found += self.causes(value, path, stored)
+                found += self._causes_at(value, path, stored)
         elif value != stored:
             # As upstream: pointers, lists and structs are not shown.
-            hidden = "pointer" in self._schema or isinstance(value, dict | list)
-            hidden = hidden and "showsChange" not in self._schema
+            hidden = "pointer" in self.schema or isinstance(value, dict | list)
+            hidden = hidden and "showsChange" not in self.schema
             why, shown = self._immutable, None if hidden else value
             found.append(invalid_value(path, shown, IMMUTABLE) if why is True else forbidden_field(path, why))
 
@@ -213,9 +209,9 @@ class _Node:
         if most is not None and len(items) > most:
             found.append(too_many(path, len(items), most))
             return
-        if self._items is not None and self._items._judges:
+        if self._items is not None and self._items._validates:
             for index, item in enumerate(items):
-                found += self._items.causes(item, f"{path}[{index}]", _NOT_STORED)
+                found += self._items._causes_at(item, f"{path}[{index}]", _NOT_STORED)
         if not keys and not key:
             return
         seen: set[Any] = set()
@@ -232,16 +228,16 @@ class _Node:
 def check_named(name: str) -> Check:
     """The check that rules.yaml calls `name`; StopIteration if there is none."""
     attribute = f"check_{name.replace('-', '_')}"
-    modules = (checks, stored_checks, device_checks, crds)
+    modules = (checks, stored_checks, pod_validation, device_checks, crds)
     return cast(Check, next(getattr(each, attribute) for each in modules if hasattr(each, attribute)))
 
 
-def _is_missing(value: Any, node: _Node | None) -> bool:
+def _is_missing(value: Any, node: DeclaredRules | None) -> bool:
     if node is None:
         return value in (None, "", [])
-    if "x-kubernetes-preserve-unknown-fields" in node._schema:
+    if "x-kubernetes-preserve-unknown-fields" in node.schema:
         return value is None
-    return node.is_unset(value) or value == [] or (value == "" and "absent" in node._schema)
+    return node.is_unset(value) or value == [] or (value == "" and "absent" in node.schema)
 
 
 def _union_causes(tree: Obj, members: Sequence[str], path: str) -> Iterator[Cause]:

@@ -1,12 +1,129 @@
-"""Defaults of the kinds other than pods. In: an object. Out: the same object, filled in place."""
+"""Defaults that schema/rules.yaml does not declare; of pods, as far as a scheduler or kubectl shows them.
+
+In: an object, or the spec of a pod or template. Out: the same, filled in place.
+"""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kuberth.local.apiserver.objects import Obj, name_of
+
+_SPEC: Final = {
+    "restartPolicy": "Always",
+    "terminationGracePeriodSeconds": 30,
+    "dnsPolicy": "ClusterFirst",
+    "schedulerName": "default-scheduler",
+}
+_CONTAINER: Final = {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}
+_PROBE: Final = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
+_FILE_MODE: Final = 0o644
+_MODED_VOLUMES: Final = ("secret", "configMap", "projected", "downwardAPI")
+_EVICTION_TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_EVICTION_SECONDS: Final = 300
+
+
+def default_pod_spec(spec: Obj) -> None:
+    fill(spec, _SPEC)
+    spec.setdefault("securityContext", {})
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account:
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
+    host_network = spec.get("hostNetwork") is True
+    for container in all_containers(spec):
+        _default_container(container, host_network=host_network)
+    for volume in spec.get("volumes", ()):
+        _default_volume(volume)
+
+
+def default_pod(pod: Obj) -> None:
+    """Set the defaults of a pod; templates do not get the last two of them."""
+    spec = pod.setdefault("spec", {})
+    default_pod_spec(spec)
+    spec.setdefault("enableServiceLinks", True)
+    for holder in (spec, *all_containers(spec)):
+        _requests_from_limits(holder)
+
+
+def default_tolerations(spec: Obj) -> None:
+    """Add the tolerations of the DefaultTolerationSeconds admission: five minutes for unhealthy nodes."""
+    tolerations = spec.get("tolerations", [])
+    for key in _EVICTION_TAINTS:
+        if not any(
+            each.get("key", "") in ("", key) and each.get("effect", "") in ("", "NoExecute")
+            for each in tolerations
+        ):
+            added = {
+                "key": key,
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": _EVICTION_SECONDS,
+            }
+            tolerations = [*tolerations, added]
+    spec["tolerations"] = tolerations
+
+
+def all_containers(spec: Obj) -> Iterator[Obj]:
+    for name in ("initContainers", "containers"):
+        yield from spec.get(name, ())
+
+
+def qos_class(spec: Obj) -> str:
+    """Guaranteed, Burstable or BestEffort, from cpu and memory alone."""
+    named = False
+    guaranteed = True
+    holders = [spec] if spec.get("resources") else list(all_containers(spec))
+    for holder in holders:
+        resources = holder.get("resources", {})
+        requests, limits = resources.get("requests", {}), resources.get("limits", {})
+        for name in ("cpu", "memory"):
+            asked, limit = requests.get(name, "0"), limits.get(name, "0")
+            named = named or asked != "0" or limit != "0"
+            guaranteed = guaranteed and limit != "0" and asked == limit
+    if not named:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _default_container(container: Obj, *, host_network: bool) -> None:
+    fill(container, {**_CONTAINER, "imagePullPolicy": _pull_policy(container.get("image", ""))})
+    container.setdefault("resources", {})
+    for port in container.get("ports", ()):
+        fill(port, {"protocol": "TCP"})
+        if host_network and not port.get("hostPort") and "containerPort" in port:
+            port["hostPort"] = port["containerPort"]
+    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if name in container:
+            fill(container[name], _PROBE)
+            if "httpGet" in container[name]:
+                fill(container[name]["httpGet"], {"scheme": "HTTP"})
+
+
+def _pull_policy(image: str) -> str:
+    if "@" in image:
+        return "IfNotPresent"
+    _, colon, tag = image.rpartition("/")[2].partition(":")
+    return "Always" if not colon or tag == "latest" else "IfNotPresent"
+
+
+def _requests_from_limits(holder: Obj) -> None:
+    """A limit without a request is also the request."""
+    resources = holder.get("resources", {})
+    if limits := resources.get("limits"):
+        resources["requests"] = {**limits, **resources.get("requests", {})}
+
+
+def _default_volume(volume: Obj) -> None:
+    if len(volume) <= 1 and "name" in volume:
+        volume["emptyDir"] = {}
+    for name in _MODED_VOLUMES:
+        if name in volume:
+            volume[name].setdefault("defaultMode", _FILE_MODE)
+    if "hostPath" in volume:
+        volume["hostPath"].setdefault("type", "")
+
 
 _JOB_LABELS: Final = ("batch.kubernetes.io/", "")
 """Prefixes of the labels with a job's uid and name: the present one and the legacy one."""
@@ -35,30 +152,6 @@ def default_replication_controller(obj: Obj) -> None:
         obj["metadata"].setdefault("labels", dict(labels))
 
 
-def default_stateful_set(obj: Obj) -> None:
-    for claim in obj["spec"].get("volumeClaimTemplates", ()):
-        claim |= {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "status": {"phase": "Pending"}}
-
-
-def default_job(obj: Obj) -> None:
-    spec = obj["spec"]
-    if "completions" not in spec and "parallelism" not in spec:
-        spec["completions"] = 1
-    fill(
-        spec,
-        {
-            "parallelism": 1,
-            # Failures that are limited by index are not limited together.
-            "backoffLimit": 2**31 - 1 if "backoffLimitPerIndex" in spec else 6,
-            "completionMode": "NonIndexed",
-            "suspend": False,
-            "manualSelector": False,
-        },
-    )
-    policy = "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed"
-    fill(spec, {"podReplacementPolicy": policy})
-
-
 def own_job_pods(obj: Obj) -> None:
     """Let a job without a selector of its own select its pods by its uid."""
     spec = obj.setdefault("spec", {})
@@ -75,7 +168,6 @@ def own_job_pods(obj: Obj) -> None:
 
 def default_secret(obj: Obj) -> None:
     """Move stringData to data."""
-    fill(obj, {"type": "Opaque"})
     given = obj.pop("stringData", None)
     if given:
         encoded = {key: base64.b64encode(value.encode()).decode() for key, value in given.items()}

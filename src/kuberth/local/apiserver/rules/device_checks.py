@@ -12,11 +12,13 @@ from typing import Any, Final
 
 import msgspec
 
+from kuberth.api.pod_resources import is_extended_resource
 from kuberth.api.quantity import format_quantity, parse
 from kuberth.cel import CelCompileError, compile_selector
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.rules.device_rules import LISTS, allocated, device_id, has_lists
-from kuberth.local.apiserver.rules.metadata_validation import (
+from kuberth.local.apiserver.status_errors import (
+    Cause,
     duplicate,
     forbidden_field,
     invalid_value,
@@ -26,7 +28,6 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     too_long,
     too_many,
 )
-from kuberth.local.apiserver.status_errors import Cause
 from kuberth.text import names
 
 _MOST_DEVICES_WITH_EXTRAS: Final = 64
@@ -120,8 +121,7 @@ def _identifier_causes(name: str, path: str) -> list[Cause]:
 
 
 def check_extended_resource(name: str, path: str) -> list[Cause]:
-    native = "/" not in name or "kubernetes.io/" in name or name.startswith("requests.")
-    if not native and not names.qualified_name_problems(f"requests.{name}"):
+    if is_extended_resource(name):
         return []
     return [invalid_value(path, name, "must be a valid extended resource name")]
 

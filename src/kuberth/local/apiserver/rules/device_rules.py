@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
-from kuberth.local.apiserver.refusals import invalid
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.rules.metadata_validation import forbidden_field
 from kuberth.local.apiserver.rules.write_context import WriteContext
+from kuberth.local.apiserver.status_errors import forbidden_field, invalid
 
 LISTS: Final = ("bools", "ints", "strings", "versions")
 """The fields of an attribute that have several values."""
@@ -26,7 +25,6 @@ _TEMPLATE: Final = ServedResource("resource.k8s.io", "v1", "ResourceClaimTemplat
 
 def prepare_claim(new: Obj, old: Obj | None, context: WriteContext) -> None:
     if old is None:
-        new["status"] = {}
         _expect_admin(_CLAIM, new, new["spec"], context)
 
 
@@ -100,7 +98,6 @@ def prepare_taint_rule(new: Obj, old: Obj | None, context: WriteContext) -> None
     taint = new.setdefault("spec", {}).setdefault("taint", {})
     taint.setdefault("timeAdded", context.now)
     if old is None:
-        new["status"] = {}
         return
     before = old["spec"]["taint"]
     changed = taint.get("effect") != before.get("effect")

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from kuberth.local.apiserver.objects import Obj, name_of
-from kuberth.local.apiserver.refusals import forbidden
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.rules.admission import priority_from_class
 from kuberth.local.apiserver.rules.declared_rules import declared_rules
 from kuberth.local.apiserver.rules.write_context import WriteContext
+from kuberth.local.apiserver.status_errors import forbidden
 
 WORKLOADS: Final = "workloads.scheduling.k8s.io"
 _POD_GROUPS: Final = ServedResource("scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups")
@@ -33,7 +33,6 @@ def prepare_pod_group(new: Obj, old: Obj | None, context: WriteContext) -> None:
     _drop_disabled(spec, (old or {}).get("spec", {}), context)
     if old is not None:
         return
-    new["status"] = {}
     if context.gates.get("WorkloadAwarePreemption", False):
         value = priority_from_class(_POD_GROUPS, new, context)[0]
         if spec.get("priority", value) != value:

@@ -24,9 +24,10 @@ from kuberth.local.apiserver.rules import (
     stored_checks,
 )
 from kuberth.local.apiserver.rules.declared_rules import declared_rules
-from kuberth.local.apiserver.rules.pod_defaults import default_pod
+from kuberth.local.apiserver.rules.defaulting import default_pod
 from kuberth.local.apiserver.rules.write_context import WriteContext
 from kuberth.local.apiserver.schema import crds
+from kuberth.local.apiserver.schema.fields import copy_tree
 from kuberth.local.apiserver.status_errors import Cause
 
 
@@ -56,8 +57,6 @@ class KindRules:
     """Everything that is wrong with the object, or with the change, in a write of the status subresource."""
 
 
-_STATELESS: Final = KindRules(prepare=admission.prepare_stateless)
-
 RULES: Final[Mapping[str, KindRules]] = {
     "namespaces": KindRules(defaulting.default_namespace, admission.prepare_namespace),
     "nodes": KindRules(defaulting.default_node, default_status=defaulting.default_node),
@@ -66,10 +65,9 @@ RULES: Final[Mapping[str, KindRules]] = {
         admission.prepare_pod,
         pod_validation.validate_pod,
         prepare_status=admission.prepare_pod_status,
-        validate_status=pod_validation.validate_pod_status,
     ),
     "services": KindRules(prepare=admission.prepare_service),
-    "replicationcontrollers": replace(_STATELESS, default=defaulting.default_replication_controller),
+    "replicationcontrollers": KindRules(defaulting.default_replication_controller),
     "persistentvolumes": KindRules(prepare=admission.prepare_volume),
     "persistentvolumeclaims": KindRules(
         prepare=admission.prepare_claim, validate=stored_checks.validate_claim
@@ -77,14 +75,8 @@ RULES: Final[Mapping[str, KindRules]] = {
     "secrets": KindRules(defaulting.default_secret),
     "resourcequotas": KindRules(prepare=quotas.prepare_quota),
     "limitranges": KindRules(defaulting.default_limit_range),
-    "deployments.apps": replace(_STATELESS, prepare_status=admission.prepare_deployment_status),
-    "replicasets.apps": _STATELESS,
-    "statefulsets.apps": replace(_STATELESS, default=defaulting.default_stateful_set),
-    "daemonsets.apps": _STATELESS,
-    "jobs.batch": KindRules(defaulting.default_job, admission.prepare_job),
-    "cronjobs.batch": _STATELESS,
-    "horizontalpodautoscalers.autoscaling": _STATELESS,
-    "poddisruptionbudgets.policy": _STATELESS,
+    "deployments.apps": KindRules(prepare_status=admission.prepare_deployment_status),
+    "jobs.batch": KindRules(prepare=admission.prepare_job),
     "priorityclasses.scheduling.k8s.io": KindRules(prepare=admission.prepare_priority_class),
     "podgroups.scheduling.k8s.io": KindRules(
         prepare=group_rules.prepare_pod_group,
@@ -117,15 +109,23 @@ def built_in_rules(resource: str) -> KindRules:
         code = replace(code, validate_status=status.causes)
     if declared is None:
         return code
+    initial_status = declared.schema.get("initialStatus")
 
     def default(obj: Obj) -> None:
         declared.default(obj)
         code.default(obj)
 
+    def prepare(new: Obj, old: Obj | None, context: WriteContext) -> None:
+        if old is None and initial_status is not None:
+            new["status"] = copy_tree(initial_status)
+        code.prepare(new, old, context)
+
     def validate(new: Obj, old: Obj | None) -> list[Cause]:
         return [*declared.causes(new, old), *code.validate(new, old)]
 
-    return replace(code, default=default if declared.fills else code.default, validate=validate)
+    return replace(
+        code, default=default if declared.has_defaults else code.default, prepare=prepare, validate=validate
+    )
 
 
 def _custom_rules(row: ServedResource) -> KindRules:

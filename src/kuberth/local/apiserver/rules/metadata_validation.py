@@ -2,59 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any, Final
 
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.status_errors import Cause
+from kuberth.local.apiserver.status_errors import (
+    Cause,
+    forbidden_field,
+    invalid_value,
+    invalid_values,
+    required,
+    too_long,
+)
 from kuberth.text import names
 
 MAX_ANNOTATIONS_BYTES: Final = 256 * 1024
-_MAX_SHOWN: Final = 256
 _STANDARD_FINALIZERS: Final = ("kubernetes", "orphan", "foregroundDeletion")
-
-
-def invalid_value(field: str, value: Any, why: str) -> Cause:
-    return Cause(field, f"Invalid value: {show(value)}: {why}")
-
-
-def invalid_values(field: str, value: Any, problems: Iterable[str]) -> list[Cause]:
-    return [invalid_value(field, value, problem) for problem in problems]
-
-
-def required(field: str, why: str = "") -> Cause:
-    return Cause(field, f"Required value: {why}" if why else "Required value", "FieldValueRequired")
-
-
-def forbidden_field(field: str, why: str) -> Cause:
-    return Cause(field, f"Forbidden: {why}", "FieldValueForbidden")
-
-
-def duplicate(field: str, value: Any) -> Cause:
-    return Cause(field, f"Duplicate value: {show(value)}", "FieldValueDuplicate")
-
-
-def too_long(field: str, most: int) -> Cause:
-    return Cause(field, f"Too long: may not be more than {most} bytes", "FieldValueTooLong")
-
-
-def too_many(field: str, number: int, most: int) -> Cause:
-    words = f"must have at most {most} {'item' if most == 1 else 'items'}"
-    return Cause(field, f"Too many: {number}: {words}", "FieldValueTooMany")
-
-
-def not_supported(field: str, value: Any, supported: Iterable[str]) -> Cause:
-    listed = ", ".join(f'"{each}"' for each in supported)
-    message = f"Unsupported value: {show(value)}: supported values: {listed}"
-    return Cause(field, message, "FieldValueNotSupported")
-
-
-def show(value: Any) -> str:
-    """A value as upstream prints it."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"
 
 
 def validate_metadata(row: ServedResource, metadata: Obj) -> list[Cause]:

@@ -1,17 +1,21 @@
-"""Validation of pods, their claims and templates, of updates of pods, and of tolerations and taints.
+"""Validation of pods, of their updates and resizes, and of taints.
 
-In: specs, defaulted, and for updates the old ones. Out: causes, in upstream's words.
+In: specs or parts of them, defaulted, and for updates the old ones. Out: causes, in upstream's words; of a
+resize the pod with the new amounts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from kuberth.api.pod_resources import is_extended_resource
 from kuberth.api.quantity import format_quantity, parse
 from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.rules.defaulting import qos_class
 from kuberth.local.apiserver.rules.device_checks import native_resource_causes
-from kuberth.local.apiserver.rules.metadata_validation import (
+from kuberth.local.apiserver.status_errors import (
+    Cause,
     duplicate,
     forbidden_field,
     invalid_value,
@@ -19,19 +23,17 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     not_supported,
     required,
 )
-from kuberth.local.apiserver.status_errors import Cause
 from kuberth.text import names
 
 _NEGATIVE: Final = "must be greater than or equal to 0"
 _STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
-
-
+_GROUPS: Final = ("containers", "initContainers", "ephemeralContainers")
 _SOURCES: Final = ("resourceClaimName", "resourceClaimTemplateName")
 
 
 def validate_pod(new: Obj, old: Obj | None) -> list[Cause]:
     spec = new.get("spec", {})
-    causes = validate_pod_spec(spec, "spec")
+    causes = list(mount_causes(spec, "spec"))
     if old is not None:
         return [*causes, *validate_spec_update(spec, old["spec"])]
     if spec.get("schedulingGates") and spec.get("nodeName"):
@@ -40,94 +42,61 @@ def validate_pod(new: Obj, old: Obj | None) -> list[Cause]:
     return causes
 
 
-def validate_pod_status(new: Obj, old: Obj | None) -> list[Cause]:
-    status = new.get("status", {})
-    causes = validate_node_resources(status, new.get("spec", {}), "status")
-    nominated = status.get("nominatedNodeName", "")
-    if nominated:
-        problems = names.subdomain_problems(nominated)
-        causes += invalid_values("status.nominatedNodeName", nominated, problems)
-    return causes
-
-
-def validate_pod_spec(spec: Obj, path: str, *, claims: Collection[str] = ()) -> list[Cause]:
-    """Check what schema/rules.yaml cannot say of a pod's spec. `claims` are further volumes of the pods."""
-    causes = _validate_containers(spec, path, claims)
-    causes += validate_tolerations(spec.get("tolerations", ()), f"{path}.tolerations")
-    causes += _validate_quantities(spec.get("overhead", {}), f"{path}.overhead")
-    causes += _validate_volumes(spec, path)
-    return causes + validate_pod_claims(spec, path)
-
-
-def _validate_containers(spec: Obj, path: str, claims: Collection[str]) -> list[Cause]:
-    causes: list[Cause] = []
-    if not spec.get("containers"):
-        causes.append(required(f"{path}.containers"))
-    seen: set[str] = set()
-    ports: set[tuple[Any, ...]] = set()
-    volumes = {*claims, *(volume.get("name") for volume in spec.get("volumes", ()))}
-    for group in ("containers", "initContainers", "ephemeralContainers"):
-        for index, container in enumerate(spec.get(group, ())):
+def check_pod_spec(spec: Obj, path: str) -> Iterator[Cause]:
+    """Names and host ports are unique in a pod, and containers use claims of their pod."""
+    names_seen: set[str] = set()
+    ports_seen: set[tuple[Any, ...]] = set()
+    for group in filter(spec.get, _GROUPS):
+        yield from _duplicate_names(spec[group], f"{path}.{group}", names_seen)
+        for index, container in enumerate(spec[group]):
             where = f"{path}.{group}[{index}]"
-            name = container.get("name", "")
-            if not name:
-                causes.append(required(f"{where}.name"))
-            else:
-                causes += invalid_values(f"{where}.name", name, names.label_problems(name))
-            if not container.get("image"):
-                causes.append(required(f"{where}.image"))
-            policy = container.get("imagePullPolicy")
-            if policy not in (None, "Always", "IfNotPresent", "Never"):
-                supported = ("Always", "IfNotPresent", "Never")
-                causes.append(not_supported(f"{where}.imagePullPolicy", policy, supported))
-            resources = container.get("resources") or {}
-            causes += validate_resources(resources, f"{where}.resources")
-            causes += validate_used_claims(resources, f"{where}.resources", spec)
-            causes += _validate_ports(container.get("ports", ()), f"{where}.ports", ports)
-            if name and name in seen:
-                causes.append(duplicate(f"{where}.name", name))
+            if claims := (container.get("resources") or {}).get("claims"):
+                yield from _used_claim_causes(claims, f"{where}.resources", spec)
+            if ports := container.get("ports"):
+                yield from _host_port_causes(ports, f"{where}.ports", ports_seen)
+    for field in filter(spec.get, ("volumes", "resourceClaims")):
+        yield from _duplicate_names(spec[field], f"{path}.{field}", set())
+
+
+def _duplicate_names(items: Iterable[Obj], path: str, seen: set[str]) -> Iterator[Cause]:
+    for index, item in enumerate(items):
+        if name := item.get("name"):
+            if name in seen:
+                yield duplicate(f"{path}[{index}].name", name)
             seen.add(name)
-            for number, mount in enumerate(container.get("volumeMounts", ())):
-                if mount.get("name") not in volumes:
-                    field = f"{where}.volumeMounts[{number}].name"
-                    message = f'Not found: "{mount.get("name", "")}"'
-                    causes.append(Cause(field, message, "FieldValueNotFound"))
-                if not mount.get("mountPath"):
-                    causes.append(required(f"{where}.volumeMounts[{number}].mountPath"))
-    return causes
 
 
-def _validate_ports(ports: Any, path: str, taken: set[tuple[Any, ...]]) -> list[Cause]:
-    causes = []
+def _host_port_causes(ports: Iterable[Obj], path: str, seen: set[tuple[Any, ...]]) -> Iterator[Cause]:
     for index, port in enumerate(ports):
-        where = f"{path}[{index}]"
-        number, host = port.get("containerPort", 0), port.get("hostPort", 0)
-        between = "must be between 1 and 65535, inclusive"
-        if number == 0:
-            causes.append(required(f"{where}.containerPort"))
-        elif not 1 <= number <= 65535:
-            causes.append(invalid_value(f"{where}.containerPort", number, between))
-        if host and not 1 <= host <= 65535:
-            causes.append(invalid_value(f"{where}.hostPort", host, between))
-        if port.get("protocol") not in ("TCP", "UDP", "SCTP"):
-            supported = ("SCTP", "TCP", "UDP")
-            causes.append(not_supported(f"{where}.protocol", port.get("protocol", ""), supported))
-        if host:
-            identity = (port.get("protocol"), port.get("hostIP", ""), host)
-            if identity in taken:
-                shown = f"{identity[0]}/{identity[1]}/{host}" if identity[1] else f"{identity[0]}//{host}"
-                causes.append(duplicate(f"{where}.hostPort", shown))
-            taken.add(identity)
-    return causes
+        if number := port.get("hostPort"):
+            identity = (port.get("protocol"), port.get("hostIP", ""), number)
+            if identity in seen:
+                yield duplicate(f"{path}[{index}].hostPort", "/".join(map(str, identity)))
+            seen.add(identity)
 
 
-def validate_resources(resources: Obj, path: str) -> list[Cause]:
+def mount_causes(spec: Obj, path: str, *, claims: Collection[str] = ()) -> Iterator[Cause]:
+    """Containers mount volumes of their pod. `claims` are further volumes of the pods."""
+    volumes = {*claims, *(volume.get("name") for volume in spec.get("volumes", ()))}
+    for group in _GROUPS:
+        for index, container in enumerate(spec.get(group, ())):
+            for number, mount in enumerate(container.get("volumeMounts", ())):
+                where = f"{path}.{group}[{index}].volumeMounts[{number}]"
+                if mount.get("name") not in volumes:
+                    why = f'Not found: "{mount.get("name", "")}"'
+                    yield Cause(f"{where}.name", why, "FieldValueNotFound")
+                if not mount.get("mountPath"):
+                    yield required(f"{where}.mountPath")
+
+
+def check_container_resources(resources: Obj, path: str) -> list[Cause]:
     causes = []
     limits, requests = resources.get("limits", {}), resources.get("requests", {})
-    causes += _validate_quantities(limits, f"{path}.limits")
+    causes += check_container_quantities(limits, f"{path}.limits")
     for name, quantity in requests.items():
-        causes += _validate_quantities({name: quantity}, f"{path}.requests")
-        overcommits = _may_overcommit(name)
+        causes += check_container_quantities({name: quantity}, f"{path}.requests")
+        native = "/" not in name or "kubernetes.io/" in name
+        overcommits = native and not name.startswith("hugepages-")
         if name not in limits:
             if not overcommits:
                 causes.append(
@@ -144,7 +113,7 @@ def validate_resources(resources: Obj, path: str) -> list[Cause]:
     return causes
 
 
-def _validate_quantities(quantities: Mapping[str, str], path: str) -> list[Cause]:
+def check_container_quantities(quantities: Mapping[str, str], path: str) -> list[Cause]:
     causes = []
     for name, quantity in quantities.items():
         where = f"{path}[{name}]"
@@ -168,101 +137,64 @@ def validate_quantity(name: str, quantity: str, path: str) -> list[Cause]:
     value = parse(quantity)
     if value < parse("0"):
         return [invalid_value(path, quantity, _NEGATIVE)]
-    if (name == "pods" or _is_extended(name)) and value.milli_value() % 1000:
+    if (name == "pods" or is_extended_resource(name)) and value.milli_value() % 1000:
         return [invalid_value(path, quantity, "must be an integer")]
     return []
 
 
-def _is_extended(name: str) -> bool:
-    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
+def check_volume(volume: Obj, path: str) -> list[Cause]:
+    sources = [each for each in volume if each != "name"]
+    if not sources:
+        return [required(path, "must specify a volume type")]
+    why = "may not specify more than 1 volume type"
+    return [forbidden_field(f"{path}.{extra}", why) for extra in sources[1:]]
 
 
-def _may_overcommit(name: str) -> bool:
-    native = "/" not in name or "kubernetes.io/" in name
-    return native and not name.startswith("hugepages-")
+def check_pod_claim(claim: Obj, path: str) -> list[Cause]:
+    """A claim of a pod either exists or is created from a template."""
+    given = [source for source in _SOURCES if claim.get(source) is not None]
+    if len(given) == 1:
+        return []
+    why = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+    if given:
+        why = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+    return [invalid_value(path, claim, why)]
 
 
-def _validate_volumes(spec: Obj, path: str) -> list[Cause]:
-    causes = []
-    seen = set()
-    for index, volume in enumerate(spec.get("volumes", ())):
-        where = f"{path}.volumes[{index}]"
-        name = volume.get("name", "")
-        if not name:
-            causes.append(required(f"{where}.name"))
-        else:
-            causes += invalid_values(f"{where}.name", name, names.label_problems(name))
-            if name in seen:
-                causes.append(duplicate(f"{where}.name", name))
-            seen.add(name)
-        sources = [each for each in volume if each != "name"]
-        if not sources:
-            causes.append(required(where, "must specify a volume type"))
-        for extra in sources[1:]:
-            causes.append(forbidden_field(f"{where}.{extra}", "may not specify more than 1 volume type"))
-    return causes
-
-
-def validate_pod_claims(spec: Obj, path: str) -> list[Cause]:
-    """The claims that a pod asks for; each is either there or made from a template."""
-    causes: list[Cause] = []
-    seen: set[str] = set()
-    for index, claim in enumerate(spec.get("resourceClaims") or ()):
-        where, name = f"{path}.resourceClaims[{index}]", claim.get("name", "")
-        if not name:
-            causes.append(required(f"{where}.name"))
-        elif name in seen:
-            causes.append(duplicate(f"{where}.name", name))
-        else:
-            causes += invalid_values(f"{where}.name", name, names.label_problems(name))
-        seen.add(name)
-        given = [source for source in _SOURCES if claim.get(source) is not None]
-        if len(given) > 1:
-            why = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-            causes.append(invalid_value(where, claim, why))
-        elif not given:
-            why = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
-            causes.append(invalid_value(where, claim, why))
-        for source in given:
-            problems = names.subdomain_problems(claim[source])
-            causes += invalid_values(f"{where}.{source}", claim[source], problems)
-    return causes
-
-
-def validate_used_claims(resources: Obj, path: str, spec: Obj) -> list[Cause]:
+def _used_claim_causes(claims: Iterable[Obj], path: str, spec: Obj) -> Iterator[Cause]:
     """The claims that a container uses are its pod's; each request of one is named once."""
-    causes: list[Cause] = []
     known = sorted({each["name"] for each in spec.get("resourceClaims") or () if each.get("name")})
     seen: set[str] = set()
-    for index, claim in enumerate(resources.get("claims") or ()):
+    for index, claim in enumerate(claims):
         where, name, request = f"{path}.claims[{index}]", claim.get("name", ""), claim.get("request", "")
         if not name:
-            causes.append(required(where))
-        elif name in seen:
-            causes.append(duplicate(where, name))
+            yield required(where)
+            continue
+        if name in seen:
+            yield duplicate(where, name)
         else:
             if request:
-                causes += invalid_values(f"{where}.request", request, names.label_problems(request))
+                yield from invalid_values(f"{where}.request", request, names.label_problems(request))
             key = f"{name}/{request}" if request else name
             if key in seen:
-                causes.append(duplicate(where, key))
+                yield duplicate(where, key)
             elif not request:
-                causes += [duplicate(where, name) for other in seen if other.startswith(f"{name}/")]
+                yield from (duplicate(where, name) for other in seen if other.startswith(f"{name}/"))
             seen.add(key)
-        if name and name not in known:
+        if name not in known:
             listed = f": {', '.join(known)}" if known else " which is empty"
             why = f"must be one of the names in pod.spec.resourceClaims{listed}"
-            causes.append(Cause(where, f'Not found: "{name}": {why}', "FieldValueNotFound"))
-    return causes
+            yield Cause(where, f'Not found: "{name}": {why}', "FieldValueNotFound")
 
 
-def validate_node_resources(status: Obj, spec: Obj, path: str) -> list[Cause]:
+def check_node_resources(pod: Obj, _path: str) -> list[Cause]:
     """Check the node resources that claims' devices take: the claims are the pod's, containers use them."""
     causes: list[Cause] = []
+    status, spec = pod.get("status", {}), pod.get("spec", {})
     used = [*(spec.get("resourceClaims") or ()), *(status.get("resourceClaimStatuses") or ())]
     known = {each.get("resourceClaimName") for each in used}
     for index, taken in enumerate(status.get("nodeAllocatableResourceClaimStatuses") or ()):
-        where = f"{path}.nodeAllocatableResourceClaimStatuses[{index}]"
+        where = f"status.nodeAllocatableResourceClaimStatuses[{index}]"
         name, resources = taken.get("resourceClaimName", ""), taken.get("resources") or {}
         if not name:
             causes.append(required(f"{where}.resourceClaimName", "must not be empty"))
@@ -361,14 +293,14 @@ def _munge_gated(munged: Obj, old: Obj) -> list[Cause]:
         if any(fresh.get(key) != value for key, value in present.items()):
             why = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
             causes.append(invalid_value("spec.nodeSelector", fresh, why))
-        _put(munged, "nodeSelector", old.get("nodeSelector"))
+        _set_or_remove(munged, "nodeSelector", old.get("nodeSelector"))
     new_affinity, old_affinity = munged.get("affinity"), old.get("affinity")
     new_node, old_node = (new_affinity or {}).get("nodeAffinity"), (old_affinity or {}).get("nodeAffinity")
     if new_node != old_node:
         causes += _validate_node_affinity_change(new_node or {}, old_node or {})
         merged = dict(new_affinity or {})
-        _put(merged, "nodeAffinity", old_node)
-        _put(munged, "affinity", merged if merged or old_affinity is not None else None)
+        _set_or_remove(merged, "nodeAffinity", old_node)
+        _set_or_remove(munged, "affinity", merged if merged or old_affinity is not None else None)
     return causes
 
 
@@ -397,7 +329,7 @@ def _only_adds(new: Obj, old: Obj) -> bool:
     return all(new.get(field, [])[: len(old.get(field, []))] == old.get(field, []) for field in fields)
 
 
-def _put(obj: Obj, name: str, value: Any) -> None:
+def _set_or_remove(obj: Obj, name: str, value: Any) -> None:
     if value is None:
         obj.pop(name, None)
     else:
@@ -409,7 +341,7 @@ def _put(obj: Obj, name: str, value: Any) -> None:
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
-def validate_tolerations(tolerations: Any, path: str) -> list[Cause]:
+def check_tolerations(tolerations: Iterable[Obj], path: str) -> list[Cause]:
     causes = []
     for index, toleration in enumerate(tolerations):
         where = f"{path}[{index}]"
@@ -430,11 +362,10 @@ def validate_tolerations(tolerations: Any, path: str) -> list[Cause]:
             if value:
                 why = "value must be empty when `operator` is 'Exists'"
                 causes.append(invalid_value(f"{where}.operator", value, why))
-        elif operator in ("Lt", "Gt"):
-            if not (value.removeprefix("-").isascii() and value.removeprefix("-").isdigit()):
-                causes.append(invalid_value(f"{where}.value", value, "must be a valid decimal integer"))
-        else:
+        elif operator not in ("Lt", "Gt"):
             causes.append(not_supported(f"{where}.operator", operator, ("Equal", "Exists")))
+        elif not (value.removeprefix("-").isascii() and value.removeprefix("-").isdigit()):
+            causes.append(invalid_value(f"{where}.value", value, "must be a valid decimal integer"))
         if effect and effect not in _EFFECTS:
             causes.append(not_supported(f"{where}.effect", effect, _EFFECTS))
     return causes
@@ -459,3 +390,87 @@ def validate_taints(taints: Any, path: str) -> list[Cause]:
             causes.append(Cause(where, f"Duplicate value: {shown}: {why}", "FieldValueDuplicate"))
         seen.add((key, effect))
     return causes
+
+
+_RESIZED_GROUPS: Final = ("containers", "initContainers")
+_TAKEN: Final = ("resources", "resizePolicy")
+_MUTABLE: Final = ("cpu", "memory")
+
+
+def resized(new: Obj, old: Obj) -> Obj:
+    """The old pod with the resources of the new one; other changes are dropped, as upstream does."""
+    spec = dict(old["spec"])
+    for group in _RESIZED_GROUPS:
+        fresh, present = new.get("spec", {}).get(group, []), old["spec"].get(group, [])
+        if [each.get("name") for each in fresh] != [each["name"] for each in present]:
+            spec[group] = fresh  # refused by `validate_resize`
+        elif present:
+            spec[group] = [
+                {name: value for name, value in was.items() if name not in _TAKEN}
+                | {name: container[name] for name in _TAKEN if name in container}
+                for container, was in zip(fresh, present, strict=True)
+            ]
+    return {**old, "spec": spec}
+
+
+def validate_resize(new: Obj, old: Obj, *, spec_causes: Iterable[Cause]) -> list[Cause]:
+    """Causes for which a result of `resized` is refused; `spec_causes` are those of any pod's spec."""
+    fresh, present = new["spec"], old["spec"]
+    causes = _validate_order(fresh, present)
+    if causes:
+        return causes
+    if present.get("resources"):
+        return [forbidden_field("", "resize of pods with pod-level resources is forbidden")]
+    causes += spec_causes
+    before = old.get("status", {}).get("qosClass") or qos_class(present)
+    if qos_class(fresh) != before:
+        why = "Pod QOS Class may not change as a result of resizing"
+        causes.append(invalid_value("spec", before, why))
+    for group in _RESIZED_GROUPS:
+        for index, (after, before) in enumerate(
+            zip(fresh.get(group, ()), present.get(group, ()), strict=True)
+        ):
+            if group == "containers" or before.get("restartPolicy") == "Always":
+                causes += _validate_amounts(after, before, f"spec.{group}[{index}]")
+            elif after != before:
+                causes.append(
+                    forbidden_field(f"spec.{group}[{index}]", "only sidecar containers can be resized")
+                )
+    return causes
+
+
+def _validate_order(fresh: Obj, present: Obj) -> list[Cause]:
+    causes = []
+    for group in _RESIZED_GROUPS:
+        after, before = ([each.get("name") for each in spec.get(group, ())] for spec in (fresh, present))
+        if len(after) != len(before):
+            causes.append(forbidden_field(f"spec.{group}", f"{group} may not be added or removed on resize"))
+            continue
+        causes += [
+            forbidden_field(
+                f"spec.{group}[{index}].name", f"{group} may not be renamed or reordered on resize"
+            )
+            for index, pair in enumerate(zip(after, before, strict=True))
+            if pair[0] != pair[1]
+        ]
+    return causes
+
+
+def _validate_amounts(after: Obj, before: Obj, path: str) -> list[Cause]:
+    fresh, present = after.get("resources", {}), before.get("resources", {})
+    causes = [
+        forbidden_field(f"{path}.resources.{field}", f"resource {field} cannot be removed")
+        for field in ("requests", "limits")
+        if present.get(field, {}).keys() - fresh.get(field, {}).keys()
+    ]
+    if _immutable(fresh) != _immutable(present):
+        causes.append(forbidden_field("spec", "only cpu and memory resources are mutable"))
+    return causes
+
+
+def _immutable(resources: Obj) -> Obj:
+    amounts = {
+        field: {name: amount for name, amount in resources.get(field, {}).items() if name not in _MUTABLE}
+        for field in ("requests", "limits")
+    }
+    return {**resources, **amounts}

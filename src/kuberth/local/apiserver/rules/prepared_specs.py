@@ -19,7 +19,7 @@ from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.patching.field_sets import FieldSet
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.rules.admission import ACCOUNTS, MIRROR, RUNTIME_CLASSES
-from kuberth.local.apiserver.rules.limit_ranges import LIMIT_RANGES
+from kuberth.local.apiserver.rules.quotas import LIMIT_RANGES
 from kuberth.local.apiserver.store.store import RevisionStore
 
 _MOST: Final = 256
@@ -79,7 +79,7 @@ class PreparedSpecs:
             self._prepared.move_to_end(key)
         return prepared
 
-    def keep(self, key: SpecKey, stored: Obj) -> None:
+    def add(self, key: SpecKey, stored: Obj) -> None:
         """Cache the stored pod under its key."""
         managed = stored["metadata"].get("managedFields")
         if key.signed and not managed:

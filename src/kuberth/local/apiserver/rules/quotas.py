@@ -1,8 +1,9 @@
-"""ResourceQuotas: limits of a namespace, and what it uses.
+"""Limits of a namespace: ResourceQuotas for all of its objects, LimitRanges for each container, pod or claim.
 
-In: an object before and after a write, and the quotas of its namespace. Out: a 403 in upstream's words if a
-quota would be exceeded, and the quotas with their new counts. Counts change in the same step as the objects
-that they count, so they never disagree and no controller is needed.
+In: an object before and after a write, and the quotas and limit ranges of its namespace. Out: the object with
+the defaults of limit ranges, a 403 in upstream's words for one that exceeds a limit, and the quotas with
+their new counts. Counts change in the same step as the objects that they count, so they never disagree and no
+controller is needed.
 """
 
 from __future__ import annotations
@@ -11,15 +12,51 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Final
 
+from kuberth.api.pod_resources import (
+    SIDECAR,
+    add_amounts,
+    is_pod_level_resource,
+    parse_amounts,
+    sum_containers,
+)
 from kuberth.api.quantity import Quantity, parse
 from kuberth.errors import QuantityError
-from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
-from kuberth.local.apiserver.refusals import forbidden
+from kuberth.local.apiserver.objects import Obj, annotation_of, name_of, namespace_of
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.rules.pod_amounts import Amounts, added, pod_amounts
-from kuberth.local.apiserver.rules.pod_defaults import all_containers, qos_class
+from kuberth.local.apiserver.rules.defaulting import all_containers, qos_class
 from kuberth.local.apiserver.rules.write_context import WriteContext
+from kuberth.local.apiserver.status_errors import forbidden
 from kuberth.local.apiserver.store.store import RevisionStore
+
+Amounts = dict[str, Quantity]
+
+
+def pod_amounts(spec: Obj, field: str) -> Amounts:
+    """The sum of `requests` or `limits` of the containers.
+
+    What the pod itself asks for replaces what its containers do. Overhead comes on top, of limits only where
+    there are some.
+    """
+    total = sum_containers(
+        (_of(each, field) for each in spec.get("containers", ())),
+        ((each.get("restartPolicy") == SIDECAR, _of(each, field)) for each in spec.get("initContainers", ())),
+    )
+    total |= {name: amount for name, amount in _of(spec, field).items() if is_pod_level_resource(name)}
+    overhead = parse_amounts(spec.get("overhead", {}))
+    if field == "limits":
+        overhead = {name: amount for name, amount in overhead.items() if name in total}
+    return added(total, overhead)
+
+
+def added(left: Amounts, right: Amounts) -> Amounts:
+    total = dict(left)
+    add_amounts(total, right)
+    return total
+
+
+def _of(holder: Obj, field: str) -> Amounts:
+    return parse_amounts((holder.get("resources") or {}).get(field, {}))
+
 
 QUOTAS: Final = "resourcequotas"
 _COUNT: Final = "count/"
@@ -47,7 +84,7 @@ _MOST_DEVICES: Final = 32
 _ENDED: Final = ("Succeeded", "Failed")
 
 
-def check(row: ServedResource, new: Obj, old: Obj | None, context: WriteContext) -> None:
+def check_quotas(row: ServedResource, new: Obj, old: Obj | None, context: WriteContext) -> None:
     """StatusError 403 if a write would exceed a quota."""
     for quota in _quotas(context.store, row, new):
         if old is None and row.stored_as == "pods" and _in_scope(quota, row.stored_as, new):
@@ -198,7 +235,7 @@ def _device_usage(claim: Obj) -> Amounts:
         for name, number in most.items():
             by_class[name] = by_class.get(name, 0) + number
     usage = {f"{name}{_DEVICE_CLASS}": Quantity(number) for name, number in by_class.items() if name}
-    if claim.get("metadata", {}).get("annotations", {}).get(_EXTENDED_CLAIM) != "true":
+    if annotation_of(claim, _EXTENDED_CLAIM) != "true":
         # Claims that the scheduler creates for extended resources are already counted with the pod.
         usage |= {f"{_IMPLICIT_CLASS}{name}": Quantity(number) for name, number in by_class.items() if name}
     return usage
@@ -300,3 +337,131 @@ def _check_asked_for(row: ServedResource, pod: Obj, quota: Obj) -> None:
     if missing:
         why = f"failed quota: {name_of(quota)}: must specify {'; '.join(missing)}"
         raise forbidden(row, name_of(pod), why)
+
+
+LIMIT_RANGES: Final = "limitranges"
+_ANNOTATION: Final = "kubernetes.io/limit-ranger"
+_PODS: Final = "pods"
+_CLAIMS: Final = "persistentvolumeclaims"
+_DEFAULTS: Final = (("requests", "defaultRequest", "request"), ("limits", "default", "limit"))
+"""Field of a container, field of a limit, and the word for it."""
+
+
+def set_limit_range_defaults(pod: Obj, context: WriteContext) -> None:
+    """Set missing requests and limits of containers, and record them in an annotation."""
+    for limit_range in context.store.latest_list(LIMIT_RANGES, namespace=namespace_of(pod)):
+        limits = [each for each in _limits(limit_range) if each.get("type") == "Container"]
+        notes = [
+            note
+            for group, word in (("containers", "container"), ("initContainers", "init container"))
+            for container in pod["spec"].get(group, ())
+            for note in _fill(container, limits, word)
+        ]
+        if notes:
+            annotations = pod["metadata"].setdefault("annotations", {})
+            annotations[_ANNOTATION] = f"LimitRanger plugin set: {'; '.join(notes)}"
+
+
+def check_limit_ranges(row: ServedResource, new: Obj, old: Obj | None, context: WriteContext) -> None:
+    """StatusError 403 if an object requests too little or too much; existing pods are not checked."""
+    if row.stored_as not in (_PODS, _CLAIMS) or (old is not None and row.stored_as == _PODS):
+        return
+    find_problems = _pod_problems if row.stored_as == _PODS else _claim_problems
+    for limit_range in context.store.latest_list(LIMIT_RANGES, namespace=namespace_of(new)):
+        problems = list(
+            dict.fromkeys(each for limit in _limits(limit_range) for each in find_problems(new, limit))
+        )
+        if problems:
+            listed = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
+            raise forbidden(row, name_of(new), listed)
+
+
+def _limits(limit_range: Obj) -> list[Obj]:
+    limits: list[Obj] = limit_range.get("spec", {}).get("limits", [])
+    return limits
+
+
+def _fill(container: Obj, limits: list[Obj], word: str) -> Iterator[str]:
+    resources = container.setdefault("resources", {})
+    for field, source, title in _DEFAULTS:
+        present = resources.get(field, {})
+        missing = {
+            name: text
+            for limit in limits
+            for name, text in limit.get(source, {}).items()
+            if name not in present
+        }
+        if missing:
+            resources[field] = {**present, **missing}
+            yield f"{', '.join(sorted(missing))} {title} for {word} {container.get('name', '')}"
+
+
+def _pod_problems(pod: Obj, limit: Obj) -> Iterator[str]:
+    spec = pod.get("spec", {})
+    if limit.get("type") == "Container":
+        for container in all_containers(spec):
+            resources = container.get("resources", {})
+            asked, most = (
+                {name: parse(text) for name, text in resources.get(field, {}).items()}
+                for field in ("requests", "limits")
+            )
+            yield from _limit_problems(limit, asked, most)
+    elif limit.get("type") == "Pod":
+        yield from _limit_problems(limit, pod_amounts(spec, "requests"), pod_amounts(spec, "limits"))
+
+
+def _claim_problems(claim: Obj, limit: Obj) -> Iterator[str]:
+    if limit.get("type") != "PersistentVolumeClaim":
+        return
+    requests = (claim.get("spec", {}).get("resources") or {}).get("requests", {})
+    asked = {name: parse(text) for name, text in requests.items()}
+    # A claim has no limits: its request is compared with the maximum.
+    yield from _limit_problems({**limit, "max": {}}, asked, {})
+    for name, text in limit.get("max", {}).items():
+        yield from _excess_problems(
+            f"maximum {name} usage per {limit['type']} is {text}", parse(text), asked.get(name), "request"
+        )
+
+
+def _limit_problems(limit: Obj, requests: Amounts, limits: Amounts) -> Iterator[str]:
+    kind = limit.get("type", "")
+    for name, text in limit.get("min", {}).items():
+        rule, least = f"minimum {name} usage per {kind} is {text}", parse(text)
+        asked, most = requests.get(name), limits.get(name)
+        if asked is None:
+            yield f"{rule}.  No request is specified"
+        elif asked < least:
+            yield f"{rule}, but request is {asked}"
+        elif most is not None and most < least:
+            yield f"{rule}, but limit is {most}"
+    for name, text in limit.get("max", {}).items():
+        rule, ceiling = f"maximum {name} usage per {kind} is {text}", parse(text)
+        over = list(_excess_problems(rule, ceiling, limits.get(name), "limit"))
+        if not over and name in requests:
+            over = list(_excess_problems(rule, ceiling, requests[name], "request"))
+        yield from over
+    for name, text in limit.get("maxLimitRequestRatio", {}).items():
+        yield from _ratio_problems(
+            f"{name} max limit to request ratio per {kind} is {text}",
+            parse(text),
+            requests.get(name),
+            limits.get(name),
+        )
+
+
+def _excess_problems(rule: str, ceiling: Quantity, found: Quantity | None, word: str) -> Iterator[str]:
+    if found is None:
+        yield f"{rule}.  No {word} is specified"
+    elif ceiling < found:
+        yield f"{rule}, but {word} is {found}"
+
+
+def _ratio_problems(
+    rule: str, ratio: Quantity, asked: Quantity | None, most: Quantity | None
+) -> Iterator[str]:
+    if not asked:
+        yield f"{rule}, but no request is specified or request is 0"
+    elif not most:
+        yield f"{rule}, but no limit is specified or limit is 0"
+    elif most.milli_value() * 1000 > ratio.milli_value() * asked.milli_value():
+        yield f"{rule}, but provided ratio is {most.milli_value() / asked.milli_value():f}"

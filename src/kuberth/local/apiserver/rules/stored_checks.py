@@ -12,8 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kuberth.api.quantity import parse
-from kuberth.local.apiserver.objects import Obj, name_of
-from kuberth.local.apiserver.rules.metadata_validation import (
+from kuberth.local.apiserver.objects import Obj, annotation_of, name_of
+from kuberth.local.apiserver.rules.metadata_validation import validate_labels
+from kuberth.local.apiserver.rules.pod_validation import mount_causes, validate_quantity, validate_taints
+from kuberth.local.apiserver.rules.quotas import NAMED_COUNTS
+from kuberth.local.apiserver.status_errors import (
+    Cause,
     duplicate,
     forbidden_field,
     invalid_value,
@@ -21,11 +25,7 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     not_supported,
     required,
     too_long,
-    validate_labels,
 )
-from kuberth.local.apiserver.rules.pod_validation import validate_pod_spec, validate_quantity, validate_taints
-from kuberth.local.apiserver.rules.quotas import NAMED_COUNTS
-from kuberth.local.apiserver.status_errors import Cause
 from kuberth.local.cron import ScheduleError, parse_schedule, zone_of
 from kuberth.text import names
 
@@ -162,7 +162,7 @@ def check_template(spec: Obj, path: str) -> list[Cause]:
     where = f"{path}.template" if path else "template"
     causes = validate_labels(template.get("metadata", {}).get("labels"), f"{where}.labels")
     claims = frozenset(map(name_of, spec.get("volumeClaimTemplates", ())))
-    return [*causes, *validate_pod_spec(template.get("spec", {}), f"{where}.spec", claims=claims)]
+    return [*causes, *mount_causes(template.get("spec", {}), f"{where}.spec", claims=claims)]
 
 
 def check_secret(secret: Obj, _path: str) -> list[Cause]:
@@ -172,7 +172,7 @@ def check_secret(secret: Obj, _path: str) -> list[Cause]:
     causes += [required(f"data[{key}]") for key in _SECRET_KEYS.get(kind or "", ()) if key not in data]
     if kind == _BASIC_AUTH and not any(key in data for key in _BASIC_AUTH_KEYS):
         causes += [required(f"data[{key}]") for key in _BASIC_AUTH_KEYS]
-    if kind == _ACCOUNT_TOKEN and not secret["metadata"].get("annotations", {}).get(_ACCOUNT_NAME):
+    if kind == _ACCOUNT_TOKEN and not annotation_of(secret, _ACCOUNT_NAME):
         causes.append(required(f"metadata.annotations[{_ACCOUNT_NAME}]"))
     if kind in _DOCKER and (text := data.get(_SECRET_KEYS[kind][0])) is not None:
         causes += _json_causes(text, f"data[{_SECRET_KEYS[kind][0]}]")

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kuberth.local.apiserver.printing.columns import NAME_AND_AGE, built_in_columns
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.schema.tables import read_table
+from kuberth.local.apiserver.schema.fields import read_table
 
 _SCALE_PATHS: Final = {
     "specReplicas": "spec.replicas",

@@ -9,18 +9,20 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
 
-from kuberth.local.apiserver.conditions import condition, with_condition
-from kuberth.local.apiserver.objects import Obj, name_of
+from kuberth.local.apiserver.objects import Obj, condition, name_of, with_condition
 from kuberth.local.apiserver.printing.columns import NAME_AND_AGE, custom_columns
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.rules.metadata_validation import invalid_value, invalid_values, required
 from kuberth.local.apiserver.rules.write_context import WriteContext
 from kuberth.local.apiserver.schema.structural import schema_causes, structure_of
-from kuberth.local.apiserver.status_errors import Cause
+from kuberth.local.apiserver.status_errors import Cause, invalid_value, invalid_values, required
 from kuberth.text import names
 
 CRDS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 _APPROVED: Final = "api-approved.kubernetes.io"
+_ESTABLISHED: Final = (
+    ("NamesAccepted", "NoConflicts", "no conflicts found"),
+    ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+)
 _MAX_CAUSES: Final = 50
 CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
 """The finalizer of a definition that waits for the finalizers of its objects."""
@@ -79,7 +81,11 @@ def prepare(new: Obj, old: Obj | None, context: WriteContext) -> None:
     stored = [version["name"] for version in new["spec"].get("versions", ()) if version.get("storage")]
     before = present.get("storedVersions", [])
     new["status"] = {
-        "conditions": present.get("conditions") or _established(context.now),
+        "conditions": present.get("conditions")
+        or [
+            {**condition(type_, True, reason, message), "lastTransitionTime": context.now}
+            for type_, reason, message in _ESTABLISHED
+        ],
         "acceptedNames": new["spec"]["names"],
         "storedVersions": [*before, *(name for name in stored if name not in before)],
     }
@@ -96,12 +102,6 @@ def terminating(crd: Obj, now: str) -> Obj:
     why = "CustomResource deletion is in progress"
     ending = condition("Terminating", True, "InstanceDeletionInProgress", why)
     return {**crd, "metadata": metadata, "status": with_condition(crd["status"], ending, now=now)}
-
-
-def _established(now: str) -> list[Obj]:
-    established = ("Established", True, "InitialNamesAccepted", "the initial names have been accepted")
-    both = (("NamesAccepted", True, "NoConflicts", "no conflicts found"), established)
-    return [{**condition(*each), "lastTransitionTime": now} for each in both]
 
 
 def check_definition(crd: Obj, _path: str) -> Iterator[Cause]:

@@ -1,8 +1,8 @@
-"""The fields of every built-in kind, generated from Kubernetes' OpenAPI document.
+"""The fields of every built-in kind, generated from Kubernetes' OpenAPI documents, and their shapes.
 
 In: a JSON tree from a client. Out: a new tree with the shape of its kind (without nulls, unknown fields and
-empty collections, with quantities and times in canonical form), or a `ShapeError`. The same table contains
-the merge keys of lists.
+empty collections, with quantities and times in canonical form), or a `ShapeError`. The same tables contain
+the merge keys of lists, atomic types and zero values. `read_table` reads the tables beside this module.
 """
 
 from __future__ import annotations
@@ -11,15 +11,30 @@ import base64
 import binascii
 import datetime
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from importlib.resources import files
 from typing import Any, Final
+
+import msgspec
 
 from kuberth.api.quantity import format_quantity
 from kuberth.errors import KuberthError, QuantityError
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.schema.tables import read_table
+from kuberth.text.documents import read_tree
+
+
+@cache
+def read_table(name: str) -> Any:
+    """The tree of a file beside this module, which callers must not change."""
+    text = files("kuberth.local.apiserver.schema").joinpath(name).read_bytes()
+    if name.endswith(".json"):
+        return msgspec.json.decode(text)
+    tree, errors = read_tree(text)
+    assert not errors, errors
+    return tree
+
 
 Reader = Callable[[Any], Any]
 
@@ -51,8 +66,14 @@ class ShapeError(KuberthError):
         return f"json: {what} into Go struct field {self.owner}.{self.path} of type {go_type}"
 
 
+_KEY_DEFAULTS: Final = {"protocol": "TCP"}
+"""List keys that clients may omit, and the server's defaults."""
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
+    """The type of a value: a field of a struct, an entry of a list or a whole object."""
+
     type: str
     merge_key: str | None = None
     """The key by which a strategic merge merges a list; "" merges a set, None replaces the whole list."""
@@ -68,17 +89,44 @@ class Field:
         """The type of a list's or map's entries."""
         return self.type[2:] if self.type.startswith(("[]", "{}")) else ""
 
+    @property
+    def is_atomic(self) -> bool:
+        return self.atomic or go_type(self.type).atomic
+
+    def has(self, name: str) -> bool:
+        """Whether it is a struct with a field of this name."""
+        return name in fields_of(self.type)
+
+    def declares(self, name: str) -> bool:
+        """Whether the value may have a field or an entry of this name."""
+        return self.has(name) or not fields_of(self.type)
+
+    def child(self, name: str) -> Field:
+        """A field of a struct, or a value of a map."""
+        found = fields_of(self.type).get(name)
+        return found or (self.item() if self.type.startswith("{}") else _ANY)
+
+    def item(self) -> Field:
+        """An entry of a list, or a value of a map."""
+        return _type_field(self.item_type)
+
+    def key_default(self, name: str) -> Any:
+        """The value of a list key that an entry leaves out."""
+        return _KEY_DEFAULTS.get(name)
+
+
+_ANY: Final = Field("any")
+
 
 @cache
-def _table() -> dict[str, dict[str, str]]:
-    table: dict[str, dict[str, str]] = read_table("fields.json")
-    return table
+def _type_field(type_name: str) -> Field:
+    return Field(type_name)
 
 
 @cache
 def fields_of(type_name: str) -> dict[str, Field]:
     """The fields of a struct type; empty for scalars, maps, lists and types that are not known."""
-    return {name: _field(text) for name, text in _table().get(type_name, {}).items()}
+    return {name: _field(text) for name, text in read_table("fields.json").get(type_name, {}).items()}
 
 
 def _field(text: str) -> Field:
@@ -369,3 +417,37 @@ def _go_kind(value: Any) -> str:
     if isinstance(value, int | float):
         return "number"
     return "string" if isinstance(value, str) else "null"
+
+
+@dataclass(frozen=True, slots=True)
+class GoType:
+    atomic: bool = False
+    """Whether a value of it is only ever replaced as a whole."""
+    zeros: Mapping[str, Any] = field(default_factory=dict)
+    """Field → what Kubernetes writes there for nothing: `{}` for a struct, None for a required list."""
+
+
+_PLAIN: Final = GoType()
+
+
+@cache
+def _go_types() -> dict[str, GoType]:
+    return {name: GoType(**entry) for name, entry in read_table("go_types.json").items()}
+
+
+def go_type(name: str) -> GoType:
+    return _go_types().get(name, _PLAIN)
+
+
+def as_go_writes(tree: Any, type_name: str) -> Any:
+    """The tree as Go writes it, with zero values and sorted fields: some clients compare bytes."""
+    if isinstance(tree, list):
+        return [as_go_writes(entry, type_name[2:]) for entry in tree]
+    if not isinstance(tree, dict):
+        return tree
+    if type_name.startswith("{}"):
+        return {name: as_go_writes(tree[name], type_name[2:]) for name in sorted(tree)}
+    fields, whole = fields_of(type_name), {**go_type(type_name).zeros, **tree}
+    return {
+        name: as_go_writes(whole[name], fields[name].type if name in fields else "") for name in sorted(whole)
+    }

@@ -17,11 +17,11 @@ import msgspec
 
 from kuberth.errors import KuberthError
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.refusals import bad_request
-from kuberth.local.apiserver.schema.fields import fields_of
-from kuberth.local.apiserver.schema.tables import read_table
+from kuberth.local.apiserver.schema.fields import fields_of, read_table
+from kuberth.local.apiserver.status_errors import bad_request
 
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
+_TABLE: Final = "protobuf.json"
 _MAGIC: Final = b"k8s\x00"
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MAX_DEPTH: Final = 50
@@ -57,7 +57,7 @@ def _decode_object(data: bytes) -> Obj:
     meta = {number: _text(value) for number, value in _parts(_bytes(envelope.get(1, _EMPTY)))}
     api_version, kind = meta.get(1, ""), meta.get(2, "")
     type_name = _type_name(api_version, kind)
-    if type_name not in _table():
+    if type_name not in read_table(_TABLE):
         raise ProtobufError(f"no kind {kind!r} of {api_version!r} is known in protobuf; send JSON")
     tree = _message(_bytes(envelope.get(2, _EMPTY)), type_name, 0)
     return {"apiVersion": api_version, "kind": kind, **tree}
@@ -72,15 +72,9 @@ def _type_name(api_version: str, kind: str) -> str:
 
 
 @cache
-def _table() -> dict[str, dict[str, str]]:
-    table: dict[str, dict[str, str]] = read_table("protobuf.json")
-    return table
-
-
-@cache
 def _fields(type_name: str) -> dict[int, _Field]:
     fields = {}
-    for number, text in _table().get(type_name, {}).items():
+    for number, text in read_table(_TABLE).get(type_name, {}).items():
         name, _, kind = text.partition(" ")
         plain = name.rstrip("!")
         if not kind:

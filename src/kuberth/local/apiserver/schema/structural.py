@@ -14,7 +14,9 @@ from typing import Any, Final
 from kuberth.cel.patterns import PatternError, compile_pattern
 from kuberth.cel.values import WORK, CostExceeded
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.rules.metadata_validation import (
+from kuberth.local.apiserver.schema.fields import Field, ShapeError, copy_tree, read
+from kuberth.local.apiserver.status_errors import (
+    Cause,
     duplicate,
     forbidden_field,
     invalid_value,
@@ -23,8 +25,6 @@ from kuberth.local.apiserver.rules.metadata_validation import (
     too_long,
     too_many,
 )
-from kuberth.local.apiserver.schema.fields import Field, ShapeError, copy_tree, read
-from kuberth.local.apiserver.status_errors import Cause
 
 METADATA: Final = Field("meta.v1.ObjectMeta")
 _RESOURCE: Final = ("apiVersion", "kind", "metadata")
@@ -47,34 +47,16 @@ _NUMBERS: Final = (
 _MAX_DEPTH: Final = 60
 
 
-class StructuralSchema:
-    """The schema of one version of a custom kind."""
-
-    def __init__(self, schema: Obj) -> None:
-        self._schema = schema
-        self.root: Field = CustomField.of(schema, is_resource=True)
-
-    def prune(self, obj: Obj) -> list[str]:
-        """Drop fields that are not in the schema; returns their paths."""
-        return list(_prune(obj, self._schema, "", resource=True))
-
-    def default(self, obj: Obj) -> None:
-        _default(obj, self._schema)
-
-    def causes(self, obj: Obj) -> list[Cause]:
-        return list(_judge(obj, self._schema, ""))
-
-
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class CustomField(Field):
-    """A field whose type is a part of a schema."""
+class StructuralSchema(Field):
+    """The schema of one version of a custom kind, or of a part of it."""
 
     schema: Obj = dataclasses.field(default_factory=dict)
     is_resource: bool = False
     """Whether it is an object with metadata of its own."""
 
     @classmethod
-    def of(cls, schema: Any, *, is_resource: bool = False) -> CustomField:
+    def of(cls, schema: Any, *, is_resource: bool = False) -> StructuralSchema:
         schema = schema if isinstance(schema, dict) else {_PRESERVE: True}
         kind = schema.get("x-kubernetes-list-type")
         return cls(
@@ -86,14 +68,22 @@ class CustomField(Field):
             is_resource=is_resource or schema.get(_EMBEDDED) is True,
         )
 
-    def names(self, name: str) -> bool:
-        """Whether the schema has a field of this name."""
+    def prune(self, obj: Obj) -> list[str]:
+        """Drop fields that are not in the schema; returns their paths."""
+        return list(_prune(obj, self.schema, "", resource=True))
+
+    def default(self, obj: Obj) -> None:
+        _default(obj, self.schema)
+
+    def causes(self, obj: Obj) -> list[Cause]:
+        return list(_value_causes(obj, self.schema, ""))
+
+    def has(self, name: str) -> bool:
         return name in self.schema.get("properties", {}) or (self.is_resource and name in _RESOURCE)
 
     def declares(self, name: str) -> bool:
-        """Whether the object may have a field of this name."""
         return (
-            self.names(name)
+            self.has(name)
             or self.schema.get("additionalProperties", False) is not False
             or self.schema.get(_PRESERVE) is True
         )
@@ -102,75 +92,63 @@ class CustomField(Field):
         if self.is_resource and name == "metadata":
             return METADATA
         others = self.schema.get("additionalProperties")
-        return CustomField.of(self.schema.get("properties", {}).get(name, others))
+        return StructuralSchema.of(self.schema.get("properties", {}).get(name, others))
 
-    def item(self) -> CustomField:
-        return CustomField.of(self.schema.get("items"))
+    def item(self) -> StructuralSchema:
+        return StructuralSchema.of(self.schema.get("items"))
+
+    def key_default(self, name: str) -> Any:
+        key = self.item().child(name)
+        return key.schema.get("default") if isinstance(key, StructuralSchema) else None
 
 
 def structure_of(schema: Any) -> StructuralSchema | None:
     """The schema to enforce; None for an invalid one, which an earlier version may have stored."""
     if not isinstance(schema, dict) or any(True for _ in schema_causes(schema, "")):
         return None
-    return StructuralSchema(schema)
+    return StructuralSchema.of(schema, is_resource=True)
 
 
-# Pruning
+def _parts(tree: Any, schema: Obj, path: str) -> Iterator[tuple[str, Any, Obj]]:
+    """The fields or entries of a value that have a schema: path, value and schema of each."""
+    parts: Iterable[tuple[str, Any, Any]] = ()
+    if isinstance(tree, list):
+        parts = ((f"{path}[{index}]", item, schema.get("items")) for index, item in enumerate(tree))
+    elif isinstance(tree, dict):
+        known, others = schema.get("properties", {}), schema.get("additionalProperties")
+        prefix = path and f"{path}."
+        parts = ((f"{prefix}{key}", value, known.get(key, others)) for key, value in tree.items())
+    return (part for part in parts if isinstance(part[2], dict))
 
 
 def _prune(tree: Any, schema: Obj, path: str, *, resource: bool = False) -> Iterator[str]:
-    if isinstance(tree, list):
-        items = schema.get("items")
-        if isinstance(items, dict):
-            for index, item in enumerate(tree):
-                yield from _prune(item, items, f"{path}[{index}]")
-        return
-    if not isinstance(tree, dict):
-        return
-    known, others = schema.get("properties", {}), schema.get("additionalProperties")
-    resource = resource or schema.get(_EMBEDDED) is True
-    for key in list(tree):
-        where = f"{path}.{key}" if path else key
-        if key in known and not (resource and key == "metadata"):
-            yield from _prune(tree[key], known[key], where)
-        elif resource and key in _RESOURCE:
-            continue
-        elif isinstance(others, dict):
-            yield from _prune(tree[key], others, where)
-        elif others is not True and schema.get(_PRESERVE) is not True:
-            del tree[key]
-            yield where
-
-
-# Defaults
+    if isinstance(tree, dict):
+        known = schema.get("properties", {})
+        resource = resource or schema.get(_EMBEDDED) is True
+        own = {"metadata", *(name for name in _RESOURCE if name not in known)} if resource else ()
+        if schema.get("additionalProperties") in (None, False) and schema.get(_PRESERVE) is not True:
+            for key in [key for key in tree if key not in known and key not in own]:
+                del tree[key]
+                yield f"{path}.{key}" if path else key
+        tree = {key: value for key, value in tree.items() if key not in own}
+    for where, value, inner in _parts(tree, schema, path):
+        yield from _prune(value, inner, where)
 
 
 def _default(tree: Any, schema: Obj) -> None:
-    if isinstance(tree, list):
-        items = schema.get("items")
-        if isinstance(items, dict):
-            for item in tree:
-                _default(item, items)
-        return
-    if not isinstance(tree, dict):
-        return
-    known, others = schema.get("properties", {}), schema.get("additionalProperties")
-    for key, value in known.items():
+    for key, value in schema.get("properties", {}).items() if isinstance(tree, dict) else ():
         # A null that is not allowed counts as absent if there is a default.
         absent = key not in tree or (tree[key] is None and not value.get("nullable"))
         if absent and "default" in value:
             tree[key] = copy_tree(value["default"])
-        if key in tree:
-            _default(tree[key], value)
-    if isinstance(others, dict):
-        for key in tree.keys() - known.keys():
-            _default(tree[key], others)
+    for _, value, inner in _parts(tree, schema, ""):
+        _default(value, inner)
 
 
 # Checking
 
 
-def _judge(tree: Any, schema: Obj, path: str) -> Iterator[Cause]:
+def _value_causes(tree: Any, schema: Obj, path: str) -> Iterator[Cause]:
     if tree is None and schema.get("nullable"):
         return
     wanted = schema.get("type", "")
@@ -186,14 +164,14 @@ def _judge(tree: Any, schema: Obj, path: str) -> Iterator[Cause]:
     if enum is not None and tree not in enum:
         yield not_supported(path, tree, map(str, enum))
     if isinstance(tree, str):
-        yield from _judge_text(tree, schema, path)
+        yield from _text_causes(tree, schema, path)
     elif isinstance(tree, list):
-        yield from _judge_list(tree, schema, path)
+        yield from _list_causes(tree, schema, path)
     elif isinstance(tree, dict):
-        yield from _judge_object(tree, schema, path)
+        yield from _object_causes(tree, schema, path)
     elif isinstance(tree, int | float) and not isinstance(tree, bool):
-        yield from _judge_number(tree, schema, path)
-    yield from _judge_junctors(tree, schema, path)
+        yield from _number_causes(tree, schema, path)
+    yield from _junctor_causes(tree, schema, path)
 
 
 def _type_name(tree: Any) -> str:
@@ -217,7 +195,7 @@ def _wrong_type(path: str, wanted: str, found: str) -> Cause:
     return invalid_value(path, found, f'{path} in body must be of type {wanted}: "{found}"')
 
 
-def _judge_text(text: str, schema: Obj, path: str) -> Iterator[Cause]:
+def _text_causes(text: str, schema: Obj, path: str) -> Iterator[Cause]:
     longest = schema.get("maxLength")
     if longest is not None and len(text) > longest:
         yield too_long(path, longest)
@@ -251,7 +229,7 @@ def _matches(pattern: str, text: str) -> bool:
         return False
 
 
-def _judge_number(number: float, schema: Obj, path: str) -> Iterator[Cause]:
+def _number_causes(number: float, schema: Obj, path: str) -> Iterator[Cause]:
     for field, word, exclusive in (
         ("minimum", "greater", "exclusiveMinimum"),
         ("maximum", "less", "exclusiveMaximum"),
@@ -273,19 +251,17 @@ def _plain(number: float) -> str:
     return str(int(number)) if float(number).is_integer() else str(number)
 
 
-def _judge_list(items: list[Any], schema: Obj, path: str) -> Iterator[Cause]:
-    yield from _judge_size(len(items), schema, path, "Items", "items")
-    inner = schema.get("items")
-    if isinstance(inner, dict):
-        for index, item in enumerate(items):
-            yield from _judge(item, inner, f"{path}[{index}]")
+def _list_causes(items: list[Any], schema: Obj, path: str) -> Iterator[Cause]:
+    yield from _size_causes(len(items), schema, path, "Items", "items")
+    for where, item, inner in _parts(items, schema, path):
+        yield from _value_causes(item, inner, where)
     kind = schema.get("x-kubernetes-list-type")
     if kind in ("set", "map") or schema.get("uniqueItems"):
         keys = schema.get("x-kubernetes-list-map-keys", ()) if kind == "map" else ()
-        yield from _judge_unique(items, keys, path)
+        yield from _duplicate_causes(items, keys, path)
 
 
-def _judge_unique(items: list[Any], keys: Iterable[str], path: str) -> Iterator[Cause]:
+def _duplicate_causes(items: list[Any], keys: Iterable[str], path: str) -> Iterator[Cause]:
     seen = set()
     for index, item in enumerate(items):
         shown = item
@@ -297,7 +273,7 @@ def _judge_unique(items: list[Any], keys: Iterable[str], path: str) -> Iterator[
         seen.add(identity)
 
 
-def _judge_size(size: int, schema: Obj, path: str, suffix: str, word: str) -> Iterator[Cause]:
+def _size_causes(size: int, schema: Obj, path: str, suffix: str, word: str) -> Iterator[Cause]:
     most, least = schema.get(f"max{suffix}"), schema.get(f"min{suffix}")
     if most is not None and size > most:
         yield too_many(path, size, most)
@@ -305,26 +281,21 @@ def _judge_size(size: int, schema: Obj, path: str, suffix: str, word: str) -> It
         yield invalid_value(path, size, f"{path} in body should have at least {least} {word}")
 
 
-def _judge_object(tree: Obj, schema: Obj, path: str) -> Iterator[Cause]:
-    yield from _judge_size(len(tree), schema, path, "Properties", "properties")
-    known, others = schema.get("properties", {}), schema.get("additionalProperties")
+def _object_causes(tree: Obj, schema: Obj, path: str) -> Iterator[Cause]:
+    yield from _size_causes(len(tree), schema, path, "Properties", "properties")
     for name in schema.get("required", ()):
         if name not in tree:
             yield required(f"{path}.{name}" if path else name)
-    for key, value in tree.items():
-        where = f"{path}.{key}" if path else key
-        if key in known:
-            yield from _judge(value, known[key], where)
-        elif isinstance(others, dict):
-            yield from _judge(value, others, where)
+    for where, value, inner in _parts(tree, schema, path):
+        yield from _value_causes(value, inner, where)
 
 
-def _judge_junctors(tree: Any, schema: Obj, path: str) -> Iterator[Cause]:
+def _junctor_causes(tree: Any, schema: Obj, path: str) -> Iterator[Cause]:
     def holds(part: Obj) -> bool:
-        return next(_judge(tree, part, path), None) is None
+        return next(_value_causes(tree, part, path), None) is None
 
     for part in schema.get("allOf", ()):
-        yield from _judge(tree, part, path)
+        yield from _value_causes(tree, part, path)
     if "anyOf" in schema and not any(map(holds, schema["anyOf"])):
         yield _unmet(tree, path, "must validate at least one schema (anyOf)")
     if "oneOf" in schema and (count := sum(map(holds, schema["oneOf"]))) != 1:

@@ -116,7 +116,7 @@ class Subscription:
     def read_nowait(self) -> Change | None:
         if self._closed or self._position >= (end := self._log.end):
             return None
-        self._keep_up(end)
+        self._expect_within_limit(end)
         change = self._log[self._position]
         self._position += 1
         return change
@@ -136,7 +136,7 @@ class Subscription:
         self._log.unsubscribe(self)
         self._wake()
 
-    def _keep_up(self, end: int) -> None:
+    def _expect_within_limit(self, end: int) -> None:
         # Changes from before the subscription do not count as unread.
         unread = end - max(self._position, self._subscribed_at)
         if self._position >= self._log.start and unread <= self._limit:

@@ -14,10 +14,9 @@ from typing import Any, Final
 import msgspec
 
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.refusals import bad_request, invalid
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.rules.metadata_validation import invalid_value
 from kuberth.local.apiserver.schema import fields
+from kuberth.local.apiserver.status_errors import bad_request, invalid, invalid_value
 from kuberth.text.field_errors import DuplicateKey
 
 _MOST_REPORTED: Final = 20

@@ -14,33 +14,38 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, key_of, make_key, name_of, namespace_of, revision_of
-from kuberth.local.apiserver.patching import applying
+from kuberth.local.apiserver.patching import managers
 from kuberth.local.apiserver.patching.patching import APPLY_PATCHES, apply_patch
-from kuberth.local.apiserver.refusals import (
+from kuberth.local.apiserver.resources import ResourceTable, ServedResource
+from kuberth.local.apiserver.rules import admission, bootstrap
+from kuberth.local.apiserver.rules.admission import ACCOUNTS, DEFAULT_ACCOUNT
+from kuberth.local.apiserver.rules.prepared_specs import PreparedSpecs
+from kuberth.local.apiserver.schema import crds, fields
+from kuberth.local.apiserver.schema.catalogue import rows_with
+from kuberth.local.apiserver.status_errors import (
+    StatusError,
     bad_request,
     expired,
     forbidden,
     invalid,
     method_not_supported,
     not_found,
+    required,
     unknown_resource,
 )
-from kuberth.local.apiserver.resources import ResourceTable, ServedResource
-from kuberth.local.apiserver.rules import admission, bootstrap
-from kuberth.local.apiserver.rules.admission import ACCOUNTS, DEFAULT_ACCOUNT
-from kuberth.local.apiserver.rules.metadata_validation import required
-from kuberth.local.apiserver.rules.prepared_specs import PreparedSpecs
-from kuberth.local.apiserver.schema import crds, fields
-from kuberth.local.apiserver.schema.catalogue import rows_with
-from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.store.store import CompactedError, RevisionStore, StorageError
 from kuberth.local.apiserver.verbs import subresources
 from kuberth.local.apiserver.verbs.aliases import to_stored, to_view
 from kuberth.local.apiserver.verbs.bodies import FieldValidation, decode, decode_status
 from kuberth.local.apiserver.verbs.deletion import plan_deletion, read_options
-from kuberth.local.apiserver.verbs.listing import ListRequest, list_objects, parse_version
-from kuberth.local.apiserver.verbs.selecting import select
-from kuberth.local.apiserver.verbs.watching import Event, watch_events
+from kuberth.local.apiserver.verbs.reading import (
+    Event,
+    ListRequest,
+    list_objects,
+    parse_version,
+    select,
+    watch_events,
+)
 from kuberth.local.apiserver.verbs.writing import WriteOptions, Writer, expect_same_uid, storage_failed
 
 _SUCCESS: Final[Obj] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
@@ -64,7 +69,7 @@ def _writes(
         try:
             return await verb(core, *args, **kwargs)
         except StatusError:
-            await core._settled()
+            await core._durable()
             raise
 
     return wrapped
@@ -217,8 +222,10 @@ class Core:
             raise method_not_supported(row, "post")
         if field_validation is not None:
             field_validation.check(row, body)
-        if row.custom:
-            self._expect_definition(row)
+        crd = self._store.latest(crds.CRDS, row.id) if row.custom else None
+        if crd is not None and crd["metadata"].get("deletionTimestamp"):
+            why = "create not allowed while custom resource definition is terminating"
+            raise StatusError(405, "MethodNotAllowed", why)
         options = WriteOptions(field_manager, dry_run=dry_run)
         key = self._prepared.key(row, body, namespace=namespace, signed=bool(field_manager))
         prepared = self._prepared.get(key)
@@ -226,7 +233,7 @@ class Core:
         obj.setdefault("metadata", {})
         stored = self._writer.create(row, obj, options, namespace=namespace, prepared=prepared)
         if key is not None and prepared is None:
-            self._prepared.keep(key, stored)
+            self._prepared.add(key, stored)
         return await self._settle(row, stored, dry_run=dry_run)
 
     @_writes
@@ -381,7 +388,7 @@ class Core:
         present = self._store.latest_list(budgets.stored_as, namespace=namespace)
         # The deletion is planned first: if its preconditions fail, the budget must not change.
         plan_deletion(row, pod, options, now_ns=self._clock.now_ns())
-        budget = subresources.judge_eviction(pod, present, now=self._writer.now)
+        budget = subresources.count_eviction(pod, present, now=self._writer.now)
         if not dry_run:
             if budget is not None:
                 self._writer.stage(budgets, key_of(budget), budget)
@@ -406,24 +413,26 @@ class Core:
         if not manager:
             raise invalid(_PATCH_OPTIONS, "", [required("fieldManager", "is required for apply patch")])
         kind = subresources.SCALE if subresource == "scale" else row
-        patch = applying.typed(kind, patch)
+        patch = managers.read_applied(kind, patch)
         wanted = decode(kind, patch)
         if "spec" not in patch:
             wanted.pop("spec", None)  # only the decoder added it, so no manager owns it
-        applying.check(wanted, name=name, namespace=namespace)
+        managers.check_applied(wanted, name=name, namespace=namespace)
         now = self._writer.now
         old = self._store.latest(row.stored_as, _key(row, namespace, name))
         if old is None:
             if subresource:
                 raise not_found(row, name)
             wanted.setdefault("metadata", {})["name"] = name
-            wanted["metadata"]["managedFields"] = applying.first(row, wanted, manager=manager, now=now)
+            wanted["metadata"]["managedFields"] = managers.first_applied(
+                row, wanted, manager=manager, now=now
+            )
             obj = decode(row, wanted)
             stored = self._writer.create(row, obj, options, namespace=namespace)
             return await self._settle(row, stored, dry_run=options.dry_run), True
         if subresource == "scale":
             wanted = subresources.applied_scale(row, wanted)
-        merged = applying.merged(
+        merged = managers.merge_applied(
             row, to_view(row, old), wanted, manager=manager, subresource=subresource, force=force, now=now
         )
         new = decode(row, merged)
@@ -493,19 +502,13 @@ class Core:
             self._after_write(row, stored, gone=gone)
             await self._durable(revision_of(stored))
         else:
-            await self._settled()
+            await self._durable()
         return to_view(row, stored)
 
-    async def _durable(self, revision: int) -> None:
+    async def _durable(self, revision: int | None = None) -> None:
+        """Wait until this revision, or else all that is staged, is durable."""
         try:
-            await self._store.durable(revision)
-        except StorageError as error:
-            raise storage_failed(error) from error
-
-    async def _settled(self) -> None:
-        """Wait until all staged changes are durable."""
-        try:
-            await self._store.settled()
+            await (self._store.settled() if revision is None else self._store.durable(revision))
         except StorageError as error:
             raise storage_failed(error) from error
 
@@ -539,12 +542,6 @@ class Core:
             if plan.remove or plan.marked is not None:
                 self._writer.stage(row, key_of(obj), None if plan.remove else plan.marked)
         return bool(self._store.latest_list(row.stored_as))
-
-    def _expect_definition(self, row: ServedResource) -> None:
-        crd = self._store.latest(crds.CRDS, row.id)
-        if crd is not None and crd["metadata"].get("deletionTimestamp"):
-            why = "create not allowed while custom resource definition is terminating"
-            raise StatusError(405, "MethodNotAllowed", why)
 
     def _finish_definition(self, row: ServedResource) -> None:
         """Delete a terminating definition after the last of its objects."""

@@ -11,10 +11,9 @@ from typing import Any, Final, NamedTuple
 
 from kuberth.clock import NANOSECONDS
 from kuberth.local.apiserver.objects import Obj, name_of
-from kuberth.local.apiserver.refusals import bad_request, conflict, invalid
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.schema import fields
-from kuberth.local.apiserver.status_errors import Cause
+from kuberth.local.apiserver.status_errors import Cause, bad_request, conflict, invalid
 from kuberth.text.timestamps import timestamp
 
 ORPHAN: Final = "orphan"

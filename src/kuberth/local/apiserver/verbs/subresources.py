@@ -8,15 +8,31 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kuberth.local.apiserver.conditions import condition, find_condition, is_true, with_condition
-from kuberth.local.apiserver.objects import Obj, name_of
-from kuberth.local.apiserver.refusals import conflict, forbidden, invalid, too_many_requests
+from kuberth.local.apiserver.objects import (
+    Obj,
+    condition,
+    find_condition,
+    is_true,
+    labels_of,
+    name_of,
+    selector_of,
+    selector_text,
+    with_condition,
+)
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.rules.metadata_validation import invalid_value, not_supported, required
 from kuberth.local.apiserver.schema.fields import copy_tree
-from kuberth.local.apiserver.status_errors import Cause, StatusError
+from kuberth.local.apiserver.status_errors import (
+    Cause,
+    StatusError,
+    conflict,
+    forbidden,
+    invalid,
+    invalid_value,
+    not_supported,
+    required,
+    too_many_requests,
+)
 from kuberth.local.apiserver.verbs.bodies import decode
-from kuberth.local.selecting import labels_of, selector_of, selector_text
 
 # Binding
 
@@ -147,12 +163,13 @@ def read_eviction(body: Any) -> Obj:
     return decode(EVICTION, body)
 
 
-def judge_eviction(pod: Obj, budgets: list[Obj], *, now: str) -> Obj | None:
+def count_eviction(pod: Obj, budgets: list[Obj], *, now: str) -> Obj | None:
     """The pod's budget with the disruption counted, if it has one; 429 if it allows no eviction."""
     status = pod.get("status", {})
     if status.get("phase") in ("Succeeded", "Failed", "Pending") or pod["metadata"].get("deletionTimestamp"):
         return None
-    matching = [budget for budget in budgets if _selects(budget, pod)]
+    labels = labels_of(pod)
+    matching = [one for one in budgets if selector_of(one.get("spec", {}).get("selector")).matches(labels)]
     if not matching:
         return None
     if len(matching) > 1:
@@ -162,7 +179,7 @@ def judge_eviction(pod: Obj, budgets: list[Obj], *, now: str) -> Obj | None:
         )
         raise StatusError(422, "Invalid", message)
     budget = matching[0]
-    if not is_true(pod, "Ready") and _lets_unhealthy_go(budget):
+    if not is_true(pod, "Ready") and _allows_unhealthy(budget):
         return None
     return _decremented(budget, pod, now)
 
@@ -173,11 +190,7 @@ def evicted_pod(pod: Obj, *, now: str) -> Obj:
     return {**pod, "status": with_condition(pod.get("status", {}), target, now=now)}
 
 
-def _selects(budget: Obj, pod: Obj) -> bool:
-    return selector_of(budget.get("spec", {}).get("selector")).matches(labels_of(pod))
-
-
-def _lets_unhealthy_go(budget: Obj) -> bool:
+def _allows_unhealthy(budget: Obj) -> bool:
     if budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
     status = budget.get("status", {})

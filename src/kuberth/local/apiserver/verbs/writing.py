@@ -15,20 +15,24 @@ from typing import Final, NamedTuple
 from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, key_of, make_key, name_of, namespace_of
 from kuberth.local.apiserver.patching import managers
-from kuberth.local.apiserver.patching.applying import changes_with_status
-from kuberth.local.apiserver.refusals import already_exists, bad_request, conflict, invalid, modified
+from kuberth.local.apiserver.patching.managers import changes_with_status
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.rules import bootstrap, limit_ranges, pod_resizing, quotas
+from kuberth.local.apiserver.rules import bootstrap, pod_validation, quotas
 from kuberth.local.apiserver.rules.admission import ACCOUNTS, expect_namespace
 from kuberth.local.apiserver.rules.kind_rules import rules_for
-from kuberth.local.apiserver.rules.metadata_validation import (
-    invalid_value,
-    validate_metadata,
-    validate_metadata_update,
-)
+from kuberth.local.apiserver.rules.metadata_validation import validate_metadata, validate_metadata_update
 from kuberth.local.apiserver.rules.prepared_specs import PreparedSpec
 from kuberth.local.apiserver.rules.write_context import WriteContext
-from kuberth.local.apiserver.status_errors import Cause, StatusError
+from kuberth.local.apiserver.status_errors import (
+    Cause,
+    StatusError,
+    already_exists,
+    bad_request,
+    conflict,
+    invalid,
+    invalid_value,
+    modified,
+)
 from kuberth.local.apiserver.store.store import RevisionStore, StorageError
 from kuberth.local.apiserver.verbs.aliases import to_stored, to_view
 from kuberth.text.names import GENERATE_ATTEMPTS, generate_name
@@ -163,9 +167,9 @@ class Writer:
         elif subresource == "resize":
             rules.default(new)
             managed = {"managedFields": metadata["managedFields"]} if "managedFields" in metadata else {}
-            new = {**pod_resizing.resized(new, old), "metadata": {**old_metadata, **managed}}
+            new = {**pod_validation.resized(new, old), "metadata": {**old_metadata, **managed}}
             self._sign(row, old, new, options)
-            causes = pod_resizing.validate_resize(new, old)
+            causes = pod_validation.validate_resize(new, old, spec_causes=rules.validate(new, None))
         else:
             if row.has_status:
                 new.pop("status", None)
@@ -245,8 +249,8 @@ class Writer:
     def _admit(self, row: ServedResource, new: Obj, old: Obj | None, context: WriteContext) -> None:
         """Check limit ranges, then quotas, after validation, as upstream."""
         if row.namespaced:
-            limit_ranges.check(row, new, old, context)
-            quotas.check(row, new, old, context)
+            quotas.check_limit_ranges(row, new, old, context)
+            quotas.check_quotas(row, new, old, context)
 
     def _free_name(self, row: ServedResource, namespace: str, prefix: str) -> str:
         name = ""

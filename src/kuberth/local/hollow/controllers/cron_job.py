@@ -11,16 +11,13 @@ from collections.abc import Sequence
 from datetime import tzinfo
 from typing import Final
 
-from kuberth.clock import NANOSECONDS, Clock
-from kuberth.local.apiserver.conditions import is_true
-from kuberth.local.apiserver.objects import Obj, name_of, namespace_of, reference_of
+from kuberth.clock import NANOSECONDS
+from kuberth.local.apiserver.objects import Obj, is_true, name_of, namespace_of, reference_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.cron import Schedule, ScheduleError, parse_schedule, zone_of
 from kuberth.local.hollow.controllers.job_rules import is_over
 from kuberth.local.hollow.controlling import Controller
-from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import OWNER_INDEX, reference_to
-from kuberth.local.hollow.recording import Recorder
 from kuberth.local.hollow.working import wait_all
 from kuberth.text.timestamps import parse_timestamp, timestamp
 
@@ -28,21 +25,17 @@ _API_VERSION: Final = "batch/v1"
 _SCHEDULED_AT: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 
 
-class CronJobController:
+class CronJobController(Controller):
     name = "cronjob"
+    component = "cronjob-controller"
 
-    def __init__(self, informers: Informers, *, clock: Clock) -> None:
-        self._clock = clock
-        self._recorder = Recorder(informers, clock=clock, component="cronjob-controller")
-        controller = Controller(informers)
-        queue = controller.queue(self.name, self._sync)
-        self._cron_jobs = controller.watch("cronjobs.batch", queue.add_changed)
-        self._jobs = controller.watch_owned("jobs.batch", queue, kind="CronJob")
-        self.run = controller.run
+    def set_up(self) -> None:
+        queue = self.queue_of("cronjobs.batch", self._sync)
+        self._cron_jobs = self.watch("cronjobs.batch", queue.add_changed)
+        self._jobs = self.watch_owned("jobs.batch", queue, kind="CronJob")
 
-    async def _sync(self, key: str) -> float | None:
-        cron_job = self._cron_jobs.get(key)
-        if cron_job is None or self._cron_jobs.is_leaving(cron_job):
+    async def _sync(self, cron_job: Obj) -> float | None:
+        if self._cron_jobs.is_leaving(cron_job):
             return None
         jobs = self._jobs.by(OWNER_INDEX, cron_job["metadata"]["uid"])
         await self._forget_old(cron_job, jobs)
@@ -59,9 +52,7 @@ class CronJobController:
         try:
             schedule, zone = parse_schedule(spec.get("schedule", "")), zone_of(spec.get("timeZone"))
         except ScheduleError as error:
-            self._recorder.record(
-                cron_job, "UnparseableSchedule", f"unparseable schedule: {error}", type_="Warning"
-            )
+            self.record(cron_job, "UnparseableSchedule", f"unparseable schedule: {error}", type_="Warning")
             return None, None
         following = schedule.after(now, zone)
         wait = None if following is None else following - now
@@ -72,7 +63,7 @@ class CronJobController:
         policy = spec.get("concurrencyPolicy", "Allow")
         if policy == "Forbid" and active:
             message = "Not starting job because prior execution is running and concurrency policy is Forbid"
-            self._recorder.record(cron_job, "JobAlreadyActive", message)
+            self.record(cron_job, "JobAlreadyActive", message)
             return None, wait
         if policy == "Replace":
             await wait_all(self._jobs.delete(job, propagation="Background") for job in active)
@@ -83,12 +74,10 @@ class CronJobController:
         except StatusError as error:
             # An earlier process created it and stopped before it wrote the status.
             if error.reason != "AlreadyExists":
-                self._recorder.record(
-                    cron_job, "FailedCreate", f"Error creating job: {error}", type_="Warning"
-                )
+                self.record(cron_job, "FailedCreate", f"Error creating job: {error}", type_="Warning")
                 raise
         else:
-            self._recorder.record(cron_job, "SuccessfulCreate", f"Created job {body['metadata']['name']}")
+            self.record(cron_job, "SuccessfulCreate", f"Created job {body['metadata']['name']}")
         return due, wait
 
     def _earliest(self, cron_job: Obj, now: float) -> float:

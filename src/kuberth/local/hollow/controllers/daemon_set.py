@@ -16,18 +16,14 @@ from kuberth.api.pods import Pod
 from kuberth.api.selectors import required_node_affinity
 from kuberth.api.taints import find_untolerated
 from kuberth.api.wire import convert
-from kuberth.clock import Clock
 from kuberth.errors import KuberthError
-from kuberth.local.apiserver.objects import Obj, key_of, name_of
+from kuberth.local.apiserver.objects import Obj, by_age, key_of, labels_of, name_of
 from kuberth.local.hollow.controllers.revisions import REVISION_LABEL, RevisionHistory
 from kuberth.local.hollow.controllers.rollout import scaled
 from kuberth.local.hollow.controlling import Controller
-from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import OWNER_INDEX, claim, pod_from_template
 from kuberth.local.hollow.pod_states import is_finished, is_ready, node_of, seconds_to_available
-from kuberth.local.hollow.recording import Recorder
 from kuberth.local.hollow.working import coalesce_seconds, wait_all
-from kuberth.local.selecting import labels_of
 from kuberth.text.timestamps import seconds_since
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -61,19 +57,16 @@ class _Work(NamedTuple):
         return [node for node, (should_run, _) in self.verdicts.items() if should_run]
 
 
-class DaemonSetController:
+class DaemonSetController(Controller):
     name = "daemonset"
+    component = "daemonset-controller"
 
-    def __init__(self, informers: Informers, *, clock: Clock) -> None:
-        self._clock = clock
-        self._recorder = Recorder(informers, clock=clock, component="daemonset-controller")
-        controller = Controller(informers)
-        self._queue = controller.queue(self.name, self._sync)
-        self._sets = controller.watch("daemonsets.apps", self._queue.add_changed)
-        self._pods = controller.watch_owned("pods", self._queue, kind="DaemonSet", coalesce=True)
-        self._nodes = controller.watch("nodes", self._queue_all)
-        self._history = RevisionHistory(controller, hash_label=REVISION_LABEL)
-        self.run = controller.run
+    def set_up(self) -> None:
+        self._queue = self.queue_of("daemonsets.apps", self._sync)
+        self._sets = self.watch("daemonsets.apps", self._queue.add_changed)
+        self._pods = self.watch_owned("pods", self._queue, kind="DaemonSet", coalesce=True)
+        self._nodes = self.watch("nodes", self._queue_all)
+        self._history = RevisionHistory(self, hash_label=REVISION_LABEL)
 
     def _queue_all(self, old: Obj | None, new: Obj | None) -> None:
         if old is not None and new is not None and old is not new and _placement(old) == _placement(new):
@@ -82,10 +75,7 @@ class DaemonSetController:
             pods = self._pods.count(OWNER_INDEX, owner["metadata"]["uid"])
             self._queue.add_after(key_of(owner), coalesce_seconds(pods))
 
-    async def _sync(self, key: str) -> float | None:
-        owner = self._sets.get(key)
-        if owner is None:
-            return None
+    async def _sync(self, owner: Obj) -> float | None:
         owned = await claim(self._pods, owner)
         on_node: dict[str, list[Obj]] = {}
         for pod in owned:
@@ -146,7 +136,7 @@ class DaemonSetController:
             if not verdicts.get(node, (False, False))[1]:
                 leaving += [pod for pod in pods if not self._pods.is_leaving(pod) and pod not in leaving]
         await wait_all(self._pods.delete(pod) for pod in leaving[:_BURST])
-        with self._recorder.reporting_refusals(owner):
+        with self.reporting_refusals(owner):
             bodies = [_new_pod(owner, node, revision) for node in missing[:_BURST]]
             made = await wait_all(self._pods.create(body) for body in bodies)
         for node, pod in zip(missing, made, strict=False):
@@ -213,7 +203,9 @@ class DaemonSetController:
         owner, on_node, _, revision = work
         wanted = work.wanted
         alive = {node: self._alive(pods) for node, pods in on_node.items()}
-        first = [_shown_pod(alive[node], revision) for node in wanted if alive.get(node)]
+        # Of a node the ready pod counts, and the newer of two ready ones.
+        ordered = [[*new, *old] for node in wanted for new, old in [_split(alive.get(node, ()), revision)]]
+        first = [max(pods, key=is_ready) for pods in ordered if pods]
         waits = [self._wait(owner, pod) for pod in first]
         available = sum(seconds == 0 for seconds in waits)
         counts = {
@@ -245,20 +237,14 @@ def _surge(owner: Obj, wanted: int) -> int:
     return scaled(rolling.get("maxSurge", 0), wanted, up=True)
 
 
-def _shown_pod(pods: Sequence[Obj], revision: str) -> Obj:
-    """The pod of a node that the status counts: the ready one, and the newer of two ready ones."""
-    new, old = _split(pods, revision)
-    return max((*new, *old), key=is_ready)
-
-
 def _placement(node: Obj) -> tuple[Any, ...]:
     """The fields that decide whether a node gets a pod."""
     return labels_of(node), node.get("spec", {}).get("taints")
 
 
-def _age(pod: Obj) -> tuple[str, str]:
+def _age(pod: Obj) -> tuple[str, str, str]:
     """Sort key: bound pods first, then older ones, which are kept."""
-    return "" if node_of(pod) else "unbound", pod["metadata"].get("creationTimestamp", "") + name_of(pod)
+    return "" if node_of(pod) else "unbound", *by_age(pod)
 
 
 def _target(pod: Obj) -> str:

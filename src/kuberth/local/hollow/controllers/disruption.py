@@ -9,18 +9,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kuberth.clock import Clock
-from kuberth.local.apiserver.conditions import condition, set_condition
-from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
+from kuberth.local.apiserver.objects import (
+    Obj,
+    condition,
+    key_of,
+    labels_of,
+    name_of,
+    namespace_of,
+    selector_of,
+    set_condition,
+)
 from kuberth.local.hollow.controllers.rollout import scaled
 from kuberth.local.hollow.controlling import Controller, by_namespace
-from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import controller_of
 from kuberth.local.hollow.pod_states import is_finished, is_ready
 from kuberth.local.hollow.working import coalesce_seconds
-from kuberth.local.selecting import labels_of, selector_of
 from kuberth.text.timestamps import seconds_since, stamp
 
+_BUDGETS: Final = "poddisruptionbudgets.policy"
 _EVICTION_SECONDS: Final = 120.0
 """How long an evicted pod counts as gone until its deletion is seen."""
 _SCALES: Final = {
@@ -31,21 +37,16 @@ _SCALES: Final = {
 }
 
 
-class DisruptionController:
+class DisruptionController(Controller):
     name = "disruption"
 
-    def __init__(self, informers: Informers, *, clock: Clock) -> None:
-        self._clock = clock
-        controller = Controller(informers)
-        self._queue = controller.queue(self.name, self._sync)
+    def set_up(self) -> None:
+        self._queue = self.queue_of(_BUDGETS, self._sync)
         indexes = {"namespace": by_namespace}
-        self._budgets = controller.watch(
-            "poddisruptionbudgets.policy", self._queue.add_changed, indexes=indexes
-        )
-        self._pods = controller.watch("pods", indexes=indexes)
+        self._budgets = self.watch(_BUDGETS, self._queue.add_changed, indexes=indexes)
+        self._pods = self.watch("pods", indexes=indexes)
         self._pods.add_handler(self._on_pod)
-        self._owners = {kind: controller.watch(id_, self._on_owner) for kind, id_ in _SCALES.items()}
-        self.run = controller.run
+        self._owners = {kind: self.watch(id_, self._on_owner) for kind, id_ in _SCALES.items()}
 
     def _on_pod(self, old: Obj | None, new: Obj | None) -> None:
         pods = [pod for pod in (old, new) if pod is not None]
@@ -63,10 +64,7 @@ class DisruptionController:
         for budget in self._budgets.by("namespace", namespace_of(new or old or {})):
             self._queue.add(key_of(budget))
 
-    async def _sync(self, key: str) -> float | None:
-        budget = self._budgets.get(key)
-        if budget is None:
-            return None
+    async def _sync(self, budget: Obj) -> float | None:
         selector = selector_of(budget["spec"].get("selector"))
         pods = [
             pod

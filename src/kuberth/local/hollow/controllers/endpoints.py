@@ -10,14 +10,11 @@ import ipaddress
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from kuberth.clock import Clock
-from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
+from kuberth.local.apiserver.objects import Obj, by_age, key_of, labels_of, name_of, namespace_of, selector_of
 from kuberth.local.hollow.controlling import Controller, by_namespace
-from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import reference_to
 from kuberth.local.hollow.pod_states import is_finished, is_ready, node_of
 from kuberth.local.hollow.working import coalesce_seconds
-from kuberth.local.selecting import labels_of, selector_of
 
 _SERVICE_LABEL: Final = "kubernetes.io/service-name"
 _MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
@@ -33,21 +30,19 @@ Port = tuple[str, int, str]
 """Name, number and protocol."""
 
 
-class EndpointsController:
+class EndpointsController(Controller):
     name = "endpointslice"
 
-    def __init__(self, informers: Informers, *, clock: Clock) -> None:
-        controller = Controller(informers)
-        self._queue = controller.queue(self.name, self._sync)
+    def set_up(self) -> None:
+        self._queue = self.queue(self.name, self._sync)
         indexes = {"namespace": by_namespace}
-        self._services = controller.watch("services", self._queue.add_changed, indexes=indexes)
-        self._pods = controller.watch("pods", indexes=indexes)
+        self._services = self.watch("services", self._queue.add_changed, indexes=indexes)
+        self._pods = self.watch("pods", indexes=indexes)
         self._pods.add_handler(self._on_pod)
-        self._slices = controller.watch(
+        self._slices = self.watch(
             "endpointslices.discovery.k8s.io", self._on_slice, indexes={_SERVICE_LABEL: _service_keys}
         )
-        self._endpoints = controller.watch("endpoints")
-        self.run = controller.run
+        self._endpoints = self.watch("endpoints")
 
     def _on_pod(self, old: Obj | None, new: Obj | None) -> None:
         pods = [pod for pod in (old, new) if pod is not None]
@@ -84,7 +79,7 @@ class EndpointsController:
             if matching.matches(labels_of(pod)) and _has_address(pod) and not is_finished(pod)
         ]
         # The newest last, so that a new pod changes only the last slice.
-        pods.sort(key=lambda pod: (pod["metadata"].get("creationTimestamp", ""), name_of(pod)))
+        pods.sort(key=by_age)
         by_ports: dict[tuple[Port, ...], list[Obj]] = {}
         for pod in pods:
             by_ports.setdefault(tuple(_ports(service, pod)), []).append(pod)
@@ -102,7 +97,7 @@ class EndpointsController:
             for each in self._slices.by(_SERVICE_LABEL, key_of(service))
             if labels_of(each).get(_MANAGED_BY) == _MANAGER and not self._slices.is_leaving(each)
         ]
-        present.sort(key=lambda each: (each["metadata"].get("creationTimestamp", ""), name_of(each)))
+        present.sort(key=by_age)
         for index, body in enumerate(wanted):
             if index >= len(present):
                 await self._slices.create(body)

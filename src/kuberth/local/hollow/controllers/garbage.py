@@ -12,17 +12,16 @@ from enum import Enum, auto
 from functools import partial
 from typing import Final, NamedTuple
 
-from kuberth.clock import Clock
 from kuberth.local.apiserver.objects import Obj, key_of, namespace_of, with_metadata
 from kuberth.local.apiserver.status_errors import StatusError
-from kuberth.local.hollow.informing import Informer, Informers
-from kuberth.local.hollow.working import Worker
+from kuberth.local.hollow.controlling import Controller
+from kuberth.local.hollow.informing import Informer
 
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
 _IGNORED: Final = {"events", "events.events.k8s.io"}
 """Resources that are not watched, as upstream: many short-lived objects without owners."""
-_LOOK_SECONDS: Final = 0.5
+_KINDS_SECONDS: Final = 0.5
 """How often to look for kinds that custom resource definitions added or took away."""
 
 
@@ -38,31 +37,28 @@ class _Place(NamedTuple):
     key: str
 
 
-class GarbageController:
+class GarbageController(Controller):
     name = "garbagecollector"
 
-    def __init__(self, informers: Informers, *, clock: Clock) -> None:
-        self._core = informers.core
-        self._informers = informers
-        self._followed: dict[str, Informer] = {}
+    def set_up(self) -> None:
+        self._core = self._informers.core
         self._places: dict[str, _Place] = {}
         """The place of every object, by UID."""
         self._dependents: dict[str, dict[str, None]] = {}
         """UIDs of dependents by the UID of an owner, which may not be there."""
-        self._worker = Worker(self.name, self._sync, parallel=32)
+        self._queue = self.queue(self.name, self._sync, parallel=32)
         self._changed = -1
         self._follow()
 
     async def run(self) -> None:
-        for informer in self._followed.values():
-            await informer.synced.wait()
+        await self.wait_synced()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._worker.run(), name="hollow-garbage-worker")
             tasks.create_task(self._follow_changes(), name="hollow-garbage-kinds")
+            await super().run()
 
     async def _follow_changes(self) -> None:
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_KINDS_SECONDS)
             self._follow()
 
     def _follow(self) -> None:
@@ -71,43 +67,42 @@ class GarbageController:
             return
         self._changed = self._core.resources.changed
         served = {row.stored_as for row in self._core.resources} - _IGNORED
-        for resource in served - self._followed.keys():
-            informer = self._followed[resource] = self._informers.of(resource)
-            informer.add_handler(partial(self._note, resource))
-        for resource in self._followed.keys() - served:
-            gone = self._followed.pop(resource)
+        for resource in served - self._watched.keys():
+            self.watch(resource, partial(self._on_change, resource))
+        for resource in self._watched.keys() - served:
+            gone = self._watched.pop(resource)
             self._informers.drop(resource)
             for obj in gone.all():
-                self._note(resource, obj, None)
+                self._on_change(resource, obj, None)
 
-    def _note(self, resource: str, old: Obj | None, new: Obj | None) -> None:
+    def _on_change(self, resource: str, old: Obj | None, new: Obj | None) -> None:
         uid = (new or old or {})["metadata"]["uid"]
         if old is not None and new is not None and uid in self._places and _is_same(old, new):
             if not all(reference["uid"] in self._places for reference in _references(new)):
-                self._worker.add(uid)
+                self._queue.add(uid)
             return
         before = set() if old is None else {reference["uid"] for reference in _references(old)}
         after = set() if new is None else {reference["uid"] for reference in _references(new)}
         for owner in after:
             self._dependents.setdefault(owner, {})[uid] = None
         for owner in before - after:
-            self._forget(owner, uid)
+            self._remove_dependent(owner, uid)
             # An owner that waits for its dependents may have waited for this one.
             if owner in self._places:
-                self._worker.add(owner)
+                self._queue.add(owner)
         if new is None:
             self._places.pop(uid, None)
             for dependent in self._dependents.get(uid, ()):
-                self._worker.add(dependent)
+                self._queue.add(dependent)
             return
         self._places[uid] = _Place(resource, key_of(new))
         if "deletionTimestamp" in new["metadata"]:
             if new["metadata"].get("finalizers"):
-                self._worker.add(uid)
+                self._queue.add(uid)
         elif not all(owner in self._places for owner in after):
-            self._worker.add(uid)
+            self._queue.add(uid)
 
-    def _forget(self, owner: str, dependent: str) -> None:
+    def _remove_dependent(self, owner: str, dependent: str) -> None:
         dependents = self._dependents.get(owner, {})
         dependents.pop(dependent, None)
         if not dependents:
@@ -115,7 +110,7 @@ class GarbageController:
 
     def _object(self, uid: str) -> tuple[Informer, Obj] | None:
         place = self._places.get(uid)
-        informer = None if place is None else self._followed.get(place.resource)
+        informer = None if place is None else self._watched.get(place.resource)
         if place is None or informer is None:
             return None
         obj = informer.get(place.key)
@@ -129,7 +124,7 @@ class GarbageController:
         finalizers = obj["metadata"].get("finalizers") or ()
         if "deletionTimestamp" in obj["metadata"]:
             if ORPHAN in finalizers:
-                await self._let_go(informer, obj)
+                await self._orphan_dependents(informer, obj)
             elif FOREGROUND in finalizers:
                 await self._finish_foreground(informer, obj)
             return
@@ -170,7 +165,7 @@ class GarbageController:
             raise
         return _Owner.SOLID if owner["metadata"]["uid"] == reference["uid"] else _Owner.ABSENT
 
-    async def _let_go(self, informer: Informer, owner: Obj) -> None:
+    async def _orphan_dependents(self, informer: Informer, owner: Obj) -> None:
         """Orphan: remove the owner from its dependents' references, then remove its finalizer."""
         uid = owner["metadata"]["uid"]
         for dependent in list(self._dependents.get(uid, ())):
@@ -189,7 +184,7 @@ class GarbageController:
             if found is None:
                 continue
             if "deletionTimestamp" not in found[1]["metadata"]:
-                self._worker.add(dependent)
+                self._queue.add(dependent)
             # In a cycle each would wait for the other, so none waits.
             if dependent not in above and any(
                 each["uid"] == uid and each.get("blockOwnerDeletion") for each in _references(found[1])

@@ -12,15 +12,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kuberth.clock import NANOSECONDS, Clock
-from kuberth.local.apiserver.conditions import (
+from kuberth.clock import NANOSECONDS
+from kuberth.local.apiserver.objects import (
+    Obj,
     condition,
     find_condition,
     is_true,
+    key_of,
+    labels_of,
+    name_of,
+    namespace_of,
+    selector_of,
     set_condition,
+    with_metadata,
     without_condition,
 )
-from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of, with_metadata
 from kuberth.local.hollow.controllers import job_rules
 from kuberth.local.hollow.controllers.job_rules import (
     INDEX,
@@ -31,7 +37,6 @@ from kuberth.local.hollow.controllers.job_rules import (
     is_over,
 )
 from kuberth.local.hollow.controlling import Controller, by_namespace
-from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.ownership import (
     OWNER_INDEX,
     claim,
@@ -40,9 +45,7 @@ from kuberth.local.hollow.ownership import (
     pod_from_template,
 )
 from kuberth.local.hollow.pod_states import deletion_order, is_finished, is_ready, phase
-from kuberth.local.hollow.recording import Recorder
 from kuberth.local.hollow.working import COALESCE_SECONDS, wait_all
-from kuberth.local.selecting import labels_of, selector_of
 from kuberth.text.timestamps import parse_timestamp, seconds_since, stamp
 
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
@@ -73,25 +76,23 @@ class _Tally:
     """Indexes that failed for good."""
 
 
-class JobController:
+class JobController(Controller):
     name = "job"
+    component = "job-controller"
 
-    def __init__(self, informers: Informers, *, clock: Clock) -> None:
-        self._clock = clock
-        self._recorder = Recorder(informers, clock=clock, component="job-controller")
-        self._controller = Controller(informers)
-        self._queue = self._controller.queue(self.name, self._sync)
-        self._orphans = self._controller.queue("job-orphans", self._release)
-        self._pods = self._controller.watch_owned("pods", self._queue, kind=_KIND, coalesce=True)
-        self._jobs = self._controller.watch("jobs.batch", self._on_job, indexes={"namespace": by_namespace})
+    def set_up(self) -> None:
+        self._queue = self.queue_of("jobs.batch", self._sync)
+        self._orphans = self.queue_of("pods", self._release, name="job-orphans")
+        self._pods = self.watch_owned("pods", self._queue, kind=_KIND, coalesce=True)
+        self._jobs = self.watch("jobs.batch", self._on_job, indexes={"namespace": by_namespace})
         self._pods.add_handler(self._on_pod)
 
     async def run(self) -> None:
-        await self._controller.wait_synced()
+        await self.wait_synced()
         for pod in self._pods.all():
             if _is_tracked(pod):
                 self._orphans.add(key_of(pod))
-        await self._controller.run()
+        await super().run()
 
     def _on_job(self, old: Obj | None, new: Obj | None) -> None:
         self._queue.add(key_of(new or old or {}))
@@ -118,15 +119,13 @@ class JobController:
             return None
         return job
 
-    async def _release(self, key: str) -> None:
+    async def _release(self, pod: Obj) -> None:
         """Remove the finalizer of a pod whose job is gone or has released it."""
-        pod = self._pods.get(key)
-        if pod is not None and _is_tracked(pod) and self._owner(pod) is None:
+        if _is_tracked(pod) and self._owner(pod) is None:
             await self._untrack(pod)
 
-    async def _sync(self, key: str) -> float | None:
-        job = self._jobs.get(key)
-        if job is None or job["spec"].get("managedBy", _CONTROLLER) != _CONTROLLER:
+    async def _sync(self, job: Obj) -> float | None:
+        if job["spec"].get("managedBy", _CONTROLLER) != _CONTROLLER:
             return None
         if is_over(job):
             left = self._pods.by(OWNER_INDEX, job["metadata"]["uid"])
@@ -244,7 +243,7 @@ class JobController:
         spec = job["spec"]
         parallel, completions = spec.get("parallelism", 1), spec.get("completions")
         if is_indexed(job):
-            await self._discard(tally, _of_no_use(job, tally))
+            await self._discard(tally, _surplus_pods(job, tally))
         if completions is not None:
             wanted = min(parallel, max(0, completions - tally.succeeded - len(tally.given_up)))
         else:
@@ -296,7 +295,7 @@ class JobController:
         return min(waits, default=None)
 
     async def _make(self, job: Obj, tally: _Tally, bodies: Sequence[Obj]) -> None:
-        with self._recorder.reporting_refusals(job):
+        with self.reporting_refusals(job):
             tally.active += await wait_all(self._pods.create(body) for body in bodies[:_BURST])
         if len(bodies) > _BURST:
             self._queue.add(key_of(job))
@@ -407,7 +406,7 @@ class JobController:
         return conditions
 
     def _record_changes(self, before: Obj, job: Obj, end: JobEnd | None) -> None:
-        record = self._recorder.record
+        record = self.record
         if end is not None and end.succeeded:
             record(job, "Completed", "Job completed")
         elif end is not None:
@@ -426,7 +425,7 @@ def _uids(pods: Iterable[Obj]) -> set[str]:
     return {pod["metadata"]["uid"] for pod in pods}
 
 
-def _of_no_use(job: Obj, tally: _Tally) -> list[Obj]:
+def _surplus_pods(job: Obj, tally: _Tally) -> list[Obj]:
     """Active pods whose index is finished, no longer wanted, or also another pod's."""
     taken: set[int | None] = {None, *tally.done, *tally.given_up}
     useless = []

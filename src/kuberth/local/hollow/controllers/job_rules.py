@@ -9,8 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from kuberth.local.apiserver.conditions import find_condition, is_true
-from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
+from kuberth.local.apiserver.objects import (
+    Obj,
+    annotated_number,
+    find_condition,
+    is_true,
+    name_of,
+    namespace_of,
+)
 from kuberth.local.hollow.pod_states import phase
 
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
@@ -68,11 +74,8 @@ def waits_for_failure(job: Obj) -> bool:
 
 
 def index_of(job: Obj, pod: Obj) -> int | None:
-    text = (pod["metadata"].get("annotations") or {}).get(INDEX, "")
-    if not text.isdecimal():
-        return None
-    index = int(text)
-    return index if index < _completions(job) else None
+    index = annotated_number(pod, INDEX)
+    return index if index is not None and index < _completions(job) else None
 
 
 def status_indexes(job: Obj, field: str) -> set[int]:
@@ -137,8 +140,7 @@ def restarts_exceed(job: Obj, active: Iterable[Obj]) -> bool:
 
 def index_failures(pod: Obj) -> int:
     """How often the index of this pod had failed before it."""
-    text = (pod["metadata"].get("annotations") or {}).get(INDEX_FAILURES, "")
-    return int(text) if text.isdecimal() else 0
+    return annotated_number(pod, INDEX_FAILURES) or 0
 
 
 def failed_indexes(job: Obj, failed: Iterable[Obj], *, done: Collection[int]) -> set[int]:

@@ -10,12 +10,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-from kuberth.clock import Clock
-from kuberth.local.apiserver.conditions import condition, set_condition
-from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.objects import Obj, condition, set_condition
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.controlling import Controller
-from kuberth.local.hollow.informing import Informers
 from kuberth.text.timestamps import stamp
 
 FINALIZER: Final = "kubernetes"
@@ -60,9 +57,9 @@ class _Remainder:
             message = f"Failed to delete all resource types, {len(self.failures)} remaining: {failures}"
             found["NamespaceDeletionContentFailure"] = ("ContentDeletionFailed", message)
         if self.resources:
-            counts = [
-                f"{_title(name)} has {count} resource instances" for name, count in self.resources.items()
-            ]
+            # The group of the oldest resources is empty.
+            titles = {name if "." in name else f"{name}.": count for name, count in self.resources.items()}
+            counts = [f"{title} has {count} resource instances" for title, count in titles.items()]
             message = f"Some resources are remaining: {', '.join(sorted(counts))}"
             found["NamespaceContentRemaining"] = ("SomeResourcesRemain", message)
         if self.finalizers:
@@ -72,18 +69,15 @@ class _Remainder:
         return found
 
 
-class NamespaceController:
+class NamespaceController(Controller):
     name = "namespace"
 
-    def __init__(self, informers: Informers, *, clock: Clock) -> None:
-        self._core = informers.core
-        self._clock = clock
+    def set_up(self) -> None:
+        self._core = self._informers.core
         self._waits: dict[str, float] = {}
         """How long to wait before the next check of a namespace: longer each time."""
-        controller = Controller(informers)
-        queue = controller.queue(self.name, self._sync)
-        self._namespaces = controller.watch("namespaces", queue.add_changed)
-        self.run = controller.run
+        queue = self.queue(self.name, self._sync)
+        self._namespaces = self.watch("namespaces", queue.add_changed)
 
     async def _sync(self, name: str) -> float | None:
         namespace = self._namespaces.get(name)
@@ -146,8 +140,3 @@ class NamespaceController:
             return namespace
         status = {**status, "conditions": conditions}
         return await self._namespaces.write_status(namespace, status)
-
-
-def _title(resource: str) -> str:
-    """A resource with its group, of which the oldest is empty."""
-    return resource if "." in resource else f"{resource}."

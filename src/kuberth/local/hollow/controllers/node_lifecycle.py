@@ -11,14 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from kuberth.clock import NANOSECONDS, Clock
-from kuberth.local.apiserver.conditions import find_condition, is_true, set_condition
-from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
+from kuberth.clock import NANOSECONDS
+from kuberth.local.apiserver.objects import Obj, find_condition, is_true, name_of, namespace_of, set_condition
 from kuberth.local.hollow.controlling import Controller, by_node
-from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.nodes import LEASE_NAMESPACE
 from kuberth.local.hollow.pod_states import is_finished
-from kuberth.local.hollow.recording import Recorder
 from kuberth.text.timestamps import stamp
 
 _GRACE_SECONDS: Final = 50.0
@@ -42,21 +39,18 @@ _OWN: Final = {(key, "NoSchedule") for key in (*_TAINTS.values(), _UNSCHEDULABLE
 }
 
 
-class NodeLifecycleController:
+class NodeLifecycleController(Controller):
     name = "nodelifecycle"
+    component = "node-controller"
 
-    def __init__(self, informers: Informers, *, clock: Clock) -> None:
-        self._clock = clock
-        self._recorder = Recorder(informers, clock=clock, component="node-controller")
+    def set_up(self) -> None:
         self._heard_ns: dict[str, int] = {}
         """When a node's kubelet last reported: when its lease, or the heartbeat time of its status, was seen
         to change, according to this clock."""
-        controller = Controller(informers)
-        self._queue = controller.queue(self.name, self._sync)
-        self._pods = controller.watch("pods", indexes={"node": by_node})
-        self._leases = controller.watch("leases.coordination.k8s.io", self._on_lease)
-        self._nodes = controller.watch("nodes", self._on_node)
-        self.run = controller.run
+        self._queue = self.queue_of("nodes", self._sync)
+        self._pods = self.watch("pods", indexes={"node": by_node})
+        self._leases = self.watch("leases.coordination.k8s.io", self._on_lease)
+        self._nodes = self.watch("nodes", self._on_node)
 
     def _on_lease(self, old: Obj | None, new: Obj | None) -> None:
         lease = new or old or {}
@@ -78,12 +72,11 @@ class NodeLifecycleController:
             self._heard_ns[name] = self._clock.now_ns()
         self._queue.add(name)
 
-    async def _sync(self, name: str) -> float | None:
-        node = self._nodes.get(name)
-        if node is None:
-            return None
+    async def _sync(self, node: Obj) -> float | None:
+        name = name_of(node)
         left = self._seconds_to_silence(name)
-        if left is not None and left <= 0 and not _is_unknown(node):
+        ready = find_condition(node, "Ready")
+        if left is not None and left <= 0 and (ready is None or ready.get("status") != "Unknown"):
             node = await self._write_unknown(node)
         taints = list(self._taints(node))
         if taints != (node.get("spec", {}).get("taints") or []):
@@ -121,7 +114,7 @@ class NodeLifecycleController:
         written = await self._nodes.write_status(node, status)
         if was_ready:
             message = f"Node {name_of(node)} status is now: NodeNotReady"
-            self._recorder.record(node, "NodeNotReady", message)
+            self.record(node, "NodeNotReady", message)
         return written
 
     def _taints(self, node: Obj) -> Iterator[Obj]:
@@ -146,7 +139,7 @@ class NodeLifecycleController:
             conditions = set_condition(conditions, {**ready, "status": "False"}, now=stamp(self._clock))
             status = {**pod["status"], "conditions": conditions}
             await self._pods.write_status(pod, status)
-            self._recorder.record(pod, "NodeNotReady", "Node is not ready", type_="Warning")
+            self.record(pod, "NodeNotReady", "Node is not ready", type_="Warning")
 
 
 def _wanted(node: Obj) -> list[tuple[str, str]]:
@@ -165,8 +158,3 @@ def _renewed(lease: Obj) -> object:
 
 def _posted(node: Obj) -> object:
     return (find_condition(node, "Ready") or {}).get("lastHeartbeatTime")
-
-
-def _is_unknown(node: Obj) -> bool:
-    ready = find_condition(node, "Ready")
-    return ready is not None and ready.get("status") == "Unknown"

@@ -10,16 +10,23 @@ from collections import Counter
 from typing import ClassVar, Final, NamedTuple
 
 from kuberth.clock import Clock
-from kuberth.local.apiserver.conditions import condition, find_condition, set_condition, without_condition
-from kuberth.local.apiserver.objects import Obj, key_of, namespace_of
+from kuberth.local.apiserver.objects import (
+    Obj,
+    condition,
+    find_condition,
+    key_of,
+    labels_of,
+    namespace_of,
+    selector_of,
+    set_condition,
+    without_condition,
+)
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.controlling import Controller, by_namespace
-from kuberth.local.hollow.informing import Informer, Informers
+from kuberth.local.hollow.informing import Informer
 from kuberth.local.hollow.ownership import Claim, controller_of, index_owners, pod_from_template
 from kuberth.local.hollow.pod_states import deletion_order, is_finished, node_of, seconds_to_available
-from kuberth.local.hollow.recording import Recorder
 from kuberth.local.hollow.working import COALESCE_SECONDS, wait_all
-from kuberth.local.selecting import labels_of, selector_of
 from kuberth.text.timestamps import stamp
 
 _BURST: Final = 500
@@ -54,17 +61,17 @@ class Replicas:
         self._asked: tuple[object, ...] = ()
         """The settings by which the standings were judged: selector, labels, ready seconds."""
         self._changed: set[str] = set()
-        """Keys of pods to look at."""
+        """Keys of pods to count again."""
         self._standings: dict[str, _Standing] = {}
         self._counts: Counter[_Standing] = Counter()
         self._maturing: dict[str, float] = {}
-        """Ready pods that are not available yet, and the seconds they lacked when last looked at."""
+        """Ready pods that are not available yet, and the seconds they lacked when they were last counted."""
 
-    def note(self, key: str) -> None:
-        """Count this pod again at the next look."""
+    def mark_changed(self, key: str) -> None:
+        """Count this pod again with the next call of `count`."""
         self._changed.add(key)
 
-    async def look(self, claim: Claim) -> Counts:
+    async def count(self, claim: Claim) -> Counts:
         """Count the pods that changed; matching orphans are adopted and other pods released."""
         spec = claim.owner["spec"]
         labels, seconds = labels_of(spec.get("template", {})), spec.get("minReadySeconds", 0)
@@ -82,9 +89,9 @@ class Replicas:
             except BaseException:
                 self._changed.add(key)
                 raise
-            self._forget(key)
+            self._remove(key)
             if mine is not None and not is_finished(mine):
-                self._count(key, mine, claim.owner, labelled=wanted.matches(labels_of(mine)))
+                self._add(key, mine, claim.owner, labelled=wanted.matches(labels_of(mine)))
         return self._sums()
 
     def active(self) -> list[Obj]:
@@ -97,7 +104,7 @@ class Replicas:
         """When the next ready pod will have been ready for long enough."""
         return min(self._maturing.values(), default=None)
 
-    def _count(self, key: str, pod: Obj, owner: Obj, *, labelled: bool) -> None:
+    def _add(self, key: str, pod: Obj, owner: Obj, *, labelled: bool) -> None:
         active = not self._pods.is_leaving(pod)
         left = seconds_to_available(pod, owner, clock=self._clock)
         if active and left:
@@ -106,7 +113,7 @@ class Replicas:
         self._standings[key] = standing
         self._counts[standing] += 1
 
-    def _forget(self, key: str) -> None:
+    def _remove(self, key: str) -> None:
         self._maturing.pop(key, None)
         standing = self._standings.pop(key, None)
         if standing is not None:
@@ -124,25 +131,21 @@ class Replicas:
         )
 
 
-class ReplicaSetController:
+class ReplicaSetController(Controller):
     name = "replicaset"
     resource: ClassVar = "replicasets.apps"
     kind: ClassVar = "ReplicaSet"
-    component: ClassVar = "replicaset-controller"
+    component = "replicaset-controller"
     shows_leaving: ClassVar = True
     """Whether its status counts terminating pods."""
 
-    def __init__(self, informers: Informers, *, clock: Clock) -> None:
-        self._clock = clock
-        self._recorder = Recorder(informers, clock=clock, component=self.component)
+    def set_up(self) -> None:
         self._replicas: dict[str, Replicas] = {}
         """Replicas by UID of their replica set."""
-        controller = Controller(informers)
-        self._queue = controller.queue(self.name, self._sync)
-        self._sets = controller.watch(self.resource, self._on_set, indexes={"namespace": by_namespace})
-        self._pods = controller.watch("pods", self._on_pod)
+        self._queue = self.queue_of(self.resource, self._sync)
+        self._sets = self.watch(self.resource, self._on_set, indexes={"namespace": by_namespace})
+        self._pods = self.watch("pods", self._on_pod)
         index_owners(self._pods)
-        self.run = controller.run
 
     def _on_set(self, old: Obj | None, new: Obj | None) -> None:
         if new is None and old is not None:
@@ -154,33 +157,30 @@ class ReplicaSetController:
         changed = new or old or {}
         for reference in (after,) if before == after else (before, after):
             if reference is not None and reference.get("kind") == self.kind:
-                self._look_at(f"{namespace_of(changed)}/{reference['name']}", reference["uid"], changed)
+                self._queue_owner(f"{namespace_of(changed)}/{reference['name']}", reference["uid"], changed)
         if new is not None and after is None:
             for owner in self._sets.by("namespace", namespace_of(new)):
                 if selector_of(self._selector(owner)).matches(labels_of(new)):
-                    self._look_at(key_of(owner), owner["metadata"]["uid"], new)
+                    self._queue_owner(key_of(owner), owner["metadata"]["uid"], new)
 
-    def _look_at(self, key: str, uid: str, pod: Obj) -> None:
+    def _queue_owner(self, key: str, uid: str, pod: Obj) -> None:
         replicas = self._replicas.get(uid)
         if replicas is not None:
-            replicas.note(key_of(pod))
+            replicas.mark_changed(key_of(pod))
         self._queue.add_after(key, COALESCE_SECONDS)
 
-    async def _sync(self, key: str) -> float | None:
-        replica_set = self._sets.get(key)
-        if replica_set is None:
-            return None
+    async def _sync(self, replica_set: Obj) -> float | None:
         claim = Claim(self._pods, replica_set, selector=self._selector(replica_set))
         uid = replica_set["metadata"]["uid"]
         replicas = self._replicas.setdefault(uid, Replicas(self._pods, clock=self._clock))
-        missing = replica_set["spec"].get("replicas", 1) - (await replicas.look(claim)).active
+        missing = replica_set["spec"].get("replicas", 1) - (await replicas.count(claim)).active
         failure: tuple[str, StatusError] | None = None
         if missing and not self._sets.is_leaving(replica_set):
             try:
                 await self._manage(replica_set, replicas, missing)
             except StatusError as error:
                 failure = ("FailedCreate" if missing > 0 else "FailedDelete", error)
-        await self._write_status(replica_set, await replicas.look(claim), failure=failure)
+        await self._write_status(replica_set, await replicas.count(claim), failure=failure)
         if failure is not None:
             raise failure[1]
         return replicas.seconds_to_next
@@ -188,7 +188,7 @@ class ReplicaSetController:
     async def _manage(self, replica_set: Obj, replicas: Replicas, missing: int) -> None:
         """Make or delete pods."""
         if missing > 0:
-            with self._recorder.reporting_refusals(replica_set):
+            with self.reporting_refusals(replica_set):
                 # One first: if the server refuses these pods, it does so once, not five hundred times.
                 await self._pods.create(pod_from_template(replica_set))
                 rest = min(missing, _BURST) - 1

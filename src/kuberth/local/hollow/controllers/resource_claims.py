@@ -10,15 +10,22 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kuberth.clock import Clock
-from kuberth.local.apiserver.objects import Obj, key_of, make_key, name_of, namespace_of, with_metadata
+from kuberth.local.apiserver.objects import (
+    Obj,
+    annotation_of,
+    key_of,
+    make_key,
+    name_of,
+    namespace_of,
+    with_metadata,
+)
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.hollow import pod_claims
 from kuberth.local.hollow.controlling import Controller
-from kuberth.local.hollow.informing import Informer, Informers
+from kuberth.local.hollow.informing import Informer
+from kuberth.local.hollow.ownership import owner_reference
 from kuberth.local.hollow.pod_states import is_finished, node_of
-from kuberth.local.hollow.recording import Recorder
 
 TEMPLATES: Final = "resourceclaimtemplates.resource.k8s.io"
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
@@ -28,28 +35,26 @@ _LONGEST_BASE: Final = 57
 """The longest start of a generated name: a dash and five random letters follow, and a label has 63."""
 
 
-class ResourceClaimController:
+class ResourceClaimController(Controller):
     name = "resource-claim-controller"
+    component = "resource_claim"
 
-    def __init__(self, informers: Informers, *, clock: Clock) -> None:
-        server = informers.server
+    def set_up(self) -> None:
+        server = self._informers.server
         self._with_groups = isinstance(server, Core) and server.gates.get(pod_claims.GROUP_CLAIMS_GATE, False)
         self._groups: Informer | None = None
-        self._recorder = Recorder(informers, clock=clock, component="resource_claim")
-        controller = Controller(informers)
-        self._group_queue = controller.queue("pod groups with claims", self._sync_group)
-        self._pod_queue = controller.queue("pods with claims", self._sync_pod)
-        self._claim_queue = controller.queue("resource claims", self._sync_claim)
+        self._group_queue = self.queue_of(pod_claims.GROUPS, self._sync_group, name="pod groups with claims")
+        self._pod_queue = self.queue_of("pods", self._sync_pod, name="pods with claims")
+        self._claim_queue = self.queue_of(pod_claims.CLAIMS, self._sync_claim, name="resource claims")
         indexes = {"claim": pod_claims.claim_keys, "claim template": _template_keys}
-        self._claims = controller.watch(pod_claims.CLAIMS, indexes={"owner": _owner_uids})
-        self._pods = controller.watch("pods", self._on_pod, indexes=indexes)
-        self._templates = controller.watch(TEMPLATES)
+        self._claims = self.watch(pod_claims.CLAIMS, indexes={"owner": _owner_uids})
+        self._pods = self.watch("pods", self._on_pod, indexes=indexes)
+        self._templates = self.watch(TEMPLATES)
         if self._with_groups:
             self._pods.add_index("group", pod_claims.group_keys)
-            self._groups = controller.watch(pod_claims.GROUPS, self._on_group, indexes=indexes)
+            self._groups = self.watch(pod_claims.GROUPS, self._on_group, indexes=indexes)
         self._claims.add_handler(self._on_claim)
         self._templates.add_handler(self._on_template)
-        self.run = controller.run
 
     def _on_pod(self, old: Obj | None, new: Obj | None) -> None:
         pod = new or old or {}
@@ -82,23 +87,23 @@ class ResourceClaimController:
         key = key_of(new or old or {})
         if new is not None:
             self._claim_queue.add(key)
-        for pod in self._pods.by("claim", key):
-            self._pod_queue.add(key_of(pod))
-        for group in [] if self._groups is None else self._groups.by("claim", key):
-            self._group_queue.add(key_of(group))
+        self._queue_owners("claim", key)
 
     def _on_template(self, old: Obj | None, new: Obj | None) -> None:
         if new is not None:
-            for pod in self._pods.by("claim template", key_of(new)):
-                self._pod_queue.add(key_of(pod))
-            for group in [] if self._groups is None else self._groups.by("claim template", key_of(new)):
-                self._group_queue.add(key_of(group))
+            self._queue_owners("claim template", key_of(new))
+
+    def _queue_owners(self, index: str, key: str) -> None:
+        """Queue the pods and groups that an index files under a key."""
+        for pod in self._pods.by(index, key):
+            self._pod_queue.add(key_of(pod))
+        for group in [] if self._groups is None else self._groups.by(index, key):
+            self._group_queue.add(key_of(group))
 
     # Pods and groups: make what they ask for
 
-    async def _sync_pod(self, key: str) -> None:
-        pod = self._pods.get(key)
-        if pod is None or self._pods.is_leaving(pod) or is_finished(pod):
+    async def _sync_pod(self, pod: Obj) -> None:
+        if self._pods.is_leaving(pod) or is_finished(pod):
             return
         group = None
         if self._groups is not None and (keys := pod_claims.group_keys(pod)):
@@ -109,10 +114,8 @@ class ResourceClaimController:
         if updated is not None and node_of(updated):
             await self._reserve(updated, group)
 
-    async def _sync_group(self, key: str) -> None:
-        assert self._groups is not None
-        group = self._groups.get(key)
-        if group is not None and not self._groups.is_leaving(group):
+    async def _sync_group(self, group: Obj) -> None:
+        if self._groups is not None and not self._groups.is_leaving(group):
             await self._make_all(group, _GROUP, self._groups, None)
 
     async def _make_all(
@@ -127,7 +130,7 @@ class ResourceClaimController:
                 # Items in lists of a real server have no apiVersion and kind.
                 about = {**owner, "apiVersion": kind.api_version, "kind": kind.kind}
                 message = f"{kind.kind}ResourceClaim {wanted.name}: {error}"
-                self._recorder.record(about, "FailedResourceClaimCreation", message, type_="Warning")
+                self.record(about, "FailedResourceClaimCreation", message, type_="Warning")
                 if isinstance(error, _MissingTemplateError):
                     return None  # the watch will queue the pod again
                 raise
@@ -166,7 +169,7 @@ class ResourceClaimController:
     def _made_before(self, owner: Obj, wanted: pod_claims.PodClaim) -> Obj | None:
         """A claim that was created before its name was written to the owner's status."""
         for claim in self._claims.by("owner", owner["metadata"]["uid"]):
-            if (claim["metadata"].get("annotations") or {}).get(POD_CLAIM_NAME) == wanted.name:
+            if annotation_of(claim, POD_CLAIM_NAME) == wanted.name:
                 return claim
         return None
 
@@ -191,10 +194,7 @@ class ResourceClaimController:
 
     # Claims: deallocate unused ones
 
-    async def _sync_claim(self, key: str) -> None:
-        claim = self._claims.get(key)
-        if claim is None:
-            return
+    async def _sync_claim(self, claim: Obj) -> None:
         status = claim.get("status") or {}
         reserved = status.get("reservedFor") or []
         remaining = [user for user in reserved if await self._still_uses(user, namespace_of(claim))]
@@ -273,15 +273,7 @@ def _claim(owner: Obj, wanted: pod_claims.PodClaim, template: Obj, kind: _OwnerK
         "metadata": {
             "generateName": generated_prefix(name_of(owner), wanted.name),
             "namespace": namespace_of(owner),
-            "ownerReferences": [
-                {
-                    "apiVersion": kind.api_version,
-                    "kind": kind.kind,
-                    "name": name_of(owner),
-                    "uid": owner["metadata"]["uid"],
-                    "controller": True,
-                }
-            ],
+            "ownerReferences": [owner_reference(owner, kind.api_version, kind.kind, controller=True)],
             "annotations": {**(metadata.get("annotations") or {}), POD_CLAIM_NAME: wanted.name},
             **({"labels": dict(metadata["labels"])} if metadata.get("labels") else {}),
         },

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
 from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
-from kuberth.local.apiserver.schema.go_types import as_go_writes
+from kuberth.local.apiserver.schema.fields import as_go_writes
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.controllers.deployment import template_hash
 from kuberth.local.hollow.controlling import Controller

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from kuberth.local.apiserver.objects import Obj, name_of
+from kuberth.local.apiserver.objects import Obj, annotated_number, by_age, name_of
 
 HASH_LABEL: Final = "pod-template-hash"
 REVISION: Final = "deployment.kubernetes.io/revision"
@@ -76,7 +76,7 @@ def recreate_sizes(deployment: Obj, new: Obj | None, old: Sequence[Obj], *, old_
 def is_scaling(deployment: Obj, sets: Iterable[Obj]) -> bool:
     """Whether the deployment was scaled since its active replica sets were last sized."""
     wanted = replicas_of(deployment)
-    marks = (_number(each, DESIRED) for each in sets if replicas_of(each))
+    marks = (annotated_number(each, DESIRED) for each in sets if replicas_of(each))
     return any(mark is not None and mark != wanted for mark in marks)
 
 
@@ -89,7 +89,7 @@ def scaling_sizes(deployment: Obj, new: Obj | None, old: Sequence[Obj]) -> Sizes
     everything = [*old, *([] if new is None else [new])]
     active = [each for each in everything if replicas_of(each)]
     if len(active) <= 1:
-        only = active[0] if active else (new or max(old, key=_age, default=None))
+        only = active[0] if active else (new or max(old, key=by_age, default=None))
         return {} if only is None else {name_of(only): wanted}
     if new is not None and _is_saturated(deployment, new):
         return {name_of(each): 0 for each in active if each is not new} | {name_of(new): replicas_of(new)}
@@ -98,7 +98,7 @@ def scaling_sizes(deployment: Obj, new: Obj | None, old: Sequence[Obj]) -> Sizes
     surge, _ = fenceposts(deployment)
     to_add = (wanted + surge if wanted else 0) - sum(map(replicas_of, active))
     # Larger sets first; among equals the newer grow first and the older shrink first.
-    active.sort(key=_age, reverse=to_add > 0)
+    active.sort(key=by_age, reverse=to_add > 0)
     active.sort(key=replicas_of, reverse=True)
     sizes, added = {}, 0
     for each in active:
@@ -126,7 +126,7 @@ def _shrunk(deployment: Obj, new: Obj, old: Sequence[Obj]) -> Sizes:
     if budget <= 0 or not old:
         return {}
     sizes = {name_of(each): replicas_of(each) for each in old}
-    oldest_first = sorted(old, key=_age)
+    oldest_first = sorted(old, key=by_age)
     # Unhealthy pods first: deleting them does not reduce availability.
     for each in oldest_first:
         cut = min(budget, max(0, replicas_of(each) - available_of(each)))
@@ -142,7 +142,7 @@ def _shrunk(deployment: Obj, new: Obj, old: Sequence[Obj]) -> Sizes:
 
 def _is_saturated(deployment: Obj, new: Obj) -> bool:
     wanted = replicas_of(deployment)
-    return replicas_of(new) == wanted == _number(new, DESIRED) and available_of(new) == wanted
+    return replicas_of(new) == wanted == annotated_number(new, DESIRED) and available_of(new) == wanted
 
 
 def _share(deployment: Obj, replica_set: Obj, *, allowed: int) -> int:
@@ -152,7 +152,9 @@ def _share(deployment: Obj, replica_set: Obj, *, allowed: int) -> int:
         fraction = -size
     else:
         surge, _ = fenceposts(deployment)
-        before = _number(replica_set, MAXIMUM) or int(deployment.get("status", {}).get("replicas", 0))
+        before = annotated_number(replica_set, MAXIMUM) or int(
+            deployment.get("status", {}).get("replicas", 0)
+        )
         if before == 0:
             return 0
         fraction = _rounded(size * (wanted + surge), before) - size
@@ -162,16 +164,6 @@ def _share(deployment: Obj, replica_set: Obj, *, allowed: int) -> int:
 def _rounded(numerator: int, denominator: int) -> int:
     """Half away from zero, as upstream rounds."""
     return (2 * numerator + denominator) // (2 * denominator)
-
-
-def _age(obj: Obj) -> tuple[Any, ...]:
-    metadata = obj["metadata"]
-    return metadata.get("creationTimestamp", ""), metadata["name"]
-
-
-def _number(obj: Obj, annotation: str) -> int | None:
-    text = (obj["metadata"].get("annotations") or {}).get(annotation, "")
-    return int(text) if text.isdecimal() else None
 
 
 def scaled(value: Any, total: int, *, up: bool) -> int:

@@ -10,37 +10,27 @@ from __future__ import annotations
 
 from typing import Final
 
-from kuberth.clock import Clock
-from kuberth.local.apiserver.objects import Obj, name_of, namespace_of, with_metadata
+from kuberth.local.apiserver.objects import Obj, labels_of, name_of, namespace_of, with_metadata
 from kuberth.local.hollow.controllers.revisions import REVISION_LABEL, RevisionHistory, Versions, template_of
 from kuberth.local.hollow.controlling import Controller
-from kuberth.local.hollow.informing import Informers
-from kuberth.local.hollow.ownership import claim, pod_from_template, reference_to
+from kuberth.local.hollow.ownership import claim, owner_reference, pod_from_template, reference_to
 from kuberth.local.hollow.pod_states import is_finished, is_ready, seconds_to_available
-from kuberth.local.hollow.recording import Recorder
-from kuberth.local.selecting import labels_of
 
 _KIND: Final = "StatefulSet"
 
 
-class StatefulSetController:
+class StatefulSetController(Controller):
     name = "statefulset"
+    component = "statefulset-controller"
 
-    def __init__(self, informers: Informers, *, clock: Clock) -> None:
-        self._clock = clock
-        self._recorder = Recorder(informers, clock=clock, component="statefulset-controller")
-        controller = Controller(informers)
-        queue = controller.queue(self.name, self._sync)
-        self._sets = controller.watch("statefulsets.apps", queue.add_changed)
-        self._pods = controller.watch_owned("pods", queue, kind=_KIND, coalesce=True)
-        self._claims = controller.watch("persistentvolumeclaims")
-        self._history = RevisionHistory(controller, hash_label="controller.kubernetes.io/hash")
-        self.run = controller.run
+    def set_up(self) -> None:
+        queue = self.queue_of("statefulsets.apps", self._sync)
+        self._sets = self.watch("statefulsets.apps", queue.add_changed)
+        self._pods = self.watch_owned("pods", queue, kind=_KIND, coalesce=True)
+        self._claims = self.watch("persistentvolumeclaims")
+        self._history = RevisionHistory(self, hash_label="controller.kubernetes.io/hash")
 
-    async def _sync(self, key: str) -> float | None:
-        owner = self._sets.get(key)
-        if owner is None:
-            return None
+    async def _sync(self, owner: Obj) -> float | None:
         owned = await claim(self._pods, owner)
         pods = {number: pod for pod in owned if (number := _number(owner, pod)) is not None}
         if self._sets.is_leaving(owner):
@@ -115,8 +105,7 @@ class StatefulSetController:
         if owner is not None:
             wanted.append(reference_to(owner))
         if pod is not None:
-            uid = pod["metadata"]["uid"]
-            wanted.append({"apiVersion": "v1", "kind": "Pod", "name": name_of(pod), "uid": uid})
+            wanted.append(owner_reference(pod, "v1", "Pod"))
         if wanted != present:
             await self._claims.update(with_metadata(claim_, ownerReferences=wanted))
 
@@ -128,7 +117,7 @@ class StatefulSetController:
         for volume in pod["spec"].get("volumes") or ():
             if (source := volume.get("persistentVolumeClaim")) is not None:
                 await self._make_claim(owner, volume["name"], source["claimName"])
-        with self._recorder.reporting_refusals(owner):
+        with self.reporting_refusals(owner):
             return await self._pods.create(pod)
 
     async def _make_claim(self, owner: Obj, template_name: str, name: str) -> None:

@@ -14,12 +14,21 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from kuberth.api import quantity
-from kuberth.clock import Clock
 from kuberth.errors import QuantityError
-from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of, reference_of, with_metadata
+from kuberth.local.apiserver.objects import (
+    Obj,
+    annotation_of,
+    key_of,
+    labels_of,
+    name_of,
+    namespace_of,
+    newest_default,
+    reference_of,
+    selector_of,
+    with_metadata,
+)
 from kuberth.local.hollow.controlling import Controller
-from kuberth.local.hollow.informing import Informers
-from kuberth.local.selecting import labels_of, selector_of
+from kuberth.local.hollow.informing import Informer
 
 PROVISIONER: Final = "kuberth.dev/hollow"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
@@ -30,22 +39,20 @@ _WAIT: Final = "WaitForFirstConsumer"
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 
 
-class VolumeController:
+class VolumeController(Controller):
     name = "persistentvolume"
 
-    def __init__(self, informers: Informers, *, clock: Clock) -> None:
-        controller = Controller(informers)
+    def set_up(self) -> None:
         # Claims one at a time: two of them must not choose the same volume.
-        self._claim_queue = controller.queue("claims", self._sync_claim, parallel=1)
-        self._volume_queue = controller.queue("volumes", self._sync_volume)
-        self._claims = controller.watch("persistentvolumeclaims")
-        self._volumes = controller.watch("persistentvolumes", self._on_volume, indexes={"claim": _claim_keys})
-        self._claims.add_handler(self._on_claim)
-        self._classes = controller.watch(
-            "storageclasses.storage.k8s.io", lambda old, new: self._queue_unbound()
+        self._claim_queue = self.queue_of(
+            "persistentvolumeclaims", self._sync_claim, name="claims", parallel=1
         )
-        self._nodes = controller.watch("nodes")
-        self.run = controller.run
+        self._volume_queue = self.queue_of("persistentvolumes", self._sync_volume, name="volumes")
+        self._claims = self.watch("persistentvolumeclaims")
+        self._volumes = self.watch("persistentvolumes", self._on_volume, indexes={"claim": _claim_keys})
+        self._claims.add_handler(self._on_claim)
+        self._classes = self.watch("storageclasses.storage.k8s.io", lambda old, new: self._queue_unbound())
+        self._nodes = self.watch("nodes")
 
     def _on_claim(self, old: Obj | None, new: Obj | None) -> None:
         claim = new or old or {}
@@ -70,9 +77,8 @@ class VolumeController:
 
     # Claims
 
-    async def _sync_claim(self, key: str) -> None:
-        claim = self._claims.get(key)
-        if claim is None or self._claims.is_leaving(claim):
+    async def _sync_claim(self, claim: Obj) -> None:
+        if self._claims.is_leaving(claim):
             return
         claim = await self._with_class(claim)
         name = claim["spec"].get("volumeName", "")
@@ -87,31 +93,29 @@ class VolumeController:
         if class_ is not None and class_.get("provisioner") == PROVISIONER and not _must_wait(claim, class_):
             await self._provision(claim, class_)
         else:
-            await self._write_phase(claim, "Pending")
+            await _write_phase(self._claims, claim, "Pending")
 
     async def _with_class(self, claim: Obj) -> Obj:
         """The claim with the default class if it names none, also after its creation, as upstream."""
         if claim["spec"].get("storageClassName") is not None or claim["spec"].get("volumeName"):
             return claim
-        defaults = [each for each in self._classes.all() if _annotation(each, _DEFAULT_CLASS) == "true"]
-        if not defaults:
+        default = newest_default(self._classes.all(), _DEFAULT_CLASS)
+        if default is None:
             return claim
-        newest = max(
-            defaults, key=lambda each: (each["metadata"].get("creationTimestamp", ""), name_of(each))
-        )
-        spec = {**claim["spec"], "storageClassName": name_of(newest)}
+        spec = {**claim["spec"], "storageClassName": name_of(default)}
         return await self._claims.update({**claim, "spec": spec})
 
     async def _follow_name(self, claim: Obj, name: str) -> None:
         """Bind a claim that names its volume, or mark it as lost."""
         volume = self._volumes.get(name)
         if volume is None:
-            lost = _annotation(claim, _BIND_COMPLETED) and await self._volumes.fetch(name) is None
-            await self._write_phase(claim, "Lost" if lost else "Pending")
+            lost = annotation_of(claim, _BIND_COMPLETED) and await self._volumes.fetch(name) is None
+            await _write_phase(self._claims, claim, "Lost" if lost else "Pending")
         elif (reference := volume["spec"].get("claimRef")) is None or _is_for(reference, claim):
             await self._bind(claim, volume)
         else:
-            await self._write_phase(claim, "Lost" if _annotation(claim, _BIND_COMPLETED) else "Pending")
+            phase = "Lost" if annotation_of(claim, _BIND_COMPLETED) else "Pending"
+            await _write_phase(self._claims, claim, phase)
 
     def _find(self, claim: Obj) -> Obj | None:
         """A volume kept for this claim (by people, or by the scheduler), or the smallest that will do."""
@@ -141,8 +145,8 @@ class VolumeController:
                 metadata = _annotated(metadata, _BOUND_BY_CONTROLLER)
             spec = {**volume["spec"], "claimRef": reference_of(claim)}
             volume = await self._volumes.update({**volume, "metadata": metadata, "spec": spec})
-        volume = await self._volumes.write_status(volume, {**volume.get("status", {}), "phase": "Bound"})
-        if claim["spec"].get("volumeName") != name_of(volume) or not _annotation(claim, _BIND_COMPLETED):
+        volume = await _write_phase(self._volumes, volume, "Bound")
+        if claim["spec"].get("volumeName") != name_of(volume) or not annotation_of(claim, _BIND_COMPLETED):
             metadata = _annotated(claim["metadata"], _BIND_COMPLETED)
             if not claim["spec"].get("volumeName"):
                 metadata = _annotated(metadata, _BOUND_BY_CONTROLLER)
@@ -156,12 +160,9 @@ class VolumeController:
         }
         await self._claims.write_status(claim, status)
 
-    async def _write_phase(self, claim: Obj, phase: str) -> None:
-        await self._claims.write_status(claim, {**claim.get("status", {}), "phase": phase})
-
     async def _provision(self, claim: Obj, class_: Obj) -> None:
         node = None
-        if selected := _annotation(claim, SELECTED_NODE):
+        if selected := annotation_of(claim, SELECTED_NODE):
             node = await self._nodes.fetch(selected)
             if node is None:
                 # The node is gone: the scheduler chooses again.
@@ -180,29 +181,26 @@ class VolumeController:
 
     # Volumes
 
-    async def _sync_volume(self, name: str) -> None:
-        volume = self._volumes.get(name)
-        if volume is None or self._volumes.is_leaving(volume):
+    async def _sync_volume(self, volume: Obj) -> None:
+        if self._volumes.is_leaving(volume):
             return
         reference = volume["spec"].get("claimRef")
-        if reference is None:
-            await self._write_volume_phase(volume, "Available")
-            return
-        if not reference.get("uid"):
-            # Reserved for a claim that may be created; the claim's sync binds them.
-            await self._write_volume_phase(volume, "Available")
+        if reference is None or not reference.get("uid"):
+            # Without a UID it is reserved for a claim that may be created; the claim's sync binds them.
+            await _write_phase(self._volumes, volume, "Available")
             return
         claim = await self._claims.fetch(_claim_key(reference))
         if claim is not None and claim["metadata"]["uid"] == reference["uid"]:
             return
-        hollow = _annotation(volume, _PROVISIONED_BY) == PROVISIONER
+        hollow = annotation_of(volume, _PROVISIONED_BY) == PROVISIONER
         if hollow and volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
             await self._volumes.delete(volume)
         else:
-            await self._write_volume_phase(volume, "Released")
+            await _write_phase(self._volumes, volume, "Released")
 
-    async def _write_volume_phase(self, volume: Obj, phase: str) -> None:
-        await self._volumes.write_status(volume, {**volume.get("status", {}), "phase": phase})
+
+async def _write_phase(informer: Informer, obj: Obj, phase: str) -> Obj:
+    return await informer.write_status(obj, {**obj.get("status", {}), "phase": phase})
 
 
 def _new_volume(name: str, claim: Obj, class_: Obj, node: Obj | None) -> Obj:
@@ -229,7 +227,7 @@ def _new_volume(name: str, claim: Obj, class_: Obj, node: Obj | None) -> Obj:
 
 def _must_wait(claim: Obj, class_: Obj) -> bool:
     """Whether the scheduler has yet to choose a node for the first pod that wants the volume."""
-    return class_.get("volumeBindingMode") == _WAIT and not _annotation(claim, SELECTED_NODE)
+    return class_.get("volumeBindingMode") == _WAIT and not annotation_of(claim, SELECTED_NODE)
 
 
 def _suits(volume: Obj, claim: Obj) -> bool:
@@ -274,10 +272,6 @@ def _claim_key(reference: Obj) -> str:
 def _is_for(reference: Obj, claim: Obj) -> bool:
     named = (reference.get("namespace"), reference.get("name")) == (namespace_of(claim), name_of(claim))
     return named and reference.get("uid", "") in ("", claim["metadata"]["uid"])
-
-
-def _annotation(obj: Obj, name: str) -> str:
-    return str((obj["metadata"].get("annotations") or {}).get(name, ""))
 
 
 def _annotated(metadata: Obj, name: str) -> Obj:

@@ -1,7 +1,7 @@
-"""Deletes leftovers: pods of deleted nodes, which have no kubelet any more, and expired events.
+"""Cleans up: deletes pods of deleted nodes and expired events, and recounts quotas.
 
-In: nodes, pods and events. Out: deletions; pods without a grace period, after their node was missing for a
-while.
+In: nodes, pods, events, quotas. Out: deletions; pods without a grace period, after their node was missing for
+a while.
 """
 
 from __future__ import annotations
@@ -10,37 +10,35 @@ import asyncio
 from contextlib import suppress
 from typing import Final
 
-from kuberth.clock import NANOSECONDS, Clock
+from kuberth.clock import NANOSECONDS
 from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
+from kuberth.local.apiserver.patching.patching import MERGE_PATCH
+from kuberth.local.apiserver.rules.quotas import QUOTAS
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.controlling import Controller, by_node
-from kuberth.local.hollow.informing import Informers
 from kuberth.local.hollow.pod_states import disrupted, is_finished, node_of
 from kuberth.text.timestamps import parse_timestamp
 
 _QUARANTINE_SECONDS: Final = 5.0
 """A node may come back under its name (upstream waits 40 seconds, and its node may be anywhere)."""
-
-
 _KEPT_SECONDS: Final = 3600
-_LOOK_SECONDS: Final = 60.0
+_EVENTS_SECONDS: Final = 60.0
+_QUOTAS_SECONDS: Final = 300.0
 
 
-class OrphanedPodsController:
+class OrphanedPodsController(Controller):
     name = "podgc"
 
-    def __init__(self, informers: Informers, *, clock: Clock) -> None:
-        self._clock = clock
-        self._controller = Controller(informers)
-        self._queue = self._controller.queue(self.name, self._sync)
-        self._nodes = self._controller.watch("nodes", self._on_node)
-        self._pods = self._controller.watch("pods", self._on_pod, indexes={"node": by_node})
+    def set_up(self) -> None:
+        self._queue = self.queue(self.name, self._sync)
+        self._nodes = self.watch("nodes", self._on_node)
+        self._pods = self.watch("pods", self._on_pod, indexes={"node": by_node})
 
     async def run(self) -> None:
-        await self._controller.wait_synced()
+        await self.wait_synced()
         for pod in self._pods.all():
             self._on_pod(None, pod)
-        await self._controller.run()
+        await super().run()
 
     def _on_node(self, old: Obj | None, new: Obj | None) -> None:
         if new is None and old is not None:
@@ -66,22 +64,37 @@ class OrphanedPodsController:
         await self._pods.delete(pod, grace_seconds=0)
 
 
-class ExpiredEventsController:
+class ExpiredEventsController(Controller):
     name = "event-ttl"
 
-    def __init__(self, informers: Informers, *, clock: Clock) -> None:
-        # Listed once a minute: watching every event would cost more.
-        self._core = informers.core
-        self._clock = clock
-
     async def run(self) -> None:
+        # Events are listed once a minute: to watch all of them would cost more.
+        core = self._informers.core
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_EVENTS_SECONDS)
             oldest = self._clock.now_ns() - _KEPT_SECONDS * NANOSECONDS
-            for event in (await self._core.list("events"))["items"]:
+            for event in (await core.list("events"))["items"]:
                 if _last_seen(event) < oldest:
                     with suppress(StatusError):  # gone already
-                        await self._core.delete("events", name_of(event), namespace=namespace_of(event))
+                        await core.delete("events", name_of(event), namespace=namespace_of(event))
+
+
+class QuotaController(Controller):
+    """Lets the server recount quotas every five minutes, in case a client overwrote their status.
+
+    The server updates the counts with every write of other objects. An empty patch of a quota recounts it.
+    """
+
+    name = "resourcequota"
+
+    async def run(self) -> None:
+        core = self._informers.core
+        while True:
+            await asyncio.sleep(_QUOTAS_SECONDS)
+            for quota in (await core.list(QUOTAS))["items"]:
+                name, namespace = name_of(quota), namespace_of(quota)
+                with suppress(StatusError):  # gone already
+                    await core.patch(QUOTAS, name, {}, content_type=MERGE_PATCH, namespace=namespace)
 
 
 def _last_seen(event: Obj) -> int:
