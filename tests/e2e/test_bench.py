@@ -233,11 +233,11 @@ def test_objects_of_kubernetes_workloads_can_be_made(sources: Path) -> None:
         for step in workload.steps():
             operation = step.operation
             if isinstance(operation, CreateNodes):
-                assert NodeMaker(operation, workload.case, step.number, rng).make(1).node
+                assert NodeMaker(operation, workload.case, step.number, rng).make(1)[0]
             elif isinstance(operation, CreatePods):
                 maker = PodMaker(operation, workload.case, "ns", PodAdmission(needed=True))
                 assert maker.pod(1)
-                assert not maker.has_volumes or maker.volumes(1).volume
+                assert not maker.has_volumes or maker.volume(1)[1]
 
 
 @pytest.mark.parametrize(

@@ -254,11 +254,9 @@ def plain(measurement: Measurement) -> dict[str, Any]:
 
 
 def _percentiles(summary: Distribution | None) -> dict[str, Any]:
-    names = ("p50", "p90", "p95", "p99")
-    values = (
-        [None] * 4 if summary is None else (summary.perc50, summary.perc90, summary.perc95, summary.perc99)
-    )
-    return {name: _rounded(value) for name, value in zip(names, values, strict=True)}
+    return {
+        f"p{percent}": _rounded(getattr(summary, f"perc{percent}", None)) for percent in PERCENTILES.values()
+    }
 
 
 def _with_average(summary: Distribution) -> dict[str, Any]:
