@@ -9,9 +9,11 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations, islice, product
 from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace as with_fields
 
 from kuberth.api.core import Node, Pod
 from kuberth.api.pod_resources import pod_priority
@@ -314,7 +316,7 @@ def _owners(pod: Pod) -> set[tuple[str, str, str]]:
 
 
 def _without_preemptor(edit: Edit) -> Edit:
-    return replace(edit, preempted=False) if isinstance(edit, DeletePod) else edit
+    return with_fields(edit, preempted=False) if isinstance(edit, DeletePod) else edit
 
 
 def _deletion(pod: Pod, *, preempted: bool = False) -> DeletePod:
