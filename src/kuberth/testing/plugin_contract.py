@@ -58,8 +58,6 @@ SCHEDULED_CLUSTERS: Final = 8
 NODES_TIMED: Final = 5000
 RULE_SECONDS: Final = 30.0
 """The longest that a rule may take. A plugin that answers at once takes a second for the longest."""
-SLOW_MICROSECONDS: Final = 2.0
-"""Time per node from which on a whole-table form is recommended."""
 TIMED: Final = ("filter", "score")
 REFERENCE: Final = "NodeResourcesFit"
 """The in-tree plugin whose time is measured for comparison."""
