@@ -14,6 +14,8 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from kuberth.api.core import Pod
 from kuberth.api.pod_resources import pod_priority
 from kuberth.cluster.pod_info import PodInfo
@@ -162,8 +164,8 @@ def history_tree(overview: Overview, namespace: str, name: str) -> dict[str, Any
             raise UnknownName(str(error)) from error
     return {
         "pod": _gone_pod(namespace, name, history) if pod is None else _pod(overview, pod, history),
-        "moves": [] if history is None else [move.tree() for move in history.moves],
-        "cycles": [] if history is None else [attempt.tree() for attempt in history.attempts],
+        "moves": [] if history is None else msgspec.to_builtins(history.moves),
+        "cycles": [] if history is None else msgspec.to_builtins(history.attempts),
     }
 
 
