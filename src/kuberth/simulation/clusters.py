@@ -112,7 +112,10 @@ def from_manifests(manifests: Iterable[Manifest], *, managed: bool = True) -> Cl
         obj = as_object(manifest)
         if isinstance(obj, Node):
             node = _complete(obj)
-            _expect_amounts(manifest, node)
+            try:
+                check_amounts(node.status.allocatable, "status.allocatable")
+            except ValueError as error:
+                raise ConfigError(f"{manifest}: {error}") from error
             nodes.append(node)
         else:
             objects.append(obj)
@@ -152,13 +155,6 @@ def as_object(manifest: Manifest) -> Any:
     # `kubectl get -o yaml` prints it, and it may not be set on creation.
     metadata = msgspec.structs.replace(obj.metadata, resource_version="")
     return msgspec.structs.replace(obj, metadata=metadata)
-
-
-def _expect_amounts(manifest: Manifest, node: Node) -> None:
-    try:
-        check_amounts(node.status.allocatable, "status.allocatable")
-    except ValueError as error:
-        raise ConfigError(f"{manifest}: {error}") from error
 
 
 def _complete(node: Node) -> Node:

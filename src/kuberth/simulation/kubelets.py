@@ -76,36 +76,34 @@ class Kubelets:
         """Whether they have nothing left to do."""
         return not (self._timed or self._pending or self._busy)
 
-    async def check(self) -> None:
-        """Nothing to check: they can run any pod."""
-
     async def wait_idle(self) -> None:
         """Return when they are idle."""
         while not self.idle:
             self._idle_again.clear()
             await self._idle_again.wait()
 
-    def stop_timers(self) -> None:
-        """Cancel the timers that end pods."""
-        for uid in list(self._ends):
-            self._forget(uid)
-
     async def run(self) -> None:
-        """Execute pending actions one after the other, until cancelled."""
-        while True:
-            while self._pending:
-                action, pod = self._pending.popleft()
-                self._busy = True
-                try:
-                    await action(pod)
-                except (NotFoundError, ConflictError):
-                    pass  # it was removed meanwhile
-                finally:
-                    self._busy = False
-            if self.idle:
-                self._idle_again.set()
-            self._wake.clear()
-            await self._wake.wait()
+        """Execute pending actions one after the other, until cancelled; then no timer ends a pod any more."""
+        try:
+            while True:
+                while self._pending:
+                    await self._execute(*self._pending.popleft())
+                if self.idle:
+                    self._idle_again.set()
+                self._wake.clear()
+                await self._wake.wait()
+        finally:
+            for uid in list(self._ends):
+                self._forget(uid)
+
+    async def _execute(self, action: Action, pod: Pod) -> None:
+        self._busy = True
+        try:
+            await action(pod)
+        except (NotFoundError, ConflictError):
+            pass  # it was removed meanwhile
+        finally:
+            self._busy = False
 
     def note(self, event: WatchEvent) -> None:
         """Process a change of a pod."""

@@ -213,7 +213,6 @@ class SimulationRun:
         scenario, api, kubelets = self._scenario, self._api, self._kubelets
         arrivals = named(scenario.arrivals)
         await self._create_objects()
-        await kubelets.check()
         span = scenario.until or max((each.arrival for _, each in arrivals), default=0.0)
         shapes = [shape for policy in scenario.node_policies for shape in policy.shapes()]
         observer = RunObserver(
@@ -273,7 +272,6 @@ class SimulationRun:
             for task in followers:
                 task.cancel()
             await scheduling
-            kubelets.stop_timers()
         return outcome
 
     async def _wait_for_end(self, playing: asyncio.Task[None]) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from kuberth.errors import ConfigError
 from kuberth.simulation.arrivals import Arrival
-from kuberth.simulation.published.columns import TableRow, read_rows
+from kuberth.simulation.csv_rows import TableRow, read_rows
 
 MACHINE: Final = {"cpu_milli": 64_000, "memory_mib": 512 * 1024}
 """The amount that 1.0 means here; the trace does not say."""
