@@ -184,20 +184,11 @@ async def running_cluster(
             server=ServerIdentity(settings.host, server.port, credentials.ca_certificate.decode()),
             drivers=drivers,
         )
-        await stack.enter_async_context(_playing(hollow))
+        await stack.enter_async_context(_background(hollow.run(), name="hollow cluster", stop=hollow.stop))
         if scheduler is not None:
             await stack.enter_async_context(_scheduling(scheduler))
             if settings.rules is not None:
-                own = OwnConfiguration(core)
-                reloading = Reloading(
-                    scheduler,
-                    own.read_with(settings.rules),
-                    sources=[own.source, *settings.rule_sources],
-                    regarding=own.reference,
-                    report=progress,
-                )
-                if await own.source.look() is not None:
-                    await reloading.reload(because=own.source.name)
+                reloading = await _reloading(settings, settings.rules, scheduler, core, report=progress)
                 await stack.enter_async_context(_background(reloading.run(), name="configuration"))
         await hollow.ready.wait()
         progress("hollow nodes and controllers are ready")
@@ -206,6 +197,27 @@ async def running_cluster(
         if settings.manifests:
             progress(f"{len(settings.manifests)} objects applied")
         yield EmbeddedCluster(core, server.url, kubeconfig_path, scheduler, page_link=page_link)
+
+
+async def _reloading(
+    settings: ClusterSettings,
+    rules: Callable[[str | None], Rules],
+    scheduler: Scheduler,
+    core: Core,
+    *,
+    report: Callable[[str], None],
+) -> Reloading:
+    """Apply the cluster's own configuration, if it has one; the result watches it and the other sources."""
+    own = OwnConfiguration(core)
+
+    async def read() -> Rules:
+        return rules(await own.text())
+
+    sources = [own.source, *settings.rule_sources]
+    reloading = Reloading(scheduler, read, sources=sources, regarding=own.reference, report=report)
+    if await own.source.look() is not None:
+        await reloading.reload(because=own.source.name)
+    return reloading
 
 
 async def _serve_page(
@@ -300,23 +312,16 @@ def _chosen(without: frozenset[str]) -> set[str]:
 
 
 @asynccontextmanager
-async def _playing(hollow: HollowCluster) -> AsyncIterator[None]:
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(hollow.run(), name="hollow cluster")
-        try:
-            yield
-        finally:
-            hollow.stop()
-
-
-@asynccontextmanager
-async def _background(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIterator[None]:
+async def _background(
+    work: Coroutine[Any, Any, None], *, name: str, stop: Callable[[], object] | None = None
+) -> AsyncIterator[None]:
+    """Run a task beside the block; `stop` ends it, or else it is cancelled."""
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(work, name=name)
         try:
             yield
         finally:
-            task.cancel()
+            (stop or task.cancel)()
 
 
 @asynccontextmanager
