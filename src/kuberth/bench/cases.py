@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -154,12 +155,19 @@ class Workload:
         params = Params(self.params)
         steps: list[NumberedOperation] = []
         for index, operation in enumerate(self.case.operations):
-            try:
+            with _problems_at(f"{self.where}: op {index} ({operation.opcode})"):
                 for each in _taken_apart(settled(operation, params), params):
                     steps.append(NumberedOperation(len(steps), each))
-            except (ValueError, InvalidConfiguration) as error:
-                raise ConfigError(f"{self.where}: op {index} ({operation.opcode}): {error}") from error
         return steps, params.unused()
+
+
+@contextmanager
+def _problems_at(where: str) -> Iterator[None]:
+    """Raise problems as ConfigError with their place."""
+    try:
+        yield
+    except (ValueError, InvalidConfiguration) as error:
+        raise ConfigError(f"{where}: {error}") from error
 
 
 def _is_of_dra(template: Path) -> bool:
@@ -196,17 +204,13 @@ def read_cases(file: Path, *, topic: str = "") -> Sequence[TestCase]:
 def _read_case(file: Path, tree: Any, number: int, topic: str) -> TestCase:
     named = tree.get("name") if isinstance(tree, dict) else None
     where = f"{file}: case {named or number}"
-    try:
+    with _problems_at(where):
         fields = decode_tree(tree, _CaseFields)
-    except (ValueError, InvalidConfiguration) as error:
-        raise ConfigError(f"{where}: {error}") from error
     operations = []
     for index, each in enumerate(fields.workload_template):
-        try:
+        opcode = each.get("opcode") if isinstance(each, dict) else None
+        with _problems_at(f"{where}: op {index} ({opcode or 'without an opcode'})"):
             operations.append(read_operation(each))
-        except (ValueError, InvalidConfiguration) as error:
-            opcode = each.get("opcode") if isinstance(each, dict) else None
-            raise ConfigError(f"{where}: op {index} ({opcode or 'without an opcode'}): {error}") from error
     if not any(operation.measures for operation in operations):
         raise ConfigError(
             f"{where}: nothing is measured; set collectMetrics on a createPods, or put "
@@ -233,11 +237,9 @@ def _read_case(file: Path, tree: Any, number: int, topic: str) -> TestCase:
 def _read_workload(case: TestCase, tree: Any, number: int, shared: _CaseFields) -> Workload:
     named = tree.get("name") if isinstance(tree, dict) else None
     where = f"{case.file}: case {case.name}: workload {named or number}"
-    try:
+    with _problems_at(where):
         fields = decode_tree(tree, _WorkloadFields)
         threshold = _threshold(fields.threshold, case.topic)
-    except (ValueError, InvalidConfiguration) as error:
-        raise ConfigError(f"{where}: {error}") from error
     selector = fields.threshold_metric_selector or shared.default_threshold_metric_selector
     return Workload(
         case=case,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 from typing import Final, NamedTuple, Protocol
 
@@ -40,45 +40,33 @@ _BREAKDOWN: Final = {
 }
 
 
-@dataclass(slots=True)
-class _Observed:
-    sum: float = 0.0
-    count: float = 0.0
-    buckets: dict[float, float] = field(default_factory=dict)
-    """By upper bound: the number of values up to it."""
-
-
 class HistogramReading:
     """Values of some histograms at one moment."""
 
     def __init__(self, text: str = "", names: Iterable[str] = ()) -> None:
-        self._found: dict[str, dict[Key, _Observed]] = {name: {} for name in names}
+        self._found: dict[str, dict[Key, dict[str, float]]] = {name: {} for name in names}
+        """By name and labels: `sum`, `count`, and by upper bound the number of values up to it."""
         for sample in read_samples(text, self._found):
             name, _, part = sample.name.rpartition("_")
             family = self._found.get(name)
             if family is None:
                 continue
             labels = {label: value for label, value in sample.labels.items() if label != "le"}
-            observed = family.setdefault(frozenset(labels.items()), _Observed())
-            if part == "bucket":
-                observed.buckets[float(sample.labels["le"])] = sample.value
-            elif part in ("sum", "count"):
-                setattr(observed, part, sample.value)
+            if part in ("bucket", "sum", "count"):
+                observed = family.setdefault(frozenset(labels.items()), {})
+                observed[sample.labels.get("le", part)] = sample.value
 
     def between(self, earlier: HistogramReading, name: str, labels: Mapping[str, str]) -> Observations:
         """The observations since `earlier`, of all combinations of label values that have these."""
-        total, count = 0.0, 0.0
-        buckets: dict[float, float] = {}
         wanted = set(labels.items())
+        found: dict[str, float] = {}
         for key, observed in self._found.get(name, {}).items():
-            if not wanted <= key:
-                continue
-            before = earlier._found.get(name, {}).get(key, _Observed())
-            total += observed.sum - before.sum
-            count += observed.count - before.count
-            for bound, number in observed.buckets.items():
-                buckets[bound] = buckets.get(bound, 0.0) + number - before.buckets.get(bound, 0.0)
-        return Observations(total, count, sorted(buckets.items()))
+            if wanted <= key:
+                before = earlier._found.get(name, {}).get(key, {})
+                for part, value in observed.items():
+                    found[part] = found.get(part, 0.0) + value - before.get(part, 0.0)
+        total, count = found.pop("sum", 0.0), found.pop("count", 0.0)
+        return Observations(total, count, sorted((float(bound), number) for bound, number in found.items()))
 
     def label_values(self, name: str, labels: Sequence[str]) -> list[dict[str, str]]:
         """Every combination of these labels' values that was observed."""
