@@ -43,7 +43,11 @@ def _missing_pods(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Sh
     for key in dict.fromkeys(term.topology_key for term in terms):
         value = node.labels.get(key)
         domains = _domains(needs, key, node)
-        near = sorted(each for each, pods in domains.items() if any(_all_select(terms, pods, node)))
+        near = sorted(
+            each
+            for each, pods in domains.items()
+            if any(all(_selects(term, info, node) for term in terms) for info in pods)
+        )
         if value is None:
             text = f"the label {key}, the topology key of the pod's affinity"
             yield Shortcoming(status.plugin, text, remedies=(drop, *_labelled(node, key, near)))
@@ -149,10 +153,6 @@ def _selects(term: AffinityTerm, info: PodInfo, node: NodeRow) -> bool:
     metadata = info.pod.metadata
     about = node.table.terms.namespace_labels(metadata.namespace)
     return term.pods.matches(metadata.namespace, metadata.labels, about)
-
-
-def _all_select(terms: Sequence[AffinityTerm], pods: Sequence[PodInfo], node: NodeRow) -> Iterator[bool]:
-    return (all(_selects(term, info, node) for term in terms) for info in pods)
 
 
 def _term_text(given: PodAffinityTerm, term: AffinityTerm) -> str:

@@ -10,12 +10,12 @@ import difflib
 import hashlib
 from collections.abc import Callable, Iterator
 from functools import partial
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+import kuberth
 from kuberth.api.core import Pod
 from kuberth.api.pod_resources import pod_priority
 from kuberth.cluster.pod_info import PodInfo
@@ -37,7 +37,7 @@ SEARCH_PATH: Final = f"{PAGE_PATH}/search"
 EVENT_STREAM: Final = "text/event-stream"
 
 
-FOLDER: Final = "page"
+FOLDER: Final = Path(kuberth.__file__).parent / "page"
 INDEX: Final = "index.html"
 HEADERS: Final = {
     "content-security-policy": (
@@ -105,35 +105,21 @@ def _about(parameter: str, answer: Callable[[Callable[[str], str]], dict[str, An
     return page
 
 
-def static_pages(root: str, folder: Traversable | None = None) -> dict[str, Handler]:
+def static_pages(root: str, folder: Path = FOLDER) -> dict[str, Handler]:
     """Handlers by path. `root` with a slash is the index; without one it redirects there."""
-    built = files("kuberth").joinpath(FOLDER) if folder is None else folder
     pages: dict[str, Handler] = {
         root: lambda _request: Response(status=302, headers=HEADERS | {"location": f"{root}/"}),
         f"{root}/": lambda _request: failure(
             404, "NotFound", "this installation has no page; build it with `make page`"
         ),
     }
-    for name, file in _files(built):
-        page = partial(_answer, file.read_bytes(), TYPES[_ending(name)])
-        pages[f"{root}/{name}"] = page
-        if name == INDEX:
-            pages[f"{root}/"] = page
+    for file in folder.rglob("*"):
+        if file.suffix in TYPES:
+            name = file.relative_to(folder).as_posix()
+            pages[f"{root}/{name}"] = page = partial(_answer, file.read_bytes(), TYPES[file.suffix])
+            if name == INDEX:
+                pages[f"{root}/"] = page
     return pages
-
-
-def _files(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversable]]:
-    if not folder.is_dir():
-        return
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            yield from _files(entry, f"{prefix}{entry.name}/")
-        elif _ending(entry.name) in TYPES:
-            yield f"{prefix}{entry.name}", entry
-
-
-def _ending(name: str) -> str:
-    return name[name.rfind(".") :]
 
 
 def _answer(body: bytes, content_type: str, request: Request) -> Response:
