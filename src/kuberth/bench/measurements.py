@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, NamedTuple
 
 from kuberth.bench.cases import THROUGHPUT, ThresholdMetricSelector
@@ -179,25 +179,18 @@ def median(runs: Sequence[Measurement]) -> Measurement:
         return runs[0]
     average = statistics.median(run.average for run in runs)
     nearest = min(runs, key=lambda run: abs(run.average - average))
-    throughput = _median_summary([run.throughput for run in runs])
     verdict = nearest.verdict
     if verdict is not None:
-        verdict = ThresholdVerdict(
-            verdict.threshold, verdict.selector, _median([run.verdict.value for run in runs if run.verdict])
-        )
-    return Measurement(
-        name=nearest.name,
-        scheduled=nearest.scheduled,
+        verdict = replace(verdict, value=_median([run.verdict.value for run in runs if run.verdict]))
+    return replace(
+        nearest,
         seconds=statistics.median(run.seconds for run in runs),
         overall=statistics.median(run.overall for run in runs),
-        throughput=throughput,
+        throughput=_median_summary([run.throughput for run in runs]),
         cpu_ms_per_pod=_median([run.cpu_ms_per_pod for run in runs]),
         peak_mib=_median([run.peak_mib for run in runs]),
         attempts_ms=_median_summary([run.attempts_ms for run in runs]),
-        metrics=nearest.metrics,
         verdict=verdict,
-        samples=nearest.samples,
-        latencies=nearest.latencies,
     )
 
 
@@ -218,18 +211,18 @@ def _median_summary(summaries: Sequence[Distribution | None]) -> Distribution | 
 def plain(measurement: Measurement) -> dict[str, Any]:
     """The measurement for programs: numbers with their units in their names."""
     verdict = measurement.verdict
-    return {
+    tree: dict[str, Any] = {
         "name": measurement.name,
         "scheduled": measurement.scheduled,
-        "seconds": _rounded(measurement.seconds),
+        "seconds": measurement.seconds,
         "podsPerSecond": {
-            "average": _rounded(measurement.average),
+            "average": measurement.average,
             "sampled": measurement.sampled,
-            "overall": _rounded(measurement.overall),
+            "overall": measurement.overall,
             **_percentiles(measurement.throughput),
         },
-        "cpuMsPerPod": _rounded(measurement.cpu_ms_per_pod),
-        "peakMiB": _rounded(measurement.peak_mib),
+        "cpuMsPerPod": measurement.cpu_ms_per_pod,
+        "peakMiB": measurement.peak_mib,
         "attemptMs": None if measurement.attempts_ms is None else _with_average(measurement.attempts_ms),
         "threshold": None
         if verdict is None
@@ -239,7 +232,7 @@ def plain(measurement: Measurement) -> dict[str, Any]:
             "labels": verdict.selector.labels,
             "wanted": verdict.threshold,
             "expectLower": verdict.selector.expect_lower,
-            "got": _rounded(verdict.value),
+            "got": verdict.value,
             "met": verdict.met,
         },
         "metricsMs": [
@@ -247,21 +240,25 @@ def plain(measurement: Measurement) -> dict[str, Any]:
             for each in measurement.metrics
         ],
         "samples": [
-            {"atSeconds": _rounded(at), "podsPerSecond": _rounded(rate), "scheduled": scheduled}
+            {"atSeconds": at, "podsPerSecond": rate, "scheduled": scheduled}
             for at, rate, scheduled in measurement.samples
         ],
     }
+    return {name: _rounded(value) for name, value in tree.items()}
 
 
 def _percentiles(summary: Distribution | None) -> dict[str, Any]:
-    return {
-        f"p{percent}": _rounded(getattr(summary, f"perc{percent}", None)) for percent in PERCENTILES.values()
-    }
+    return {f"p{percent}": getattr(summary, f"perc{percent}", None) for percent in PERCENTILES.values()}
 
 
 def _with_average(summary: Distribution) -> dict[str, Any]:
-    return {"average": _rounded(summary.average), **_percentiles(summary)}
+    return {"average": summary.average, **_percentiles(summary)}
 
 
-def _rounded(number: float | None) -> float | None:
-    return None if number is None else round(number, 4)
+def _rounded(value: Any) -> Any:
+    """The value with all numbers in it rounded to four digits."""
+    if isinstance(value, dict):
+        return {name: _rounded(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_rounded(each) for each in value]
+    return round(value, 4) if isinstance(value, float) else value

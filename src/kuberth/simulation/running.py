@@ -14,7 +14,7 @@ import re
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -115,13 +115,11 @@ def simulate(
     async def main() -> Outcome:
         gates = effective_gates(scenario)
         clock = LoopClock(asyncio.get_running_loop())
-        async with contextlib.AsyncExitStack() as stack:
-            managed: ManagedCluster | None = None
-            if scenario.has_controllers:
-                managed = await stack.enter_async_context(
-                    served(scenario.managed, clock=clock, gates=gates, seed=seed)
-                )
-            return await SimulationRun(
+        cluster: AbstractAsyncContextManager[ManagedCluster | None] = contextlib.nullcontext()
+        if scenario.has_controllers:
+            cluster = served(scenario.managed, clock=clock, gates=gates, seed=seed)
+        async with cluster as managed:
+            run = SimulationRun(
                 scenario,
                 SimulationApi(clock=clock, feature_gates=gates, steady=True)
                 if managed is None
@@ -131,7 +129,8 @@ def simulate(
                 interruptible=interruptible,
                 pod_runners=managed,
                 on_start=on_start,
-            ).run()
+            )
+            return await run.run()
 
     with _rare_garbage_collection(), _single_error():
         return run_in_virtual_time(main, limit_seconds=_LIMIT_SECONDS)
