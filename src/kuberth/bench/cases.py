@@ -280,7 +280,7 @@ _MODULE: Final = re.compile(r"kubernetes@v(\d+)\.(\d+)\.(\d+)$")
 
 def shipped() -> Sequence[Workload]:
     """The workloads that ship with Kuberth."""
-    return [workload for file in sorted(SHIPPED.glob("*.yaml")) for workload in of_file(file)]
+    return [workload for file in sorted(SHIPPED.glob("*.yaml")) for workload in read_workloads(file)]
 
 
 def upstream() -> Sequence[Workload]:
@@ -294,7 +294,7 @@ def upstream() -> Sequence[Workload]:
     return [
         workload
         for file in sorted(folder.rglob(CONFIG_NAME))
-        for workload in of_file(file, topic=_topic(file.parent.relative_to(folder)))
+        for workload in read_workloads(file, topic=_topic(file.parent.relative_to(folder)))
     ]
 
 
@@ -324,7 +324,7 @@ def _topic(folder: Path) -> str:
     return "_".join(part.replace("_", "") for part in folder.parts)
 
 
-def of_file(file: Path, *, topic: str = "") -> Sequence[Workload]:
+def read_workloads(file: Path, *, topic: str = "") -> Sequence[Workload]:
     return [workload for case in read_cases(file, topic=topic) for workload in case.workloads]
 
 

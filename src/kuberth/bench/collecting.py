@@ -164,7 +164,7 @@ class Collector:
         self._before = await self._read()
         self._used = self._meter.usage()
         self._began = self._loop.time()
-        self._unsubscribe = self._ledger.listen(self._saw)
+        self._unsubscribe = self._ledger.listen(self._count_pod)
         self._ticking = tasks.create_task(self._tick(), name="throughput samples")
 
     @property
@@ -209,7 +209,7 @@ class Collector:
     def _loop(self) -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
 
-    def _saw(self, pod: SeenPod) -> None:
+    def _count_pod(self, pod: SeenPod) -> None:
         if pod.namespace in self._namespaces and self._labels <= pod.labels.items():
             self._scheduled += 1
             self._last = self._loop.time()

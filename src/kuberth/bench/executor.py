@@ -33,8 +33,8 @@ class Pace:
 
     sample_seconds: float = 1.0
     """scheduler_perf's, for samples of throughput and for asking whether a measured stretch is done."""
-    look_seconds: float = 0.2
-    """Seconds between two looks whether anything else is done."""
+    poll_seconds: float = 0.2
+    """Seconds between two checks whether anything else is done."""
     patience_seconds: float = 600.0
     """Seconds after which pods that are not scheduled are given up."""
 
@@ -83,7 +83,7 @@ class Executor:
     async def run(self) -> Sequence[Measurement]:
         steps = self._workload.steps()
         informers = Informers(self._server)
-        informers.of("pods").add_handler(self._note_pod)
+        informers.of("pods").add_handler(self._update_ledger)
         async with asyncio.TaskGroup() as self._tasks:
             self._spawn(informers.run(), "watch of pods")
             await informers.wait_synced()
@@ -102,7 +102,7 @@ class Executor:
                 task.cancel()
         return self._measurements
 
-    def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
+    def _update_ledger(self, old: Obj | None, new: Obj | None) -> None:
         if new is not None:
             self._ledger.set(seen_pod(new))
         elif old is not None:
@@ -164,7 +164,7 @@ class Executor:
         if operation.collect_metrics:
             await self._start_collecting(namespace, (namespace,), {})
         if operation.steady_state:
-            await self._keep_steady(pods, operation, namespace)
+            await self._run_steady_state(pods, operation, namespace)
         elif operation.skip_wait_to_completion:
             await pods.create()
             self._expected[namespace] += operation.count
@@ -174,21 +174,21 @@ class Executor:
         if operation.collect_metrics:
             await self._stop_collecting()
 
-    async def _keep_steady(
+    async def _run_steady_state(
         self, pods: PreparedPods, operation: operations.CreatePods, namespace: str
     ) -> None:
         """Again and again a batch of pods, each removed when all of it is scheduled."""
         scheduled = 0
         batch_done = asyncio.Event()
 
-        def saw(pod: SeenPod) -> None:
+        def count_pod(pod: SeenPod) -> None:
             nonlocal scheduled
             if pod.namespace == namespace:
                 scheduled += 1
                 if scheduled % operation.count == 0:
                     batch_done.set()
 
-        unsubscribe = self._ledger.listen(saw)
+        unsubscribe = self._ledger.listen(count_pod)
         try:
             async with asyncio.timeout(operation.seconds):
                 while True:
@@ -325,7 +325,7 @@ class Executor:
                     f"only {done} of {wanted} pods in {namespace} were {verb} within "
                     f"{self._pace.patience_seconds:g} s{seen}; do they fit, or is a longer --timeout needed?"
                 )
-            await asyncio.sleep(self._pace.sample_seconds if measured else self._pace.look_seconds)
+            await asyncio.sleep(self._pace.sample_seconds if measured else self._pace.poll_seconds)
 
     # Measuring
 

@@ -23,7 +23,7 @@ from kuberth.bench.collecting import ProcessUsage
 from kuberth.errors import KuberthError
 
 _SETPRIV: Final = shutil.which("setpriv")
-_LOOK_SECONDS: Final = 0.1
+_POLL_SECONDS: Final = 0.1
 _GRACE_SECONDS: Final = 5.0
 _PORTS: Final = (20_000, 32_000)
 _TRIES: Final = 100
@@ -55,7 +55,7 @@ class ChildProcess:
                 raise KuberthError(
                     f"{self.name} was not ready within {seconds:g} s; the end of its log:\n{self.tail()}"
                 )
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
 
     async def watch(self) -> None:
         """Raise when it ends."""
@@ -69,10 +69,10 @@ class ChildProcess:
     async def end(self) -> None:
         """Ask it to end, and see to it."""
         self._signal(signal.SIGTERM)
-        for _ in range(int(_GRACE_SECONDS / _LOOK_SECONDS)):
+        for _ in range(int(_GRACE_SECONDS / _POLL_SECONDS)):
             if self._popen.poll() is not None:
                 break
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
 
     def kill(self) -> None:
         self._signal(signal.SIGKILL)

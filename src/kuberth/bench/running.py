@@ -159,9 +159,9 @@ class OrphanedClaims:
         self._gone: dict[str, str] = {}
         """UIDs of pods that are gone, by key of their claim."""
         self._claims.add_index("pod", _owner)
-        informers.of("pods").add_handler(self._note_pod)
+        informers.of("pods").add_handler(self._handle_pod)
 
-    def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
+    def _handle_pod(self, old: Obj | None, new: Obj | None) -> None:
         if old is None or new is not None:
             return
         for claim in self._claims.by("pod", old["metadata"]["uid"]):

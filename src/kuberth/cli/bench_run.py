@@ -21,7 +21,7 @@ from rich.text import Text
 
 import kuberth
 from kuberth.bench.arenas import IN_PROCESS
-from kuberth.bench.cases import Workload, of_file, select, shipped, upstream
+from kuberth.bench.cases import Workload, read_workloads, select, shipped, upstream
 from kuberth.bench.contenders import (
     BLIND,
     KUBE_SCHEDULER,
@@ -117,7 +117,7 @@ def _report(results: Sequence[WorkloadResult], display: Display, flags: Mapping[
 def _chosen(
     file: Path | None, names: Sequence[str], *, from_upstream: bool, labels: str
 ) -> Sequence[Workload]:
-    known = of_file(file) if file is not None else upstream() if from_upstream else shipped()
+    known = read_workloads(file) if file is not None else upstream() if from_upstream else shipped()
     found = {id(each): each for name in names for each in select(known, name, labels=labels)}
     return list(found.values())
 

@@ -52,7 +52,7 @@ class RuleReader:
         files = [] if self._path is None else [file_source(self._path)]
         return [
             *files,
-            *([] if self._modules is None else [RuleSource("plugin modules", self._modules.look)]),
+            *([] if self._modules is None else [RuleSource("plugin modules", self._modules.state)]),
         ]
 
     def read(self, text: str | None = None) -> Rules:

@@ -32,7 +32,7 @@ from kuberth.informers.store import object_key
 
 BEST_NODES: Final = 10
 """Nodes in the score table."""
-NEAREST_LOOKED_AT: Final = 10_000
+MOST_EXAMINED: Final = 10_000
 """The maximum number of rejected nodes that are examined in detail."""
 NOT_CONSIDERED: Final = "not considered: the pod restricts its nodes by name"
 _SINGLE: Final = tuple(action for action in Action if action.value & (action.value - 1) == 0)
@@ -259,9 +259,9 @@ def _near(question: Question, judge: Judge, answer: Answer) -> list[NearNode]:
         if answer.considered is None or name in answer.considered
     }
     nearest: Iterable[str] = against
-    if len(against) > NEAREST_LOOKED_AT:
+    if len(against) > MOST_EXAMINED:
         reasons = {name: sum(len(one.reasons) for one in statuses) for name, statuses in against.items()}
-        nearest = sorted(against, key=lambda name: (reasons[name], name))[:NEAREST_LOOKED_AT]
+        nearest = sorted(against, key=lambda name: (reasons[name], name))[:MOST_EXAMINED]
     gates = effective_gates(question.configuration, question.feature_gates)
     needs = PodNeeds(
         PodInfo(judge.pod),

@@ -144,7 +144,7 @@ def _classes(owner: str, requests: tuple[DeviceRequest, ...], stores: Stores) ->
 
 def _gang(judge: Judge, stores: Stores) -> Iterator[Prerequisite]:
     key = group_of(judge.pod)
-    if not key or not judge.knows_gangs:
+    if not key or not judge.schedules_gangs:
         return
     group = stores.of(PodGroup).get_by_key(key)
     if group is None:

@@ -153,7 +153,7 @@ class PodHistories:
             evaluated=choice.evaluated_nodes,
             feasible=choice.feasible_nodes,
         )
-        _keep(history.attempts, attempt, ATTEMPTS)
+        _append(history.attempts, attempt, ATTEMPTS)
         if history.queue != PLACED:
             self._add_move(history, PLACED, f"bound to {choice.node_name}")
 
@@ -168,7 +168,7 @@ class PodHistories:
             rejections=_rejections(status),
             evaluated=len(status.cause.diagnosis) if isinstance(status.cause, FitError) else 0,
         )
-        _keep(self._history(rejection.queued.uid, rejection.queued.key).attempts, attempt, ATTEMPTS)
+        _append(self._history(rejection.queued.uid, rejection.queued.key).attempts, attempt, ATTEMPTS)
 
     def _history(self, uid: str, key: str) -> PodHistory:
         history = self._histories.get(uid)
@@ -191,13 +191,13 @@ class PodHistories:
             Hint.QUEUE.value if cause.plugin else "",
             note,
         )
-        _keep(history.moves, move, MOVES)
+        _append(history.moves, move, MOVES)
 
     def _now(self) -> float:
         return self._clock.now_ns() / NANOSECONDS
 
 
-def _keep(kept: list[K], last: K, most: int) -> None:
+def _append(kept: list[K], last: K, most: int) -> None:
     kept.append(last)
     if len(kept) > most:
         del kept[0]

@@ -18,12 +18,12 @@ from kuberth.config import KubeSchedulerConfiguration
 from kuberth.errors import KuberthError
 from kuberth.framework.handle import PodEvent
 from kuberth.framework.registry import Registry
-from kuberth.programs.collecting import look_at_everything
+from kuberth.programs.collecting import unfreeze_objects
 from kuberth.queue.interface import QueueFactory
 
 logger = logging.getLogger(__name__)
 
-LOOK_SECONDS: Final = 1.0
+CHECK_SECONDS: Final = 1.0
 """Time between two checks of the sources."""
 RELOADED: Final = "ConfigurationReloaded"
 REJECTED: Final = "ConfigurationRejected"
@@ -51,17 +51,17 @@ class RuleSource(NamedTuple):
     """A source of rules."""
 
     name: str
-    look: Callable[[], Coroutine[Any, Any, object]]
+    state: Callable[[], Coroutine[Any, Any, object]]
     """A value that differs when the source has changed; it must be quick."""
 
 
 def file_source(path: Path) -> RuleSource:
     """A file, possibly a symbolic link that changes, as in a mounted ConfigMap."""
 
-    async def look() -> object:
+    async def state() -> object:
         return _state_of(path)
 
-    return RuleSource(f"file {path}", look)
+    return RuleSource(f"file {path}", state)
 
 
 def _state_of(path: Path) -> object:
@@ -90,27 +90,27 @@ class Reloading:
         self._sources = sources
         self._regarding = regarding
         self._report = report
-        self._asked = asyncio.Event()
+        self._requested = asyncio.Event()
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Read the rules again even if nothing seems to have changed."""
-        self._asked.set()
+        self._requested.set()
 
     async def run(self) -> None:
         """Check the sources repeatedly until cancelled."""
-        seen = [await source.look() for source in self._sources]
+        seen = [await source.state() for source in self._sources]
         while True:
             try:
-                async with asyncio.timeout(LOOK_SECONDS):
-                    await self._asked.wait()
+                async with asyncio.timeout(CHECK_SECONDS):
+                    await self._requested.wait()
             except TimeoutError:
                 pass
-            now = [await source.look() for source in self._sources]
+            now = [await source.state() for source in self._sources]
             changed = [
                 source.name for source, old, new in zip(self._sources, seen, now, strict=True) if old != new
             ]
-            if changed or self._asked.is_set():
-                self._asked.clear()
+            if changed or self._requested.is_set():
+                self._requested.clear()
                 seen = now
                 await self.reload(because=", ".join(changed) or "it was asked for")
 
@@ -126,7 +126,7 @@ class Reloading:
             self._record(REJECTED, f"The old configuration stays in force: {exc}", warning=True)
             return False
         metrics.configuration_reloads.inc(("success",))
-        look_at_everything()  # replaced objects are in reference cycles
+        unfreeze_objects()  # replaced objects are in reference cycles
         for part in _AT_START_ONLY:
             if getattr(before, part) != getattr(rules.config, part):
                 logger.warning("the new %s takes effect at the next start", part.replace("_", " "))

@@ -108,7 +108,7 @@ class ManagedCluster:
     def evict(self, pod: Pod) -> None:
         """Never called: nodes do not change with controllers."""
 
-    def note(self, event: WatchEvent) -> None:
+    def handle_pod(self, event: WatchEvent) -> None:
         """Process a change of a pod."""
         pod: Pod = event.object
         self._changed = asyncio.get_running_loop().time()

@@ -69,7 +69,7 @@ class Fleet:
         slowest = max((each.interval for each in self._policies), default=0.0)
         return not self._policies or not (self._ordered or self._now() - self._changed <= 2 * slowest)
 
-    def note(self, event: WatchEvent) -> None:
+    def handle_pod(self, event: WatchEvent) -> None:
         """Process a change of a pod."""
         pod: Pod = event.object
         uid, name = pod.metadata.uid, pod.spec.node_name
@@ -119,18 +119,18 @@ class Fleet:
         self._nodes[name] = NodeState(node, 0, self._now(), added=True)
         self._pods[name] = {}
         self._ordered -= 1
-        self._note_change(node, joined=True)
+        self._notify(node, joined=True)
 
     async def _remove(self, name: str) -> None:
         if name not in self._nodes:
             return
         gone = self._nodes.pop(name)
-        self._note_change(gone.node, joined=False)
+        self._notify(gone.node, joined=False)
         await self._api.delete(Node, name)
         for pod in self._pods.pop(name).values():
             self._evict(pod)
 
-    def _note_change(self, node: Node, *, joined: bool) -> None:
+    def _notify(self, node: Node, *, joined: bool) -> None:
         self._changed = self._now()
         for notify in self._listeners:
             notify(node, joined=joined)

@@ -105,7 +105,7 @@ class Kubelets:
         finally:
             self._busy = False
 
-    def note(self, event: WatchEvent) -> None:
+    def handle_pod(self, event: WatchEvent) -> None:
         """Process a change of a pod."""
         pod: Pod = event.object
         if not pod.spec.node_name:

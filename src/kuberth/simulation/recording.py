@@ -44,9 +44,9 @@ class Recording:
             async for event in self._api.watch(Pod, resource_version=version):
                 version = event.resource_version
                 if event.object is not None:
-                    self._note(event.type, event.object)
+                    self._record(event.type, event.object)
 
-    def _note(self, type_: WatchType, pod: Pod) -> None:
+    def _record(self, type_: WatchType, pod: Pod) -> None:
         now = self._now() - self._began
         seen = self._seen.get(pod.metadata.uid)
         if seen is None:

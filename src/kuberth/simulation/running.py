@@ -195,7 +195,7 @@ class SimulationRun:
         self._kubelets = Kubelets(api, clock=self._clock) if pod_runners is None else pod_runners
         self._recorder = RunRecorder(scenario.nodes, now=self._now) if scenario.records else None
         self._reason_counter = ReasonCounter(
-            api, self._clock, note=None if self._recorder is None else self._recorder.note_event
+            api, self._clock, note=None if self._recorder is None else self._recorder.handle_event
         )
         self._scheduler = Scheduler(
             self._api,
@@ -232,11 +232,11 @@ class SimulationRun:
             seed=self._seed,
             now=self._now,
             evict=kubelets.evict,
-            listeners=[observer.note_node, *(each.note_node for each in recorders)],
+            listeners=[observer.handle_node, *(each.handle_node for each in recorders)],
         )
-        notified = [*(each.note for each in recorders), observer.note, kubelets.note]
+        notified = [*(each.handle_pod for each in recorders), observer.handle_pod, kubelets.handle_pod]
         if scenario.node_policies:
-            notified.append(self._fleet.note)
+            notified.append(self._fleet.handle_pod)
         interrupted = False
         async with asyncio.TaskGroup() as tasks:
             scheduling = tasks.create_task(self._scheduler.run(), name="scheduler")
@@ -253,7 +253,7 @@ class SimulationRun:
                 pod_groups(scenario.arrivals),
                 maker=ArrivalPods(scheduler_name=self._scheduler.config.profiles[0].scheduler_name),
                 now=self._now,
-                on_arrival=self._note_arrival,
+                on_arrival=self._report_arrival,
             )
             playing = tasks.create_task(users, name="users")
             try:
@@ -283,7 +283,7 @@ class SimulationRun:
             async with asyncio.timeout(patience):
                 await self._settle()
 
-    def _note_arrival(self, number: int) -> None:
+    def _report_arrival(self, number: int) -> None:
         self._arrived = number
         self._report(number, self._now())
 

@@ -291,7 +291,7 @@ class Tuning:
             [
                 experiment.until,
                 experiment.controllers,
-                *map(_said_of, (experiment.interruptions, policy.nodes)),
+                *map(_identity_of, (experiment.interruptions, policy.nodes)),
             ],
             sorted((name, _code_of(factory)) for name, factory in policy.plugins.items()),
             None if policy.queue is None else _code_of(policy.queue),
@@ -300,7 +300,7 @@ class Tuning:
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-def _said_of(policy: NodePolicy | None) -> object:
+def _identity_of(policy: NodePolicy | None) -> object:
     return repr(policy) if policy is None or is_dataclass(policy) else _code_of(policy)
 
 

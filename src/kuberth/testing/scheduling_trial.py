@@ -110,7 +110,7 @@ class SchedulingTrial:
         try:
             async with running(*objects, profiles=[profile], registry=registry) as world:
                 started = True
-                await self._play(world, cluster, pods)
+                await self._change_cluster(world, cluster, pods)
         except Exception as error:
             problem = described(first_error(error))
             if started:
@@ -118,7 +118,7 @@ class SchedulingTrial:
             else:
                 self.not_started = problem
 
-    async def _play(self, world: World, cluster: RandomCluster, pods: Sequence[Pod]) -> None:
+    async def _change_cluster(self, world: World, cluster: RandomCluster, pods: Sequence[Pod]) -> None:
         for pod in pods:
             world.api.put(pod)
         await world.quiet(seconds=_SETTLING_SECONDS)

@@ -23,7 +23,7 @@ from kuberth.programs.demo.scenes import SCENES, SHAPES, PodView, Scene, TourSte
 from kuberth.programs.up.cluster import ClusterSettings, EmbeddedCluster, PageSettings, apply, running_cluster
 from kuberth.text.figures import count
 
-LOOK_SECONDS: Final = 0.05
+POLL_SECONDS: Final = 0.05
 PATIENCE_SECONDS: Final = 60.0
 """The timeout of a step."""
 FEATURE_GATES: Final = {"GenericWorkload": True, "GangScheduling": True}
@@ -116,12 +116,12 @@ class _Tour:
             )
 
     async def _seen(self, step: TourStep) -> str:
-        looks = round(PATIENCE_SECONDS / LOOK_SECONDS)
-        for _ in range(looks):
+        polls = round(PATIENCE_SECONDS / POLL_SECONDS)
+        for _ in range(polls):
             line = step.seen(await self._pods())
             if line:
                 return line
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
         raise KuberthError(
             f"`{step.command}` had no effect within {PATIENCE_SECONDS:.0f}s; the tour ends here"
         )

@@ -365,7 +365,7 @@ class SchedulerProcess:
         if self._reloading is None:
             logger.warning("SIGHUP: nothing to reload: neither --config nor --reload was given")
         else:
-            self._reloading.ask()
+            self._reloading.request()
 
     def _inspect(self, tasks: asyncio.TaskGroup) -> None:
         tasks.create_task(inspect(self.scheduler, self._api), name="inspection")

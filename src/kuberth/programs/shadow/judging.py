@@ -78,7 +78,7 @@ class ShadowJudge:
         search = _Search(self._evaluator, pod, around, lambda other: node in best_nodes(other), node)
         reordered: tuple[str, ...] = ()
         if node not in best_nodes(answer) and around.crossed:
-            in_order = search.ask(around.crossed)
+            in_order = search.evaluate(around.crossed)
             if node in best_nodes(in_order):
                 answer, reordered = in_order, tuple(each.info.key for each in around.crossed)
         best = best_nodes(answer)
@@ -202,7 +202,7 @@ class _Search:
                 break
             taken += new
             left = [each for each in left if each not in new]
-            answer = self.ask(taken)
+            answer = self.evaluate(taken)
             if self._agrees(answer):
                 return taken
         return []
@@ -218,7 +218,7 @@ class _Search:
             if self._trials <= 0:
                 return []
             taken = [*before[:early], *after[:late]]
-            if self._agrees(self.ask(taken)):
+            if self._agrees(self.evaluate(taken)):
                 return taken
         return []
 
@@ -229,7 +229,7 @@ class _Search:
             start = 0
             while start < len(found) and len(found) > 1 and self._trials > 0:
                 shorter = found[:start] + found[start + size :]
-                if shorter and self._agrees(self.ask(shorter)):
+                if shorter and self._agrees(self.evaluate(shorter)):
                     found = shorter
                 else:
                     start += size
@@ -241,7 +241,7 @@ class _Search:
         first = max((self._learned.index(each) for each in taken if each.is_learned), default=-1)
         return [*taken, *(each for each in self._learned[: first + 1] if each not in taken)]
 
-    def ask(self, alterations: Sequence[Alteration]) -> Answer:
+    def evaluate(self, alterations: Sequence[Alteration]) -> Answer:
         self._trials -= 1
         table = self._evaluator.cluster
         what_if = LoggedWhatIf(table)

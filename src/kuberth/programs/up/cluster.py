@@ -40,7 +40,7 @@ from kuberth.local.in_process import InProcessApi
 from kuberth.local.manifests import Manifest
 from kuberth.overview import PAGE_PATH, Overview, overview_pages
 from kuberth.programs.reloading import Reloading, Rules, RuleSource
-from kuberth.programs.up.kubeconfig_files import merge_into, of_this_process
+from kuberth.programs.up.kubeconfig_files import merge_into, temporary_kubeconfig
 from kuberth.programs.up.node_counts import settle
 from kuberth.programs.up.own_configuration import OwnConfiguration
 from kuberth.programs.up.summary import Observer, Summary
@@ -119,7 +119,7 @@ class EmbeddedCluster:
         self.observer = Observer(self.core, waiting_pods=waiting_pods)
 
     async def summary(self) -> Summary:
-        return await self.observer.look()
+        return await self.observer.summarize()
 
 
 @asynccontextmanager
@@ -215,7 +215,7 @@ async def _reloading(
 
     sources = [own.source, *settings.rule_sources]
     reloading = Reloading(scheduler, read, sources=sources, regarding=own.reference, report=report)
-    if await own.source.look() is not None:
+    if await own.source.state() is not None:
         await reloading.reload(because=own.source.name)
     return reloading
 
@@ -225,15 +225,15 @@ async def _serve_page(
 ) -> LoopbackListener:
     """Serve everything that the API server serves on a loopback port without a certificate."""
 
-    def door(port: int) -> LoopbackListener:
+    def listener_on(port: int) -> LoopbackListener:
         return LoopbackListener(server.service, port=port, flags=_PAGE_FLAGS, limits=LIMITS)
 
     try:
-        return await stack.enter_async_context(door(settings.port))
+        return await stack.enter_async_context(listener_on(settings.port))
     except PortTakenError:
         if not settings.or_any:
             raise
-    listener = await stack.enter_async_context(door(0))
+    listener = await stack.enter_async_context(listener_on(0))
     report(f"port {settings.port} is taken, so the page is on port {listener.port}")
     return listener
 
@@ -259,7 +259,7 @@ def _credentials(settings: ClusterSettings) -> ClusterCredentials:
 @contextmanager
 def _kubeconfig_file(settings: ClusterSettings, tree: Obj) -> Iterator[Path]:
     if settings.kubeconfig_out is None and settings.data is None:
-        with of_this_process(tree) as path:
+        with temporary_kubeconfig(tree) as path:
             yield path
     else:
         path = settings.kubeconfig_out or (settings.data or Path()) / KUBECONFIG
