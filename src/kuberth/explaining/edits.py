@@ -1,5 +1,7 @@
 """Single changes that may let a pod be scheduled, as values: of the pod, of a node, of other pods.
 
+They name taints, selectors and terms of the pod in kubectl's notation.
+
 In: an `EditedCluster`, a pod and its cluster with the changes so far. Out: the same with one more change. A
 proposal consists of edits; trying it and checking it apply the same ones.
 """
@@ -13,9 +15,19 @@ from typing import Any, ClassVar, Final, Literal
 import msgspec
 from msgspec.structs import replace as with_fields
 
-from kuberth.api.core import Container, Node, Pod, ResourceRequirements, Taint, Toleration
+from kuberth.api.core import (
+    Container,
+    Node,
+    Pod,
+    PodAffinityTerm,
+    ResourceRequirements,
+    Taint,
+    Toleration,
+    TopologySpreadConstraint,
+)
+from kuberth.api.meta import LabelSelector, LabelSelectorRequirement
+from kuberth.api.nodes import NodeSelectorRequirement
 from kuberth.api.resource import ResourceClaim, ResourceClaimStatus
-from kuberth.explaining.selector_texts import affinity_text, spread_text
 from kuberth.informers.store import object_key
 
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -323,6 +335,43 @@ def lasting(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
 def taint_text(key: str, value: str, effect: str) -> str:
     """The taint in kubectl's notation."""
     return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
+
+
+def selector_text(selector: LabelSelector | None) -> str:
+    """`app=db, tier in (a, b)`."""
+    if selector is None:
+        return "no labels that could match"
+    parts = [f"{key}={wanted}" for key, wanted in selector.match_labels.items()]
+    parts += map(requirement_text, selector.match_expressions)
+    return ", ".join(parts) or "any labels"
+
+
+def requirement_text(requirement: NodeSelectorRequirement | LabelSelectorRequirement) -> str:
+    values = ", ".join(requirement.values)
+    match requirement.operator:
+        case "In":
+            return f"{requirement.key} in ({values})"
+        case "NotIn":
+            return f"{requirement.key} not in ({values})"
+        case "Exists":
+            return f"the key {requirement.key}"
+        case "DoesNotExist":
+            return f"no key {requirement.key}"
+        case _:
+            return f"{requirement.key} {requirement.operator} {values}"
+
+
+def affinity_text(term: PodAffinityTerm) -> str:
+    """`app=db within kubernetes.io/hostname`, with the namespaces if the term names some."""
+    where = f" in namespace {' or '.join(sorted(term.namespaces))}" if term.namespaces else ""
+    if term.namespace_selector is not None:
+        where = f" in a namespace with {selector_text(term.namespace_selector)}"
+    return f"{selector_text(term.label_selector)}{where} within {term.topology_key}"
+
+
+def spread_text(constraint: TopologySpreadConstraint) -> str:
+    """`app=db over topology.kubernetes.io/zone`."""
+    return f"{selector_text(constraint.label_selector)} over {constraint.topology_key}"
 
 
 def released(

@@ -36,10 +36,10 @@ from kuberth.explaining.edits import (
     SetLabel,
     Tolerate,
     Uncordon,
+    requirement_text,
     taint_text,
 )
 from kuberth.explaining.needs import PodNeeds, Remedy, Shortcoming
-from kuberth.explaining.selector_texts import requirement_text
 from kuberth.explaining.topology import affinity_shortcomings, spread_shortcomings
 from kuberth.framework.status import Code, Status
 from kuberth.informers.store import object_key

@@ -12,9 +12,17 @@ from typing import Final
 from kuberth.api.core import PodAffinityTerm
 from kuberth.cluster.nodes import NodeRow
 from kuberth.cluster.pod_info import AffinityTerm, PodInfo
-from kuberth.explaining.edits import DeletePod, DropAffinity, Edit, RelaxSpread, SetLabel
+from kuberth.explaining.edits import (
+    DeletePod,
+    DropAffinity,
+    Edit,
+    RelaxSpread,
+    SetLabel,
+    affinity_text,
+    selector_text,
+    spread_text,
+)
 from kuberth.explaining.needs import Domains, PodNeeds, Remedy, Shortcoming
-from kuberth.explaining.selector_texts import affinity_text, selector_text, spread_text
 from kuberth.framework.status import Code, Status
 
 MOST_VALUES: Final = 4

@@ -16,6 +16,7 @@ from kuberth.api.core import Node
 from kuberth.api.kinds import REGISTRY
 from kuberth.api.wire import convert
 from kuberth.errors import ConfigError, WireError
+from kuberth.explaining.targets import WORKLOADS
 from kuberth.local.hollow.shapes import check_amounts, load_shapes, make_nodes
 from kuberth.local.manifests import Manifest, read_manifests
 from kuberth.simulation.snapshots import is_snapshot, read_snapshot
@@ -28,16 +29,7 @@ BEGINNING: Final = "1970-01-01T00:00:00Z"
 
 
 MANAGED: Final = frozenset(
-    {
-        ("apps/v1", "Deployment"),
-        ("apps/v1", "ReplicaSet"),
-        ("apps/v1", "StatefulSet"),
-        ("apps/v1", "DaemonSet"),
-        ("batch/v1", "Job"),
-        ("batch/v1", "CronJob"),
-        ("v1", "ReplicationController"),
-        ("policy/v1", "PodDisruptionBudget"),
-    }
+    {(each.api_version, kind) for kind, each in WORKLOADS.items()} | {("policy/v1", "PodDisruptionBudget")}
 )
 """Kinds on which controllers act; a cluster without such objects needs no controllers."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -131,7 +132,7 @@ class Kubelets:
             self._timed += 1
         self._ends[pod.metadata.uid] = timer
         if pod.status.phase != "Running" or pod.status.start_time != moment(self._clock.now_ns()):
-            self._schedule(self._begin, pod)
+            self._schedule(partial(self._report, phase="Running"), pod)
 
     def _end(self, pod: Pod) -> None:
         if self._forget(pod.metadata.uid):
@@ -151,10 +152,7 @@ class Kubelets:
         self._pending.append((action, pod))
         self._wake.set()
 
-    async def _begin(self, pod: Pod) -> None:
-        await self._report(pod, "Running")
-
-    async def _report(self, pod: Pod, phase: str) -> None:
+    async def _report(self, pod: Pod, *, phase: str) -> None:
         status: dict[str, Any] = {"phase": phase}
         if phase == "Running":
             status["startTime"] = timestamp(self._clock.now_ns())
@@ -168,7 +166,7 @@ class Kubelets:
         )
 
     async def _finish(self, pod: Pod) -> None:
-        await self._report(pod, "Succeeded")
+        await self._report(pod, phase="Succeeded")
         await self._remove(pod)
 
     async def _stop(self, pod: Pod) -> None:

@@ -39,9 +39,8 @@ from kuberth.outcomes.event_recorder import ApiEventRecorder, EventSeriesState
 from kuberth.queue.interface import QueueFactory
 from kuberth.simulation.arrivals import Arrival, ArrivalPods, named, pod_groups
 from kuberth.simulation.controlling import ManagedCluster, namespace_of, served
-from kuberth.simulation.fleet import Fleet
 from kuberth.simulation.kubelets import Kubelets, create_arrivals, started
-from kuberth.simulation.node_policies import NodePolicy, node_of
+from kuberth.simulation.node_policies import Fleet, NodePolicy, node_of
 from kuberth.simulation.observing import ENDED, MAX_SAMPLES, Books, RunObserver, RunRecorder
 from kuberth.simulation.outcomes import VERSION, Attempts, Outcome, Reason, rounded, waits
 from kuberth.simulation.workloads import arrival_of
