@@ -149,39 +149,30 @@ def history_tree(overview: Overview, namespace: str, name: str) -> dict[str, Any
         except ConfigError as error:
             raise UnknownName(str(error)) from error
     return {
-        "pod": _gone_pod(namespace, name, history) if pod is None else _pod(overview, pod, history),
+        "pod": {"namespace": namespace, "name": name, **_pod(overview, pod, history)},
         "moves": [] if history is None else msgspec.to_builtins(history.moves),
         "cycles": [] if history is None else msgspec.to_builtins(history.attempts),
     }
 
 
-def _pod(overview: Overview, pod: Pod, history: PodHistory | None) -> dict[str, Any]:
+def _pod(overview: Overview, pod: Pod | None, history: PodHistory | None) -> dict[str, Any]:
+    """The pod's current state; of a deleted pod, what its history shows."""
+    attempts = 0 if history is None else len(history.attempts)
+    if pod is None:
+        uid, queue = ("", "") if history is None else (history.uid, history.queue)
+        gone = {"uid": uid, "node": "", "phase": "", "queue": queue, "priority": 0, "profile": ""}
+        return {**gone, "attempts": attempts}
     scheduler = overview.scheduler
     placed = scheduler.cluster.placed(pod.metadata.uid)
     queued = scheduler.queue.get(object_key(pod))
     return {
-        **_gone_pod(pod.metadata.namespace, pod.metadata.name, history),
         "uid": pod.metadata.uid,
         "node": "" if placed is None else placed.node_name,
         "phase": pod.status.phase,
         "queue": QueueLookup(overview).of(pod),
         "priority": pod_priority(pod),
         "profile": pod.spec.scheduler_name,
-        **({} if queued is None else {"attempts": queued.attempts}),
-    }
-
-
-def _gone_pod(namespace: str, name: str, history: PodHistory | None) -> dict[str, Any]:
-    return {
-        "namespace": namespace,
-        "name": name,
-        "uid": "" if history is None else history.uid,
-        "node": "",
-        "phase": "",
-        "queue": "" if history is None else history.queue,
-        "priority": 0,
-        "profile": "",
-        "attempts": 0 if history is None else len(history.attempts),
+        "attempts": attempts if queued is None else queued.attempts,
     }
 
 

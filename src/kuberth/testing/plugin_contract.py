@@ -171,7 +171,7 @@ def check_plugin(
             findings.append(_found(rule, plugin.__module__))
             if findings[-1].rule == "answers" and findings[-1].outcome is RuleOutcome.FAILED:
                 break  # every other rule would report the same
-        if timed and check.is_sound(findings):
+        if timed and all(each.outcome is not RuleOutcome.FAILED for each in findings):
             try:
                 with time_limit(RULE_SECONDS, plugin.__module__):
                     timings, not_timed = check.timings()
@@ -452,20 +452,16 @@ class _Check:
         found, skipped = [], []
         pods = [*self._pods, *(cluster.pod(f"pod-{number}") for number in range(_PODS_TRIED))]
         for point in points:
-            pod = next((each for each in pods if not _skips(own, self._plugin.name, point, each)), None)
+            pod = next((each for each in pods if _prepared(own, self._plugin.name, point, each)), None)
             if pod is None:
                 message = f"{point} is not measured: it skips every pod; give it pods of yours (--pods FILE)"
                 skipped.append(RuleFinding("time", RuleOutcome.SKIPPED, message))
                 continue
-            turns = [
-                (_microseconds(own, point, pod), _microseconds(reference, point, pod)) for _ in range(_RUNS)
-            ]
+            timed = ((own, self._plugin.name), (reference, REFERENCE))
+            turns = [[_microseconds(*each, point, pod) for each in timed] for _ in range(_RUNS)]
             mine, others = (statistics.median(each) for each in zip(*turns, strict=True))
             found.append(PluginTiming(point, mine, REFERENCE, others))
         return found, skipped
-
-    def is_sound(self, findings: Sequence[RuleFinding]) -> bool:
-        return all(each.outcome is not RuleOutcome.FAILED for each in findings)
 
     # Clusters to ask about
 
@@ -558,11 +554,8 @@ def _all_forms(
     plugin: Plugin, evaluator: Evaluator, pod: Pod, nodes: Nodes
 ) -> Iterator[dict[str, dict[str, object]]]:
     """For Filter and for Score: the result for every node, by form."""
-    state = CycleState(PodInfo(pod))
-    if not evaluator.runner.pre_filtering.run(state, pod, nodes).status.is_success:
-        return
     single = [(row.name, row) for row in nodes]
-    if isinstance(plugin, FilterPlugin) and plugin.name not in state.skip_filter:
+    if isinstance(plugin, FilterPlugin) and (state := _prepared(evaluator, plugin.name, "filter", pod)):
         forms: dict[str, dict[str, object]] = {}
         if type(plugin).filter_nodes is not FilterPlugin.filter_nodes:
             forms["filter_nodes"] = _verdicts(plugin, state, pod, nodes)
@@ -572,11 +565,7 @@ def _all_forms(
         if type(plugin).filter is not FilterPlugin.filter:
             forms["filter"] = {name: _named(plugin.filter(state, pod, row), plugin) for name, row in single}
         yield forms
-    if isinstance(plugin, ScorePlugin):
-        if not evaluator.runner.scoring.run_pre_score(state, pod, nodes).is_success:
-            return
-        if plugin.name in state.skip_score:
-            return
+    if isinstance(plugin, ScorePlugin) and (state := _prepared(evaluator, plugin.name, "score", pod)):
         forms = {}
         if type(plugin).score_nodes is not ScorePlugin.score_nodes:
             forms["score_nodes"] = _scores(plugin, state, pod, nodes)
@@ -609,25 +598,22 @@ def _scores(plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: Nodes) -> d
     return dict(zip(nodes.names(), scores.tolist(), strict=True))
 
 
-def _skips(evaluator: Evaluator, plugin: str, point: str, pod: Pod) -> bool:
-    """Whether the plugin is not called for any node for this pod."""
+def _prepared(evaluator: Evaluator, plugin: str, point: str, pod: Pod) -> CycleState | None:
+    """The state in which Filter or Score begins for the pod; None if the plugin is not called for any
+    node."""
     nodes, state = evaluator.cluster.all_nodes(), CycleState(PodInfo(pod))
-    if not evaluator.runner.pre_filtering.run(state, pod, nodes).status.is_success:
-        return True
-    if point == "filter":
-        return plugin in state.skip_filter
-    return (
-        not evaluator.runner.scoring.run_pre_score(state, pod, nodes).is_success or plugin in state.skip_score
-    )
+    runner = evaluator.runner
+    if not runner.pre_filtering.run(state, pod, nodes).status.is_success:
+        return None
+    if point == "score" and not runner.scoring.run_pre_score(state, pod, nodes).is_success:
+        return None
+    return None if plugin in (state.skip_filter if point == "filter" else state.skip_score) else state
 
 
-def _microseconds(evaluator: Evaluator, point: str, pod: Pod) -> float:
+def _microseconds(evaluator: Evaluator, plugin: str, point: str, pod: Pod) -> float:
     """CPU time of one extension point for a node, as the framework calls it."""
     runner, nodes = evaluator.runner, evaluator.cluster.all_nodes()
-    state = CycleState(PodInfo(pod))
-    runner.pre_filtering.run(state, pod, nodes)
-    if point == "score":
-        runner.scoring.run_pre_score(state, pod, nodes)
+    state = _prepared(evaluator, plugin, point, pod) or CycleState(PodInfo(pod))
     started = time.thread_time()
     if point == "score":
         runner.scoring.run(state, pod, nodes)

@@ -141,10 +141,10 @@ class ShadowRun:
         )
 
     async def until_end(self) -> ShadowReport:
+        if self._settings.for_seconds is not None:
+            asyncio.get_running_loop().call_later(self._settings.for_seconds, self.shadow.stop)
         async with asyncio.TaskGroup() as tasks:
-            reporting = tasks.create_task(self._report_state(), name="time")
-            if self._settings.for_seconds is not None:
-                tasks.create_task(self._end_after(self._settings.for_seconds), name="end in time")
+            reporting = tasks.create_task(self._report_state(), name="state")
             await self.shadow.run()
             reporting.cancel()
         return self.report
@@ -157,13 +157,6 @@ class ShadowRun:
         self.metrics.record(decision)
         self._on_decision(decision)
         if wanted is not None and self.report.placed >= wanted:
-            self.shadow.stop()
-
-    async def _end_after(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self.shadow.stopped.wait()
-        except TimeoutError:
             self.shadow.stop()
 
     async def _report_state(self) -> None:
