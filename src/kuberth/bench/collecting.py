@@ -128,43 +128,35 @@ class Meter(Protocol):
         ...
 
 
+@dataclass(eq=False)
 class Collector:
     """Measures a stretch. Make it, `await start()`, let things happen, `await stop()`."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        workload: Workload,
-        ledger: PodLedger,
-        meter: Meter,
-        namespaces: Collection[str],
-        labels: Mapping[str, str],
-        interval_seconds: float,
-        with_latencies: bool,
-    ) -> None:
-        self._name = name
-        self._workload = workload
-        self._ledger = ledger
-        self._meter = meter
-        self._namespaces = frozenset(namespaces)
-        self._labels = labels.items()
-        self._interval = interval_seconds
-        self._with_latencies = with_latencies
+    name: str
+    workload: Workload
+    ledger: PodLedger
+    meter: Meter
+    namespaces: Collection[str]
+    labels: Mapping[str, str]
+    interval_seconds: float
+    with_latencies: bool
+
+    def __post_init__(self) -> None:
         self._sampler = ThroughputSampler()
         self._latencies: list[LatencySample] = []
         self._scheduled = 0
         self._first = self._last = self._began = 0.0
         self._used = ProcessUsage(None, None)
-        wanted = {*_DEFAULT_METRICS, *workload.case.metrics}
-        self._wanted = wanted | ({workload.selector.name} - {THROUGHPUT})
+        self._wanted = {*_DEFAULT_METRICS, *self.workload.case.metrics, self.workload.selector.name} - {
+            THROUGHPUT
+        }
         self._before = HistogramReading()
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         self._before = await self._read()
-        self._used = self._meter.usage()
+        self._used = self.meter.usage()
         self._began = self._loop.time()
-        self._unsubscribe = self._ledger.listen(self._count_pod)
+        self._unsubscribe = self.ledger.listen(self._count_pod)
         self._ticking = tasks.create_task(self._tick(), name="throughput samples")
 
     @property
@@ -174,7 +166,7 @@ class Collector:
     async def stop(self) -> Measurement:
         self._ticking.cancel()
         self._unsubscribe()
-        used = self._meter.usage()
+        used = self.meter.usage()
         after = await self._read()
         attempts = after.between(self._before, ATTEMPTS, {"result": "scheduled"})
         metrics = list(self._summaries(after))
@@ -183,7 +175,7 @@ class Collector:
         if used.cpu_seconds is not None and self._used.cpu_seconds is not None and self._scheduled:
             cpu = (used.cpu_seconds - self._used.cpu_seconds) * MILLISECONDS / self._scheduled
         return Measurement(
-            name=self._name,
+            name=self.name,
             scheduled=self._scheduled,
             seconds=max(self._last - self._began, 0.0),
             overall=self._overall(),
@@ -192,7 +184,7 @@ class Collector:
             peak_mib=used.peak_mib,
             attempts_ms=attempts.summary(factor=MILLISECONDS),
             metrics=metrics,
-            verdict=judged(self._workload.threshold, self._workload.selector, throughput, metrics),
+            verdict=judged(self.workload.threshold, self.workload.selector, throughput, metrics),
             samples=[
                 each._replace(at_seconds=each.at_seconds - self._began) for each in self._sampler.samples
             ],
@@ -210,7 +202,7 @@ class Collector:
         return asyncio.get_running_loop()
 
     def _count_pod(self, pod: SeenPod) -> None:
-        if pod.namespace in self._namespaces and self._labels <= pod.labels.items():
+        if pod.namespace in self.namespaces and self.labels.items() <= pod.labels.items():
             self._scheduled += 1
             self._last = self._loop.time()
             if self._scheduled == 1:
@@ -221,11 +213,11 @@ class Collector:
         reading = self._before
         while True:
             # On a grid, so that a late tick does not make all later ones late.
-            at = max(at + self._interval, self._loop.time())
+            at = max(at + self.interval_seconds, self._loop.time())
             await asyncio.sleep(at - self._loop.time())
             now = self._loop.time()
             self._sampler.take(now, self._scheduled)
-            if self._with_latencies:
+            if self.with_latencies:
                 later = await self._read()
                 found = later.between(reading, ATTEMPTS, {"result": "scheduled"}).summary(factor=MILLISECONDS)
                 if found is not None:
@@ -233,11 +225,11 @@ class Collector:
                 reading = later
 
     async def _read(self) -> HistogramReading:
-        return HistogramReading(await self._meter.metrics(), self._wanted)
+        return HistogramReading(await self.meter.metrics(), self._wanted)
 
     def _summaries(self, after: HistogramReading) -> Iterator[MetricSummary]:
-        configured: Mapping[str, tuple[LabelValues, ...] | None] = self._workload.case.metrics
-        selector = self._workload.selector
+        configured: Mapping[str, tuple[LabelValues, ...] | None] = self.workload.case.metrics
+        selector = self.workload.selector
         for name in sorted(self._wanted):
             if name in configured:
                 chosen = list(combinations(configured[name]))

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +42,8 @@ class BenchSettings:
     """Whether latencies over time are wanted, for which metrics are read every second."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunProgress:
-    """The current run and its progress."""
-
-    workload: Workload
-    contender: str
-    run: int
-    runs: int
-    progress: Progress
+Report = Callable[[str, Progress], None]
+"""Called with the current run, such as `Quick/fast · kuberth (2/3)`, and its progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +79,7 @@ async def run_workload(
     workload: Workload,
     contenders: Sequence[Contender],
     settings: BenchSettings,
-    report: Callable[[RunProgress], None] = lambda current: None,
+    report: Report = lambda run, progress: None,
 ) -> WorkloadResult:
     """Run every contender `repeat` times, in turns, so that other load on the machine affects all of them."""
     if refusal := workload.refusal():
@@ -93,13 +87,9 @@ async def run_workload(
     runs: dict[str, list[Sequence[Measurement]]] = {contender.name: [] for contender in contenders}
     for number in range(settings.repeat):
         for contender in contenders:
-
-            def report_progress(
-                progress: Progress, name: str = contender.name, run: int = number + 1
-            ) -> None:
-                report(RunProgress(workload, name, run, settings.repeat, progress))
-
-            runs[contender.name].append(await _run_once(workload, contender, settings, report_progress))
+            turn = f" ({number + 1}/{settings.repeat})" if settings.repeat > 1 else ""
+            report_run = partial(report, f"{workload} · {contender.name}{turn}")
+            runs[contender.name].append(await _run_once(workload, contender, settings, report_run))
     return WorkloadResult(
         workload,
         {name: [median(same) for same in zip(*found, strict=True)] for name, found in runs.items()},

@@ -32,10 +32,11 @@ from kuberth.bench.contenders import (
 )
 from kuberth.bench.drawing import flame_svg
 from kuberth.bench.executor import Pace
+from kuberth.bench.executor import Progress as RunProgress
 from kuberth.bench.measurements import Distribution, Measurement
 from kuberth.bench.plotting import expect_drawable, write_plot
 from kuberth.bench.profiling import read_folded
-from kuberth.bench.running import BenchSettings, RunProgress, WorkloadResult, run_workload
+from kuberth.bench.running import BenchSettings, WorkloadResult, run_workload
 from kuberth.cli.context import Extras, build_registry, queue_factory
 from kuberth.clock import run_on_fastest_loop
 from kuberth.config.feature_gates import parse_settings
@@ -223,15 +224,11 @@ class Display:
     def __exit__(self, *_exc: object) -> None:
         self._bar.stop()
 
-    def update(self, current: RunProgress) -> None:
-        runs = f" ({current.run}/{current.runs})" if current.runs > 1 else ""
-        run = f"{current.workload} · {current.contender}{runs}"
+    def update(self, run: str, progress: RunProgress) -> None:
         if run != self._run or self._task is None:
             self._run = run
-            if self._task is not None:
-                self._bar.remove_task(self._task)
+            self._clear()
             self._task = self._bar.add_task(run, step="", total=None)
-        progress = current.progress
         self._bar.update(
             self._task, completed=progress.done, total=progress.total or None, step=progress.step
         )
