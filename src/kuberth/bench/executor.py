@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kuberth.bench import operations
@@ -53,26 +53,20 @@ class WorkloadFailed(KuberthError):  # noqa: N818 - names what happened, like Le
     """A workload could not be run to its end; the message says which, at which operation, and why."""
 
 
+@dataclass(eq=False)
 class Executor:
     """Runs a workload once."""
 
-    def __init__(
-        self,
-        workload: Workload,
-        arena: Arena,
-        meter: Meter,
-        *,
-        pace: Pace,
-        report: Report = lambda progress: None,
-        with_latencies: bool = False,
-    ) -> None:
-        self._workload = workload
-        self._server = arena.server
-        self._meter = meter
-        self._pace = pace
-        self._report = report
-        self._with_latencies = with_latencies
-        self._maker = Maker(arena.server, workload.case, admits_pods=arena.admits_pods)
+    workload: Workload
+    arena: Arena
+    meter: Meter
+    pace: Pace = field(kw_only=True)
+    report: Report = field(default=lambda progress: None, kw_only=True)
+    with_latencies: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self._server = self.arena.server
+        self._maker = Maker(self._server, self.workload.case, admits_pods=self.arena.admits_pods)
         self._ledger = PodLedger()
         self._expected: dict[str, int] = {}
         """Namespaces that are there, and how many pods a barrier waits for in each."""
@@ -81,7 +75,7 @@ class Executor:
         self._background: list[asyncio.Task[None]] = []
 
     async def run(self) -> Sequence[Measurement]:
-        steps = self._workload.steps()
+        steps = self.workload.steps()
         informers = Informers(self._server)
         informers.of("pods").add_handler(self._update_ledger)
         async with asyncio.TaskGroup() as self._tasks:
@@ -93,10 +87,10 @@ class Executor:
                 except (KuberthError, ExceptionGroup) as error:
                     if not isinstance(first := first_error(error), KuberthError):
                         raise  # a bug, with all that is known of it
-                    where = f"{self._workload.where}: op {step.number} ({step.operation.opcode})"
+                    where = f"{self.workload.where}: op {step.number} ({step.operation.opcode})"
                     raise WorkloadFailed(f"{where}: {first}") from error
             if self._collector is not None:
-                where = self._workload.where
+                where = self.workload.where
                 raise ConfigError(f"{where}: startCollectingMetrics has no stopCollectingMetrics")
             for task in self._background:
                 task.cancel()
@@ -113,7 +107,7 @@ class Executor:
             try:
                 await work
             except KuberthError as error:
-                raise WorkloadFailed(f"{self._workload.where}: {name}: {error}") from error
+                raise WorkloadFailed(f"{self.workload.where}: {name}: {error}") from error
 
         self._background.append(self._tasks.create_task(named_errors(), name=name))
 
@@ -311,21 +305,21 @@ class Executor:
         measured: bool = False,
     ) -> None:
         loop = asyncio.get_running_loop()
-        until = loop.time() + self._pace.patience_seconds
+        until = loop.time() + self.pace.patience_seconds
         verb = "attempted" if attempted_is_enough else "scheduled"
         while True:
             stages = self._ledger.stages((namespace,), labels)
             done = stages.scheduled + (stages.attempted if attempted_is_enough else 0)
-            self._report(Progress(f"{wanted} pods {verb}", min(done, wanted), wanted))
+            self.report(Progress(f"{wanted} pods {verb}", min(done, wanted), wanted))
             if done >= wanted:
                 return
             if loop.time() > until:
                 seen = f"; {stages.waiting} waits, for one" if stages.waiting else ""
                 raise ConfigError(
                     f"only {done} of {wanted} pods in {namespace} were {verb} within "
-                    f"{self._pace.patience_seconds:g} s{seen}; do they fit, or is a longer --timeout needed?"
+                    f"{self.pace.patience_seconds:g} s{seen}; do they fit, or is a longer --timeout needed?"
                 )
-            await asyncio.sleep(self._pace.sample_seconds if measured else self._pace.poll_seconds)
+            await asyncio.sleep(self.pace.sample_seconds if measured else self.pace.poll_seconds)
 
     # Measuring
 
@@ -336,13 +330,13 @@ class Executor:
             raise ConfigError("metrics are being collected already; stop that first")
         self._collector = Collector(
             name,
-            workload=self._workload,
+            workload=self.workload,
             ledger=self._ledger,
-            meter=self._meter,
+            meter=self.meter,
             namespaces=namespaces,
             labels=labels,
-            interval_seconds=self._pace.sample_seconds,
-            with_latencies=self._with_latencies,
+            interval_seconds=self.pace.sample_seconds,
+            with_latencies=self.with_latencies,
         )
         await self._collector.start(self._tasks)
 
@@ -365,7 +359,7 @@ class Executor:
             done += 1
             if done % 50 == 0 or done == total:
                 scheduled = "" if self._collector is None else f", {self._collector.scheduled} scheduled"
-                self._report(Progress(f"{step}{scheduled}", done, total))
+                self.report(Progress(f"{step}{scheduled}", done, total))
 
         return advance
 

@@ -12,7 +12,7 @@ import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from kuberth.api.core import Node, Pod
@@ -194,26 +194,19 @@ class NodeListener(Protocol):
     def __call__(self, node: Node, *, joined: bool) -> None: ...
 
 
+@dataclass(eq=False)
 class Fleet:
     """The nodes of a run, as policies change them."""
 
-    def __init__(
-        self,
-        api: Api,
-        nodes: Sequence[Node],
-        policies: Sequence[NodePolicy],
-        *,
-        seed: int,
-        now: Callable[[], float],
-        evict: Callable[[Pod], None],
-        listeners: Sequence[NodeListener],
-    ) -> None:
-        self._api = api
-        self._policies = policies
-        self._seed = seed
-        self._now = now
-        self._evict = evict
-        self._listeners = listeners
+    api: Api
+    nodes: InitVar[Sequence[Node]]
+    policies: Sequence[NodePolicy]
+    seed: int
+    now: Callable[[], float]
+    evict: Callable[[Pod], None]
+    listeners: Sequence[NodeListener]
+
+    def __post_init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = {node.metadata.name: NodeState(node, 0, 0.0, added=False) for node in nodes}
         self._pods: dict[str, dict[str, Pod]] = {name: {} for name in self._nodes}
         """Running pods by node and UID."""
@@ -230,14 +223,14 @@ class Fleet:
     @property
     def idle(self) -> bool:
         """Whether policies have reacted to the last change, and no node is ordered."""
-        slowest = max((each.interval for each in self._policies), default=0.0)
-        return not self._policies or not (self._ordered or self._now() - self._changed <= 2 * slowest)
+        slowest = max((each.interval for each in self.policies), default=0.0)
+        return not self.policies or not (self._ordered or self.now() - self._changed <= 2 * slowest)
 
     def handle_pod(self, event: WatchEvent) -> None:
         """Process a change of a pod."""
         pod: Pod = event.object
         uid, name = pod.metadata.uid, pod.spec.node_name
-        self._changed = self._now()
+        self._changed = self.now()
         over = event.type is WatchType.DELETED or pod.status.phase in ENDED
         if over or name:
             self._waiting.pop(uid, None)
@@ -247,18 +240,18 @@ class Fleet:
             return
         if name not in self._nodes:
             if not over:
-                self._evict(pod)
+                self.evict(pod)
         elif over:
             if self._pods[name].pop(uid, None) is not None and not self._pods[name]:
-                self._nodes[name] = self._nodes[name]._replace(empty_since=self._now())
+                self._nodes[name] = self._nodes[name]._replace(empty_since=self.now())
         else:
             self._pods[name][uid] = pod
 
     async def run(self) -> None:
         """Run all policies until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for number, policy in enumerate(self._policies):
-                decide = policy.begin(random.Random(f"nodes {number} {self._seed}"))
+            for number, policy in enumerate(self.policies):
+                decide = policy.begin(random.Random(f"nodes {number} {self.seed}"))
                 tasks.create_task(self._follow(policy, decide, tasks), name=f"node policy {number + 1}")
 
     async def _follow(self, policy: NodePolicy, decide: Decide, tasks: asyncio.TaskGroup) -> None:
@@ -273,14 +266,14 @@ class Fleet:
 
     def _state(self) -> ClusterNow:
         nodes = {name: each._replace(pods=len(self._pods[name])) for name, each in self._nodes.items()}
-        return ClusterNow(self._now(), nodes, self._ordered, list(self._waiting.values()))
+        return ClusterNow(self.now(), nodes, self._ordered, list(self._waiting.values()))
 
     async def _add(self, order: AddNode) -> None:
         await asyncio.sleep(order.after)
         self._joined += 1
-        node: Node = await self._api.create(node_of(order.shape, f"added-{self._joined}"))
+        node: Node = await self.api.create(node_of(order.shape, f"added-{self._joined}"))
         name = node.metadata.name
-        self._nodes[name] = NodeState(node, 0, self._now(), added=True)
+        self._nodes[name] = NodeState(node, 0, self.now(), added=True)
         self._pods[name] = {}
         self._ordered -= 1
         self._notify(node, joined=True)
@@ -290,11 +283,11 @@ class Fleet:
             return
         gone = self._nodes.pop(name)
         self._notify(gone.node, joined=False)
-        await self._api.delete(Node, name)
+        await self.api.delete(Node, name)
         for pod in self._pods.pop(name).values():
-            self._evict(pod)
+            self.evict(pod)
 
     def _notify(self, node: Node, *, joined: bool) -> None:
-        self._changed = self._now()
-        for notify in self._listeners:
+        self._changed = self.now()
+        for notify in self.listeners:
             notify(node, joined=joined)

@@ -10,6 +10,7 @@ read; a field outside the plugin's `inputs` is reported.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -220,18 +221,19 @@ class ReadRecorder:
         return self._notes[key]
 
 
+@dataclass(eq=False)
 class _Notes:
     """The reads of one method of one plugin."""
 
-    def __init__(
-        self, recorder: ReadRecorder, plugin: str, inputs: Inputs, method: str, stated: DependsOn | None
-    ) -> None:
-        self._recorder = recorder
-        self._plugin = plugin
-        self._inputs = inputs
-        self._method = method
-        self._allowed = None if stated is None else _ALLOWED.get(stated)
-        self._is_hint = method == HINT
+    recorder: ReadRecorder
+    plugin: str
+    inputs: Inputs
+    method: str
+    stated: DependsOn | None
+
+    def __post_init__(self) -> None:
+        self._allowed = None if self.stated is None else _ALLOWED.get(self.stated)
+        self._is_hint = self.method == HINT
         self._kinds: dict[str, Any] = {}
 
     def pod(self, pod: Pod) -> Pod:
@@ -265,22 +267,22 @@ class _Notes:
 
     def read(self, field: str) -> None:
         """Record a read of a field of the pod."""
-        self._recorder.read.setdefault(self._plugin, set()).add(field)
+        self.recorder.read.setdefault(self.plugin, set()).add(field)
         if self._is_hint and field in ("metadata.uid", "info.uid"):
             return  # results of events about the pod itself are never reused for equal pods
-        stated = self._inputs.pod
+        stated = self.inputs.pod
         if _NARROWED.get(field) in stated:
             return
         if field in stated or any(each.startswith(f"{field}.") for each in stated):
             return
         sources = _DERIVED_FROM.get(field.removeprefix("info."), ()) if field.startswith("info.") else ()
         if not sources or not stated.issuperset(sources):
-            self._recorder.outside.add(OutsideRead(self._plugin, self._method, field))
+            self.recorder.outside.add(OutsideRead(self.plugin, self.method, field))
 
     def read_table(self, name: str) -> None:
         """Record a read of the cluster table."""
         if self._allowed is not None and name not in self._allowed:
-            self._recorder.outside.add(OutsideRead(self._plugin, self._method, f"table.{name}"))
+            self.recorder.outside.add(OutsideRead(self.plugin, self.method, f"table.{name}"))
 
 
 def _recording(kind: type[msgspec.Struct], path: str, note: Callable[[str], None]) -> Any:
