@@ -13,7 +13,7 @@ from itertools import product
 from typing import Final, NamedTuple, Protocol
 
 from kuberth.bench.cases import THROUGHPUT, LabelValues, Workload
-from kuberth.bench.ledger import PodLedger, SeenPod
+from kuberth.bench.ledger import PodLedger
 from kuberth.bench.measurements import (
     ATTEMPTS,
     EXTENSION_POINTS,
@@ -26,6 +26,8 @@ from kuberth.bench.measurements import (
     ThroughputSampler,
     judged,
 )
+from kuberth.local.apiserver.objects import Obj, namespace_of
+from kuberth.local.selecting import labels_of
 from kuberth.observe.reading import read_samples
 
 Key = frozenset[tuple[str, str]]
@@ -201,8 +203,8 @@ class Collector:
     def _loop(self) -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
 
-    def _count_pod(self, pod: SeenPod) -> None:
-        if pod.namespace in self.namespaces and self.labels.items() <= pod.labels.items():
+    def _count_pod(self, pod: Obj) -> None:
+        if namespace_of(pod) in self.namespaces and self.labels.items() <= labels_of(pod).items():
             self._scheduled += 1
             self._last = self._loop.time()
             if self._scheduled == 1:

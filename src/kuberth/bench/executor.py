@@ -15,11 +15,11 @@ from kuberth.bench import operations
 from kuberth.bench.arenas import Arena
 from kuberth.bench.cases import Workload
 from kuberth.bench.collecting import Collector, Meter
-from kuberth.bench.ledger import PodLedger, SeenPod, seen_pod
+from kuberth.bench.ledger import PodLedger
 from kuberth.bench.making import PODS, AnyObject, Maker, PreparedPods, paced
 from kuberth.bench.measurements import Measurement
 from kuberth.errors import ConfigError, KuberthError, first_error
-from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.informing import Informers
@@ -77,7 +77,7 @@ class Executor:
     async def run(self) -> Sequence[Measurement]:
         steps = self.workload.steps()
         informers = Informers(self._server)
-        informers.of("pods").add_handler(self._update_ledger)
+        informers.of("pods").add_handler(self._ledger.handle)
         async with asyncio.TaskGroup() as self._tasks:
             self._spawn(informers.run(), "watch of pods")
             await informers.wait_synced()
@@ -95,12 +95,6 @@ class Executor:
             for task in self._background:
                 task.cancel()
         return self._measurements
-
-    def _update_ledger(self, old: Obj | None, new: Obj | None) -> None:
-        if new is not None:
-            self._ledger.set(seen_pod(new))
-        elif old is not None:
-            self._ledger.remove(old["metadata"]["namespace"], old["metadata"]["name"])
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         async def named_errors() -> None:
@@ -175,9 +169,9 @@ class Executor:
         scheduled = 0
         batch_done = asyncio.Event()
 
-        def count_pod(pod: SeenPod) -> None:
+        def count_pod(pod: Obj) -> None:
             nonlocal scheduled
-            if pod.namespace == namespace:
+            if namespace_of(pod) == namespace:
                 scheduled += 1
                 if scheduled % operation.count == 0:
                     batch_done.set()
@@ -200,7 +194,7 @@ class Executor:
             )
 
     async def _delete_pods(self, operation: operations.DeletePods) -> None:
-        chosen = [pod.name for pod in self._ledger.pods((operation.namespace,), operation.label_selector)]
+        chosen = [name_of(pod) for pod in self._ledger.pods((operation.namespace,), operation.label_selector)]
 
         async def delete() -> None:
             if not operation.delete_pods_per_second:
