@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -77,13 +77,6 @@ class _WorkloadFields(msgspec.Struct, kw_only=True, rename="camel"):
     feature_gates: dict[str, bool] = {}
 
 
-class NumberedOperation(NamedTuple):
-    """An operation as it runs; the number names it, and the namespace of its pods if nothing else does."""
-
-    number: int
-    operation: Operation
-
-
 @dataclass(frozen=True)
 class TestCase:
     """The parts that the workloads of a test case share."""
@@ -127,7 +120,7 @@ class Workload:
         """The place of the workload, for messages."""
         return f"{self.case.file}: case {self.case.name}: workload {self.name}"
 
-    def steps(self) -> Sequence[NumberedOperation]:
+    def steps(self) -> Sequence[Operation]:
         """The operations, with sets of pods taken apart and parameters filled in."""
         return self._filled_in()[0]
 
@@ -150,14 +143,13 @@ class Workload:
             )
         return None
 
-    def _filled_in(self) -> tuple[Sequence[NumberedOperation], Sequence[str]]:
+    def _filled_in(self) -> tuple[Sequence[Operation], Sequence[str]]:
         """The operations, and the parameters that none of them takes."""
         params = Params(self.params)
-        steps: list[NumberedOperation] = []
+        steps: list[Operation] = []
         for index, operation in enumerate(self.case.operations):
             with _problems_at(f"{self.where}: op {index} ({operation.opcode})"):
-                for each in _taken_apart(settled(operation, params), params):
-                    steps.append(NumberedOperation(len(steps), each))
+                steps += _taken_apart(settled(operation, params), params)
         return steps, params.unused()
 
 

@@ -81,13 +81,13 @@ class Executor:
         async with asyncio.TaskGroup() as self._tasks:
             self._spawn(informers.run(), "watch of pods")
             await informers.wait_synced()
-            for step in steps:
+            for number, operation in enumerate(steps):
                 try:
-                    await self._run(step.operation, step.number)
+                    await self._run(operation, number)
                 except (KuberthError, ExceptionGroup) as error:
                     if not isinstance(first := first_error(error), KuberthError):
                         raise  # a bug, with all that is known of it
-                    where = f"{self.workload.where}: op {step.number} ({step.operation.opcode})"
+                    where = f"{self.workload.where}: op {number} ({operation.opcode})"
                     raise WorkloadFailed(f"{where}: {first}") from error
             if self._collector is not None:
                 where = self.workload.where

@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.live import Live
 
 from kuberth.cli.top_display import brief, detail_lines, frame, whole
-from kuberth.cli.top_model import VIEW, PodName, TopModel
+from kuberth.cli.top_model import VIEW, TopModel
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.client_config import ClientConfig
 from kuberth.errors import ApiError, ConfigError, ForbiddenError, KuberthError, UnauthorizedError
@@ -258,7 +258,7 @@ class _Session:
         model = self._model
         if (wanted := model.wanted) is not None:
             model.wanted = None
-            await self._reported(self._show_pod(wanted))
+            await self._reported(self._show_pod(*wanted))
         if (sought := model.sought) is not None:
             model.sought = None
             await self._reported(self._find(sought))
@@ -272,11 +272,11 @@ class _Session:
     async def _find(self, text: str) -> None:
         self._model.take_found(await self._get(SEARCH_PATH, q=text))
 
-    async def _show_pod(self, pod: PodName) -> None:
-        story = await self._get(HISTORY_PATH, namespace=pod.namespace, pod=pod.name)
+    async def _show_pod(self, namespace: str, pod: str) -> None:
+        story = await self._get(HISTORY_PATH, namespace=namespace, pod=pod)
         explanation: dict[str, Any] | None = None
         try:
-            explanation = await self._get(EXPLAIN_PATH, namespace=pod.namespace, pod=pod.name)
+            explanation = await self._get(EXPLAIN_PATH, namespace=namespace, pod=pod)
             if explanation.get("kind") == "Status":
                 explanation = None
         except KuberthError as error:  # the pod may be gone; its history is still shown

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -60,14 +60,8 @@ TYPES: Final = {
 }
 
 
-class OverviewPages(NamedTuple):
-    routes: dict[str, Handler]
-    """Handlers by path."""
-    open_paths: frozenset[str]
-    """Paths without data, which need no permission."""
-
-
-def overview_pages(overview: Overview) -> OverviewPages:
+def overview_pages(overview: Overview) -> tuple[dict[str, Handler], frozenset[str]]:
+    """Handlers by path, and the paths without data, which need no permission."""
     open_pages = static_pages(PAGE_PATH)
     data: dict[str, Handler] = {
         STREAM_PATH: lambda request: _stream(overview, request),
@@ -77,7 +71,7 @@ def overview_pages(overview: Overview) -> OverviewPages:
         NODE_PATH: _about("name", lambda query: node_tree(overview, query("name"))),
         SEARCH_PATH: _about("q", lambda query: search_tree(overview, query("q"))),
     }
-    return OverviewPages({**open_pages, **data}, frozenset(open_pages))
+    return {**open_pages, **data}, frozenset(open_pages)
 
 
 def _stream(overview: Overview, request: Request) -> Response:

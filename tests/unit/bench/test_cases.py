@@ -106,11 +106,10 @@ def test_everything_that_can_be_written(tmp_path: Path) -> None:
 def test_parameters_are_filled_in_and_sets_taken_apart(tmp_path: Path) -> None:
     first, second = read_cases(written(tmp_path, WHOLE))[0].workloads
     steps = first.steps()
-    assert [step.number for step in steps] == list(range(len(steps)))
-    nodes, sets, steady = steps[0].operation, steps[3:5], steps[5].operation
+    nodes, sets, steady = steps[0], steps[3:5], steps[5]
     assert isinstance(nodes, CreateNodes)
     assert nodes.count == 5
-    assert [each.operation.namespace for each in sets if isinstance(each.operation, CreatePods)] == [
+    assert [each.namespace for each in sets if isinstance(each, CreatePods)] == [
         "ns-0",
         "ns-1",
     ]
@@ -315,7 +314,7 @@ def test_choosing_by_name(tmp_path: Path) -> None:
 def test_what_ships_can_be_run(workload: Workload) -> None:
     assert workload.refusal() is None
     for step in workload.steps():
-        for path in templates(step.operation):
+        for path in templates(step):
             assert workload.case.path(path).is_file(), path
 
 

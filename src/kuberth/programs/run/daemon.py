@@ -188,9 +188,9 @@ async def run(settings: Settings) -> int:
             more: dict[str, Handler] = {EXPLAIN_PATH: explain_page(scheduler)}
             open_paths = settings.serving.open_paths
             if overview is not None:
-                pages = overview_pages(overview)
-                more |= pages.routes
-                open_paths |= pages.open_paths
+                routes, without_data = overview_pages(overview)
+                more |= routes
+                open_paths |= without_data
             access = DelegatedAccess(
                 reviews[0], authorization_api=reviews[1], clock=clock, open_paths=open_paths
             )
