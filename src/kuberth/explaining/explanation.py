@@ -176,6 +176,7 @@ def _explained(question: Question, judge: Judge) -> Explanation:
                 victims=preemption.victims,
             )
     near = _by_misses(_near(question, judge, answer))
+    hints = judge.evaluator.runner.profile.hints
     rejectors = answer.rejected_by if gate is None else (gate.plugin,)
     return replace(
         found,
@@ -184,7 +185,12 @@ def _explained(question: Question, judge: Judge) -> Explanation:
             Near(misses, len(nodes), tuple(node.name for node in nodes)) for misses, nodes in near.items()
         ),
         preemption=summary,
-        events={plugin: tuple(_events(judge, plugin)) for plugin in rejectors},
+        events={
+            plugin: tuple(
+                event_text(each.event) for each in hints if each.plugin == plugin and not each.implied
+            )
+            for plugin in rejectors
+        },
         proposals=proposals(judge, tuple(near.values()), victims=victims),
     )
 
@@ -290,13 +296,6 @@ def _by_misses(near: Iterable[NearNode]) -> dict[tuple[str, ...], list[NearNode]
     for node in near:
         groups.setdefault(tuple([missed.text for missed in node.misses]), []).append(node)
     return groups
-
-
-def _events(judge: Judge, plugin: str) -> Iterator[str]:
-    """The events that the plugin registered."""
-    for registered in judge.evaluator.runner.profile.hints:
-        if registered.plugin == plugin and not registered.implied:
-            yield event_text(registered.event)
 
 
 def event_text(event: ClusterEvent) -> str:

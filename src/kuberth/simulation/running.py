@@ -298,7 +298,7 @@ class SimulationRun:
                 await api.create(Namespace(metadata=ObjectMeta(name=name)))
         # Sorted as an API server lists them: the scheduler tries nodes in the order of their creation.
         nodes = sorted(scenario.nodes, key=lambda node: node.metadata.name)
-        for obj in (*nodes, *sorted(scenario.objects, key=_turn)):
+        for obj in (*nodes, *sorted(scenario.objects, key=lambda obj: _TURNS.get(type(obj), 2))):
             await api.create(obj)
 
     async def _follow(self, *listeners: Callable[[WatchEvent], None]) -> None:
@@ -375,12 +375,8 @@ def _end_on_interrupt(limit: asyncio.Timeout) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-_TURNS: Final[Mapping[int, type[Any]]] = {0: Namespace, 1: PriorityClass, 3: Pod}
-
-
-def _turn(obj: Any) -> int:
-    """Objects that others refer to come before them."""
-    return next((turn for turn, kind in _TURNS.items() if isinstance(obj, kind)), 2)
+_TURNS: Final[Mapping[type[Any], int]] = {Namespace: 0, PriorityClass: 1, Pod: 3}
+"""The order of creation: objects that others refer to come before them; 2 for other kinds."""
 
 
 def _since(time: Callable[[], float], beginning: float) -> float:
