@@ -28,7 +28,6 @@ from kuberth.api.core import (
 from kuberth.api.meta import LabelSelector, LabelSelectorRequirement
 from kuberth.api.nodes import NodeSelectorRequirement
 from kuberth.api.resource import ResourceClaim, ResourceClaimStatus
-from kuberth.informers.store import object_key
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 CORDON_TAINT: Final = "node.kubernetes.io/unschedulable"
@@ -385,17 +384,3 @@ def released(
         if keys and len(keys) == len(reserved) and keys <= set(gone):
             found.append((claim, with_fields(claim, status=ResourceClaimStatus())))
     return found
-
-
-def applied(edited: EditedCluster, objects: list[Any]) -> tuple[Pod, list[Any]]:
-    """The pod and all objects of its cluster after the changes."""
-    kept = [
-        obj
-        for obj in objects
-        if not (isinstance(obj, Node) and obj.metadata.name in edited.nodes)
-        and not (isinstance(obj, Pod) and object_key(obj) in edited.gone)
-    ]
-    claims = [obj for obj in kept if isinstance(obj, ResourceClaim)]
-    after = {object_key(old): new for old, new in released(claims, edited.gone)}
-    kept = [after.get(object_key(obj), obj) if isinstance(obj, ResourceClaim) else obj for obj in kept]
-    return edited.pod, [*kept, *edited.nodes.values()]
