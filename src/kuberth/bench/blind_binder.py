@@ -27,7 +27,7 @@ _WORKERS: Final = 32
 
 
 class RoundRobin:
-    """The waiting pods, and the node whose turn is next."""
+    """The pending pods, and the next node."""
 
     def __init__(self) -> None:
         self.waiting: asyncio.Queue[Pod] = asyncio.Queue()
@@ -85,7 +85,7 @@ async def _bind(api: HttpApi, turns: RoundRobin) -> None:
             )
             await api.create(_event(pod, node))
         except ApiError as error:
-            # It was deleted meanwhile, most likely; a benchmark of the wire goes on.
+            # Most likely the pod was deleted meanwhile; the benchmark continues.
             print(error, file=sys.stderr)  # noqa: T201 - this is a program, and that its log
 
 

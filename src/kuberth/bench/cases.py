@@ -37,7 +37,7 @@ THROUGHPUT: Final = "SchedulingThroughput"
 
 
 class ThresholdMetricSelector(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The figure that a threshold is about."""
+    """The figure that a threshold limits."""
 
     name: str = THROUGHPUT
     labels: dict[str, str] = {}
@@ -81,7 +81,7 @@ class _WorkloadFields(msgspec.Struct, kw_only=True, rename="camel"):
 class TestCase:
     """The parts that the workloads of a test case share."""
 
-    __test__ = False  # for pytest, which takes classes of this name for its own
+    __test__ = False  # pytest collects classes with this name
 
     file: Path
     name: str
@@ -91,7 +91,7 @@ class TestCase:
     scheduler_config: Path | None
     default_pod_template: Path | None
     topic: str
-    """Under which a threshold of several may be meant."""
+    """The key of the threshold that applies, if a workload has several."""
     workloads: list[Workload] = field(default_factory=list, repr=False)
 
     def path(self, relative: str) -> Path:
@@ -121,7 +121,7 @@ class Workload:
         return f"{self.case.file}: case {self.case.name}: workload {self.name}"
 
     def steps(self) -> Sequence[Operation]:
-        """The operations, with sets of pods taken apart and parameters filled in."""
+        """The operations with their parameters; a set of pods is one operation for each namespace."""
         return self._filled_in()[0]
 
     @property
@@ -276,7 +276,7 @@ def shipped() -> Sequence[Workload]:
 
 
 def upstream() -> Sequence[Workload]:
-    """Kubernetes' own, of the newest version that is there."""
+    """The workloads of Kubernetes, of the newest installed version."""
     folder = upstream_folder()
     if folder is None:
         raise ConfigError(

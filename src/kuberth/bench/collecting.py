@@ -102,7 +102,7 @@ class Observations:
             return bound * (rank / number) if number else 0.0
         below, fewer = self.buckets[at - 1]
         if math.isinf(bound):
-            return below  # all that is known of it
+            return below  # the histogram does not say more
         return below + (bound - below) * ((rank - fewer) / (number - fewer))
 
 
@@ -132,7 +132,7 @@ class Meter(Protocol):
 
 @dataclass(eq=False)
 class Collector:
-    """Measures a stretch. Make it, `await start()`, let things happen, `await stop()`."""
+    """Measures one phase of a workload, between `await start()` and `await stop()`."""
 
     name: str
     workload: Workload

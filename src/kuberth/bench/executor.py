@@ -32,11 +32,12 @@ class Pace:
     """Polling intervals and time limits."""
 
     sample_seconds: float = 1.0
-    """scheduler_perf's, for samples of throughput and for asking whether a measured stretch is done."""
+    """Seconds between two samples of throughput, and between two checks whether a measured phase is done: as
+    in scheduler_perf."""
     poll_seconds: float = 0.2
     """Seconds between two checks whether anything else is done."""
     patience_seconds: float = 600.0
-    """Seconds after which pods that are not scheduled are given up."""
+    """Seconds after which a workload fails if its pods are not scheduled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ Report = Callable[[Progress], None]
 
 
 class WorkloadFailed(KuberthError):  # noqa: N818 - names what happened, like LeadershipLost
-    """A workload could not be run to its end; the message says which, at which operation, and why."""
+    """A workload failed. The message names the workload, the operation and the reason."""
 
 
 @dataclass(eq=False)
@@ -69,7 +70,7 @@ class Executor:
         self._maker = Maker(self._server, self.workload.case, admits_pods=self.arena.admits_pods)
         self._ledger = PodLedger()
         self._expected: dict[str, int] = {}
-        """Namespaces that are there, and how many pods a barrier waits for in each."""
+        """The existing namespaces, and the number of pods that a barrier waits for in each."""
         self._collector: Collector | None = None
         self._measurements: list[Measurement] = []
         self._background: list[asyncio.Task[None]] = []
@@ -86,7 +87,7 @@ class Executor:
                     await self._run(operation, number)
                 except (KuberthError, ExceptionGroup) as error:
                     if not isinstance(first := first_error(error), KuberthError):
-                        raise  # a bug, with all that is known of it
+                        raise  # a bug
                     where = f"{self.workload.where}: op {number} ({operation.opcode})"
                     raise WorkloadFailed(f"{where}: {first}") from error
             if self._collector is not None:
@@ -165,7 +166,7 @@ class Executor:
     async def _run_steady_state(
         self, pods: PreparedPods, operation: operations.CreatePods, namespace: str
     ) -> None:
-        """Again and again a batch of pods, each removed when all of it is scheduled."""
+        """Create a batch of pods and delete it when all of them are scheduled, repeatedly."""
         scheduled = 0
         batch_done = asyncio.Event()
 
@@ -212,7 +213,7 @@ class Executor:
         try:
             await self._server.delete(resource, name, namespace=namespace)
         except StatusError as error:
-            if error.code != 404:  # it is gone, most likely preempted
+            if error.code != 404:  # the pod was deleted before, most likely by preemption
                 raise
 
     async def _delete_all(self, namespace: str, labels: Mapping[str, str], **options: int) -> None:
@@ -363,7 +364,7 @@ async def _ticks(operation: operations.Churn) -> AsyncIterator[None]:
     loop = asyncio.get_running_loop()
     at = loop.time()
     while True:
-        # Ticks that were missed are not made up for.
+        # A missed tick is skipped.
         at = max(at + seconds, loop.time())
         await asyncio.sleep(at - loop.time())
         yield

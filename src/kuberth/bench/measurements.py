@@ -27,9 +27,9 @@ class RateSample(NamedTuple):
 class ThroughputSampler:
     """Samples pods per second as scheduler_perf samples its SchedulingThroughput.
 
-    It is fed once an interval; time is any clock's, in seconds. Rates are those between two samples. What
-    comes before the first scheduled pod, and the interval in which it came, does not count; an interval
-    without pods is joined to the next interval with pods, and has its rate.
+    Call `take` once per interval, with the time in seconds. A rate is that between two samples. The time
+    before the first scheduled pod, and its interval, do not count. Intervals without pods get the rate of the
+    next interval with pods, which includes their time.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class ThroughputSampler:
         self._last_at, self._last_count, self._skipped = now, scheduled, 0
 
     def summary(self) -> Distribution | None:
-        """The average and percentiles; None if it was over before there was a rate."""
+        """The average and percentiles; None without a rate."""
         return summarized(self._rates)
 
 
@@ -123,16 +123,17 @@ class ThresholdVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """The results of a measured stretch of a workload, or their median over several runs."""
+    """The results of a measured phase of a workload, or their median over several runs."""
 
     name: str
     scheduled: int
     seconds: float
     """Seconds from the beginning to the last scheduled pod."""
     overall: float
-    """Pods per second from the first scheduled pod to the last; from the beginning if all came at once."""
+    """Pods per second from the first scheduled pod to the last; from the start of the phase if all pods were
+    scheduled at once."""
     throughput: Distribution | None
-    """The sampled throughput; None if the stretch was over before there were samples."""
+    """The sampled throughput; None if the phase ended before the first sample."""
     cpu_ms_per_pod: float | None
     peak_mib: float | None
     attempts_ms: Distribution | None

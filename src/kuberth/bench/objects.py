@@ -49,10 +49,10 @@ class NodeMaker:
         name = metadata.get("name") or self._draw(metadata.get("generateName") or self._prefix)
         labels = metadata["labels"] = {**(metadata.get("labels") or {}), HOSTNAME: name}
         metadata["name"] = name
-        # The first of these that is there counts, as upstream's code has it.
+        # Only the first given strategy applies, as in scheduler_perf.
         if operation.node_allocatable_strategy is not None:
             status = node.setdefault("status", {})
-            # What is not said to be allocatable is the capacity, which an API server would see to.
+            # By default, the whole capacity is allocatable, as an API server sets it.
             status["allocatable"] = {
                 **(status.get("allocatable") or status.get("capacity") or {}),
                 **operation.node_allocatable_strategy.node_allocatable,
@@ -95,7 +95,7 @@ class NodeMaker:
 
 
 class PodMaker:
-    """Pods of one operation, each with a volume of its own if there are templates for it."""
+    """Pods of one operation, each with its own volume if the operation has templates for volumes."""
 
     def __init__(
         self, operation: CreatePods, case: TestCase, namespace: str, admission: PodAdmission
@@ -158,9 +158,9 @@ class PodMaker:
 class PodAdmission:
     """Completes pods for servers that check them at admission, as every real cluster does.
 
-    scheduler_perf's API server has that turned off: pods state their priority, and have no service account.
-    Elsewhere each priority that a workload uses gets a class, and pods have the default account from the
-    start, so that an update need not know of it.
+    scheduler_perf disables these checks: its pods state a priority, and have no service account. On other
+    servers, each priority that a workload uses gets a class, and pods have the default service account from
+    their creation on, so that an update does not have to add it.
     """
 
     def __init__(self, *, needed: bool) -> None:

@@ -67,7 +67,7 @@ class ChildProcess:
         return usage_of(self._popen.pid)
 
     async def end(self) -> None:
-        """Ask it to end, and see to it."""
+        """Send SIGTERM, and wait until the program ends or the grace period is over."""
         self._signal(signal.SIGTERM)
         for _ in range(int(_GRACE_SECONDS / _POLL_SECONDS)):
             if self._popen.poll() is not None:
@@ -106,7 +106,7 @@ def _started(name: str, command: Sequence[str], log: Path) -> ChildProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is for us, and we end it
+                start_new_session=True,  # Ctrl-C interrupts only this process, which ends the program
             )
     except OSError as error:
         raise KuberthError(f"{command[0]} cannot be started: {error.strerror}") from error

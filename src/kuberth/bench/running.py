@@ -37,9 +37,9 @@ class BenchSettings:
     repeat: int = 1
     pace: Pace = field(default_factory=Pace)
     gates: Mapping[str, bool] = field(default_factory=dict)
-    """Override those of the workloads."""
+    """Feature gates that override those of the workloads."""
     with_latencies: bool = False
-    """Whether latencies over time are wanted, for which metrics are read every second."""
+    """Whether to measure latencies over time, which reads the metrics every second."""
 
 
 Report = Callable[[str, Progress], None]
@@ -48,7 +48,7 @@ Report = Callable[[str, Progress], None]
 
 @dataclass(frozen=True, slots=True)
 class WorkloadResult:
-    """The measurements of each contender, Kuberth first; all contenders have the same measured stretches."""
+    """The measurements of each contender, Kuberth first; all contenders have the same measured phases."""
 
     workload: Workload
     measurements: Mapping[str, Sequence[Measurement]]
@@ -63,7 +63,7 @@ class WorkloadResult:
 
     @property
     def missed(self) -> bool:
-        """Whether ours stayed behind a threshold."""
+        """Whether Kuberth missed a threshold."""
         ours = self.measurements.get(KUBERTH, ())
         return any(each.verdict is not None and each.verdict.met is False for each in ours)
 
@@ -147,7 +147,7 @@ class OrphanedClaims:
         self._worker = Worker("orphaned claims", self._sync)
         self.run = self._worker.run
         self._gone: dict[str, str] = {}
-        """UIDs of pods that are gone, by key of their claim."""
+        """UIDs of deleted pods, by key of their claim."""
         self._claims.add_index("pod", _owner)
         informers.of("pods").add_handler(self._handle_pod)
 

@@ -376,7 +376,7 @@ def spread_text(constraint: TopologySpreadConstraint) -> str:
 def released(
     claims: Iterable[ResourceClaim], gone: Collection[str]
 ) -> list[tuple[ResourceClaim, ResourceClaim]]:
-    """Claims whose last pods are gone, each before and after Kubernetes takes back its devices."""
+    """Claims whose last pods were deleted, each before and after Kubernetes deallocates its devices."""
     found = []
     for claim in claims if gone else ():
         reserved = claim.status.reserved_for

@@ -256,7 +256,7 @@ def _helpful(answer: Answer, nodes: int) -> tuple[int, int]:
 
 
 def _near(question: Question, judge: Judge, answer: Answer) -> list[NearNode]:
-    """Rejected nodes with what they lack, the nearest first."""
+    """The rejected nodes with their shortcomings, the nearest first."""
     evaluator = judge.evaluator
     # A node that passes every filter may still be rejected because of nominated pods.
     against = {name: (status,) for name, status in answer.rejections.items()} | {
@@ -284,14 +284,14 @@ def _near(question: Question, judge: Judge, answer: Answer) -> list[NearNode]:
 
 
 def _distance(node: NearNode) -> tuple[bool, int, float, str]:
-    """Sorts nodes that could never hold the pod last, then by what they lack."""
+    """A sort key: nodes that could hold the pod first, then by the number and size of shortcomings."""
     misses = node.misses
     never = any(missed.never for missed in misses)
     return never, len(misses), sum(missed.distance for missed in misses), node.name
 
 
 def _by_misses(near: Iterable[NearNode]) -> dict[tuple[str, ...], list[NearNode]]:
-    """Nodes grouped by what they lack; the nearest come first."""
+    """Nodes grouped by their shortcomings, the nearest first."""
     groups: dict[tuple[str, ...], list[NearNode]] = {}
     for node in near:
         groups.setdefault(tuple([missed.text for missed in node.misses]), []).append(node)

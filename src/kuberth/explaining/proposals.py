@@ -61,7 +61,7 @@ _TEMPLATE_HASH: Final = "pod-template-hash"
 
 
 class NearNode(NamedTuple):
-    """A node and what it lacks."""
+    """A node and its shortcomings."""
 
     name: str
     misses: tuple[Shortcoming, ...]

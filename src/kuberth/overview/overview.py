@@ -28,7 +28,7 @@ from kuberth.overview.throughput import KEPT_ROWS, Throughput, ThroughputRow
 from kuberth.queue.observing import UNREPORTED, MoveCause
 
 MOST_GONE: Final = 5000
-"""If more pods than this are gone, all rows are sent again instead of the names."""
+"""If more rows than this have disappeared, all rows are sent again instead of their keys."""
 
 
 class UnsentRows:

@@ -386,7 +386,7 @@ class RunObserver:
 
     @property
     def arrival_seconds(self) -> float:
-        """Time of the last arrival, or of the end if that came first or soon after."""
+        """Time of the last arrival, or of the end if the run ended before it or soon after it."""
         return self._last_arrival if self._since * (1 - SHORT_DRAIN) > self._last_arrival else self._since
 
     def utilisation(self) -> dict[str, float]:

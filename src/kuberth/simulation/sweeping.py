@@ -82,9 +82,9 @@ def _report_total(report: Report, before: int, arrived: int, seconds: float) -> 
 
 
 def comparable(outcomes: Mapping[str, Sequence[Outcome]]) -> dict[str, list[Outcome]]:
-    """Outcomes with the same seeds for every variant: those of the first seeds, which all variants finished.
+    """Outcomes with the same seeds for every variant.
 
-    If no seed is finished, all outcomes.
+    These are the seeds that all variants have finished; if there is none, all outcomes.
     """
     whole = {name: [each for each in runs if not each.interrupted] for name, runs in outcomes.items()}
     seeds = min(map(len, whole.values()))

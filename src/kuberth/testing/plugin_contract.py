@@ -441,7 +441,7 @@ class _Check:
     def timings(self) -> tuple[Sequence[PluginTiming], Sequence[RuleFinding]]:
         """Measure the plugin on a large cluster, in turns with an in-tree one.
 
-        It uses pods that the plugin does not skip; if there is none, a finding says so.
+        It uses pods that the plugin does not skip; a finding reports if there is none.
         """
         points = [point for point in points_of(self.plugin) if point in TIMED]
         if not points:

@@ -326,7 +326,7 @@ async def _background(
 
 @asynccontextmanager
 async def _scheduling(scheduler: Scheduler) -> AsyncIterator[None]:
-    """Stop everything if the scheduler ends by itself: otherwise pods would wait without an error."""
+    """Run the scheduler beside the block; stop everything if it ends unexpectedly."""
     failure: Exception | None = None
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(_run(scheduler), name="scheduler")
