@@ -99,7 +99,7 @@ class Usage:
     def end(self) -> None:
         self._cluster.unobserve(self)
 
-    def of_all(self) -> Mapping[str, Amounts]:
+    def by_namespace(self) -> Mapping[str, Amounts]:
         return self._used if self._follows else self._count()
 
     def pod_placed(self, info: PodInfo) -> None:
@@ -169,7 +169,7 @@ class CapacityScheduling(PreFilterPlugin, PostFilterPlugin, EnqueueExtensions):
                 )
                 for each in self._quotas
             }
-        return Shares(self._parsed, self._usage.of_all() if self._parsed else {})
+        return Shares(self._parsed, self._usage.by_namespace() if self._parsed else {})
 
     def nominated_before(self, info: PodInfo, shares: Shares) -> list[PodInfo]:
         """Nominated pods for which the pod must leave resources.

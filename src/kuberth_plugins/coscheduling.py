@@ -242,8 +242,13 @@ class Coscheduling(
         return sum(cluster.placed(member.metadata.uid) is not None for member in self._members.of(key))
 
     def _activate_others(self, key: str, pod: Pod) -> None:
-        others = [member for member in self._members.of(key) if member.metadata.uid != pod.metadata.uid]
-        self._handle.activator.activate({_key_of(each): each for each in others if not each.spec.node_name})
+        self._handle.activator.activate(
+            {
+                f"{each.metadata.namespace}/{each.metadata.name}": each
+                for each in self._members.of(key)
+                if each.metadata.uid != pod.metadata.uid and not each.spec.node_name
+            }
+        )
 
     def _waiting(self, key: str) -> Iterator[WaitingPod]:
         for member in self._members.of(key):
@@ -338,10 +343,6 @@ def gang_of(pod: Pod) -> str:
 def min_member(group: PlainObject) -> int:
     """The number of pods of the gang that must have a node before any is bound."""
     return int(group.get("spec", {}).get("minMember") or 1)
-
-
-def _key_of(pod: Pod) -> str:
-    return f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
 def _not_found(key: str) -> Status:

@@ -23,7 +23,7 @@ import pytest
 from click.testing import CliRunner
 
 from kuberth.assembly.profiles import full_registry
-from kuberth.bench.cases import of_file
+from kuberth.bench.cases import read_workloads
 from kuberth.cli import cli
 from kuberth.cli.context import Extras
 from kuberth.clock import SystemClock
@@ -147,7 +147,7 @@ def test_yaml_is_taken_by_its_loader(page: Path, folder: Path, monkeypatch: pyte
         assert not errors, block.where
         for tree in (document.tree for document in documents):
             if isinstance(tree, list) and "workloadTemplate" in tree[0]:
-                assert all(workload.refusal() is None for workload in of_file(folder / block.file)), (
+                assert all(workload.refusal() is None for workload in read_workloads(folder / block.file)), (
                     block.where
                 )
             elif isinstance(tree, dict) and "drivers" in tree:

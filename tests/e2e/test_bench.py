@@ -230,14 +230,13 @@ def test_objects_of_kubernetes_workloads_can_be_made(sources: Path) -> None:
     """Every node and pod of the smallest workload of each case."""
     rng = random.Random(0)
     for workload in {workload.case.name: workload for workload in reversed(upstream())}.values():
-        for step in workload.steps():
-            operation = step.operation
+        for number, operation in enumerate(workload.steps()):
             if isinstance(operation, CreateNodes):
-                assert NodeMaker(operation, workload.case, step.number, rng).make(1).node
+                assert NodeMaker(operation, workload.case, number, rng).make(1)[0]
             elif isinstance(operation, CreatePods):
                 maker = PodMaker(operation, workload.case, "ns", PodAdmission(needed=True))
                 assert maker.pod(1)
-                assert not maker.has_volumes or maker.volumes(1).volume
+                assert not maker.has_volumes or maker.volume(1)[1]
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def lines_of(printed: list[str]) -> str:
 
 def test_a_step_without_effect_ends_the_tour(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(playing, "PATIENCE_SECONDS", 0.2)
-    scene = Scene("Nothing", "", [TourStep("kubectl get pods", lambda _pods: "")])
+    scene = Scene("Nothing", "", [TourStep("kubectl get pods", expected={"missing": {"placed": 1}})])
     lines: list[str] = []
 
     async def play() -> None:

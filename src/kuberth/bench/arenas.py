@@ -181,7 +181,7 @@ def _api_server_command(
         f"--service-account-key-file={written('accounts.crt', accounts.certificate_pem)}",
         f"--service-account-signing-key-file={written('accounts.key', accounts.key_pem)}",
         "--authorization-mode=RBAC",
-        # As scheduler_perf: no controllers for accounts and taints are there, and pods state priorities.
+        # As in scheduler_perf: no controller creates service accounts or taints, and pods state a priority.
         "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,Priority",
         "--endpoint-reconciler-type=none",
         "--request-timeout=10m",
@@ -241,7 +241,7 @@ def _version(path: Path) -> tuple[int, ...]:
 
 
 def expect_https(place: Arena, name: str) -> Path:
-    """The kubeconfig, for a scheduler that is a program of its own."""
+    """The kubeconfig for a scheduler that is a separate program; KuberthError if the server has none."""
     if place.kubeconfig is None:
         raise KuberthError(
             f"{name} is a program of its own and needs a server to talk to: --target up or assets"

@@ -27,25 +27,25 @@ _WORKERS: Final = 32
 
 
 class RoundRobin:
-    """The waiting pods, and the node whose turn is next."""
+    """The pending pods, and the next node."""
 
     def __init__(self) -> None:
         self.waiting: asyncio.Queue[Pod] = asyncio.Queue()
-        self.some_node = asyncio.Event()
+        self.has_nodes = asyncio.Event()
         self._nodes: list[str] = []
         self._next = 0
         self._seen: set[str] = set()
 
-    def saw_node(self, old: Node | None, new: Node | None) -> None:
+    def handle_node(self, old: Node | None, new: Node | None) -> None:
         if old is None and new is not None:
             self._nodes.append(new.metadata.name)
-            self.some_node.set()
+            self.has_nodes.set()
         elif new is None and old is not None:
             self._nodes.remove(old.metadata.name)
             if not self._nodes:
-                self.some_node.clear()
+                self.has_nodes.clear()
 
-    def saw_pod(self, old: Pod | None, new: Pod | None) -> None:
+    def handle_pod(self, old: Pod | None, new: Pod | None) -> None:
         if new is None:
             if old is not None:
                 self._seen.discard(old.metadata.uid)
@@ -54,7 +54,7 @@ class RoundRobin:
             self.waiting.put_nowait(new)
 
     async def next_node(self) -> str:
-        await self.some_node.wait()
+        await self.has_nodes.wait()
         self._next = (self._next + 1) % len(self._nodes)
         return self._nodes[self._next]
 
@@ -63,8 +63,8 @@ async def bind_all(kubeconfig: str) -> None:
     client = load_client_config(kubeconfig=kubeconfig)
     turns = RoundRobin()
     async with HttpApi(client, qps=-1, max_connections=_WORKERS + 4) as api, asyncio.TaskGroup() as tasks:
-        nodes = Reflector(api, Node, Store(), turns.saw_node)
-        pods = Reflector(api, Pod, Store(), turns.saw_pod)
+        nodes = Reflector(api, Node, Store(), turns.handle_node)
+        pods = Reflector(api, Pod, Store(), turns.handle_pod)
         tasks.create_task(nodes.run(), name="watch of nodes")
         tasks.create_task(pods.run(), name="watch of pods")
         for number in range(_WORKERS):
@@ -85,7 +85,7 @@ async def _bind(api: HttpApi, turns: RoundRobin) -> None:
             )
             await api.create(_event(pod, node))
         except ApiError as error:
-            # It was deleted meanwhile, most likely; a benchmark of the wire goes on.
+            # Most likely the pod was deleted meanwhile; the benchmark continues.
             print(error, file=sys.stderr)  # noqa: T201 - this is a program, and that its log
 
 

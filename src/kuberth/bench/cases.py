@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -36,7 +37,7 @@ THROUGHPUT: Final = "SchedulingThroughput"
 
 
 class ThresholdMetricSelector(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The figure that a threshold is about."""
+    """The figure that a threshold limits."""
 
     name: str = THROUGHPUT
     labels: dict[str, str] = {}
@@ -76,18 +77,11 @@ class _WorkloadFields(msgspec.Struct, kw_only=True, rename="camel"):
     feature_gates: dict[str, bool] = {}
 
 
-class NumberedOperation(NamedTuple):
-    """An operation as it runs; the number names it, and the namespace of its pods if nothing else does."""
-
-    number: int
-    operation: Operation
-
-
 @dataclass(frozen=True)
 class TestCase:
     """The parts that the workloads of a test case share."""
 
-    __test__ = False  # for pytest, which takes classes of this name for its own
+    __test__ = False  # pytest collects classes with this name
 
     file: Path
     name: str
@@ -97,7 +91,7 @@ class TestCase:
     scheduler_config: Path | None
     default_pod_template: Path | None
     topic: str
-    """Under which a threshold of several may be meant."""
+    """The key of the threshold that applies, if a workload has several."""
     workloads: list[Workload] = field(default_factory=list, repr=False)
 
     def path(self, relative: str) -> Path:
@@ -126,8 +120,8 @@ class Workload:
         """The place of the workload, for messages."""
         return f"{self.case.file}: case {self.case.name}: workload {self.name}"
 
-    def steps(self) -> Sequence[NumberedOperation]:
-        """The operations, with sets of pods taken apart and parameters filled in."""
+    def steps(self) -> Sequence[Operation]:
+        """The operations with their parameters; a set of pods is one operation for each namespace."""
         return self._filled_in()[0]
 
     @property
@@ -149,17 +143,23 @@ class Workload:
             )
         return None
 
-    def _filled_in(self) -> tuple[Sequence[NumberedOperation], Sequence[str]]:
+    def _filled_in(self) -> tuple[Sequence[Operation], Sequence[str]]:
         """The operations, and the parameters that none of them takes."""
         params = Params(self.params)
-        steps: list[NumberedOperation] = []
+        steps: list[Operation] = []
         for index, operation in enumerate(self.case.operations):
-            try:
-                for each in _taken_apart(settled(operation, params), params):
-                    steps.append(NumberedOperation(len(steps), each))
-            except (ValueError, InvalidConfiguration) as error:
-                raise ConfigError(f"{self.where}: op {index} ({operation.opcode}): {error}") from error
+            with _problems_at(f"{self.where}: op {index} ({operation.opcode})"):
+                steps += _taken_apart(settled(operation, params), params)
         return steps, params.unused()
+
+
+@contextmanager
+def _problems_at(where: str) -> Iterator[None]:
+    """Raise problems as ConfigError with their place."""
+    try:
+        yield
+    except (ValueError, InvalidConfiguration) as error:
+        raise ConfigError(f"{where}: {error}") from error
 
 
 def _is_of_dra(template: Path) -> bool:
@@ -196,17 +196,13 @@ def read_cases(file: Path, *, topic: str = "") -> Sequence[TestCase]:
 def _read_case(file: Path, tree: Any, number: int, topic: str) -> TestCase:
     named = tree.get("name") if isinstance(tree, dict) else None
     where = f"{file}: case {named or number}"
-    try:
+    with _problems_at(where):
         fields = decode_tree(tree, _CaseFields)
-    except (ValueError, InvalidConfiguration) as error:
-        raise ConfigError(f"{where}: {error}") from error
     operations = []
     for index, each in enumerate(fields.workload_template):
-        try:
+        opcode = each.get("opcode") if isinstance(each, dict) else None
+        with _problems_at(f"{where}: op {index} ({opcode or 'without an opcode'})"):
             operations.append(read_operation(each))
-        except (ValueError, InvalidConfiguration) as error:
-            opcode = each.get("opcode") if isinstance(each, dict) else None
-            raise ConfigError(f"{where}: op {index} ({opcode or 'without an opcode'}): {error}") from error
     if not any(operation.measures for operation in operations):
         raise ConfigError(
             f"{where}: nothing is measured; set collectMetrics on a createPods, or put "
@@ -233,11 +229,9 @@ def _read_case(file: Path, tree: Any, number: int, topic: str) -> TestCase:
 def _read_workload(case: TestCase, tree: Any, number: int, shared: _CaseFields) -> Workload:
     named = tree.get("name") if isinstance(tree, dict) else None
     where = f"{case.file}: case {case.name}: workload {named or number}"
-    try:
+    with _problems_at(where):
         fields = decode_tree(tree, _WorkloadFields)
         threshold = _threshold(fields.threshold, case.topic)
-    except (ValueError, InvalidConfiguration) as error:
-        raise ConfigError(f"{where}: {error}") from error
     selector = fields.threshold_metric_selector or shared.default_threshold_metric_selector
     return Workload(
         case=case,
@@ -278,11 +272,11 @@ _MODULE: Final = re.compile(r"kubernetes@v(\d+)\.(\d+)\.(\d+)$")
 
 def shipped() -> Sequence[Workload]:
     """The workloads that ship with Kuberth."""
-    return [workload for file in sorted(SHIPPED.glob("*.yaml")) for workload in of_file(file)]
+    return [workload for file in sorted(SHIPPED.glob("*.yaml")) for workload in read_workloads(file)]
 
 
 def upstream() -> Sequence[Workload]:
-    """Kubernetes' own, of the newest version that is there."""
+    """The workloads of Kubernetes, of the newest installed version."""
     folder = upstream_folder()
     if folder is None:
         raise ConfigError(
@@ -292,7 +286,7 @@ def upstream() -> Sequence[Workload]:
     return [
         workload
         for file in sorted(folder.rglob(CONFIG_NAME))
-        for workload in of_file(file, topic=_topic(file.parent.relative_to(folder)))
+        for workload in read_workloads(file, topic=_topic(file.parent.relative_to(folder)))
     ]
 
 
@@ -322,7 +316,7 @@ def _topic(folder: Path) -> str:
     return "_".join(part.replace("_", "") for part in folder.parts)
 
 
-def of_file(file: Path, *, topic: str = "") -> Sequence[Workload]:
+def read_workloads(file: Path, *, topic: str = "") -> Sequence[Workload]:
     return [workload for case in read_cases(file, topic=topic) for workload in case.workloads]
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 from typing import Final, NamedTuple, Protocol
 
 from kuberth.bench.cases import THROUGHPUT, LabelValues, Workload
-from kuberth.bench.ledger import PodLedger, SeenPod
+from kuberth.bench.ledger import PodLedger
 from kuberth.bench.measurements import (
     ATTEMPTS,
     EXTENSION_POINTS,
@@ -26,6 +26,8 @@ from kuberth.bench.measurements import (
     ThroughputSampler,
     judged,
 )
+from kuberth.local.apiserver.objects import Obj, namespace_of
+from kuberth.local.selecting import labels_of
 from kuberth.observe.reading import read_samples
 
 Key = frozenset[tuple[str, str]]
@@ -40,45 +42,33 @@ _BREAKDOWN: Final = {
 }
 
 
-@dataclass(slots=True)
-class _Observed:
-    sum: float = 0.0
-    count: float = 0.0
-    buckets: dict[float, float] = field(default_factory=dict)
-    """By upper bound: the number of values up to it."""
-
-
 class HistogramReading:
     """Values of some histograms at one moment."""
 
     def __init__(self, text: str = "", names: Iterable[str] = ()) -> None:
-        self._found: dict[str, dict[Key, _Observed]] = {name: {} for name in names}
+        self._found: dict[str, dict[Key, dict[str, float]]] = {name: {} for name in names}
+        """By name and labels: `sum`, `count`, and by upper bound the number of values up to it."""
         for sample in read_samples(text, self._found):
             name, _, part = sample.name.rpartition("_")
             family = self._found.get(name)
             if family is None:
                 continue
             labels = {label: value for label, value in sample.labels.items() if label != "le"}
-            observed = family.setdefault(frozenset(labels.items()), _Observed())
-            if part == "bucket":
-                observed.buckets[float(sample.labels["le"])] = sample.value
-            elif part in ("sum", "count"):
-                setattr(observed, part, sample.value)
+            if part in ("bucket", "sum", "count"):
+                observed = family.setdefault(frozenset(labels.items()), {})
+                observed[sample.labels.get("le", part)] = sample.value
 
     def between(self, earlier: HistogramReading, name: str, labels: Mapping[str, str]) -> Observations:
         """The observations since `earlier`, of all combinations of label values that have these."""
-        total, count = 0.0, 0.0
-        buckets: dict[float, float] = {}
         wanted = set(labels.items())
+        found: dict[str, float] = {}
         for key, observed in self._found.get(name, {}).items():
-            if not wanted <= key:
-                continue
-            before = earlier._found.get(name, {}).get(key, _Observed())
-            total += observed.sum - before.sum
-            count += observed.count - before.count
-            for bound, number in observed.buckets.items():
-                buckets[bound] = buckets.get(bound, 0.0) + number - before.buckets.get(bound, 0.0)
-        return Observations(total, count, sorted(buckets.items()))
+            if wanted <= key:
+                before = earlier._found.get(name, {}).get(key, {})
+                for part, value in observed.items():
+                    found[part] = found.get(part, 0.0) + value - before.get(part, 0.0)
+        total, count = found.pop("sum", 0.0), found.pop("count", 0.0)
+        return Observations(total, count, sorted((float(bound), number) for bound, number in found.items()))
 
     def label_values(self, name: str, labels: Sequence[str]) -> list[dict[str, str]]:
         """Every combination of these labels' values that was observed."""
@@ -112,7 +102,7 @@ class Observations:
             return bound * (rank / number) if number else 0.0
         below, fewer = self.buckets[at - 1]
         if math.isinf(bound):
-            return below  # all that is known of it
+            return below  # the histogram does not say more
         return below + (bound - below) * ((rank - fewer) / (number - fewer))
 
 
@@ -140,43 +130,35 @@ class Meter(Protocol):
         ...
 
 
+@dataclass(eq=False)
 class Collector:
-    """Measures a stretch. Make it, `await start()`, let things happen, `await stop()`."""
+    """Measures one phase of a workload, between `await start()` and `await stop()`."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        workload: Workload,
-        ledger: PodLedger,
-        meter: Meter,
-        namespaces: Collection[str],
-        labels: Mapping[str, str],
-        interval_seconds: float,
-        with_latencies: bool,
-    ) -> None:
-        self._name = name
-        self._workload = workload
-        self._ledger = ledger
-        self._meter = meter
-        self._namespaces = frozenset(namespaces)
-        self._labels = labels.items()
-        self._interval = interval_seconds
-        self._with_latencies = with_latencies
+    name: str
+    workload: Workload
+    ledger: PodLedger
+    meter: Meter
+    namespaces: Collection[str]
+    labels: Mapping[str, str]
+    interval_seconds: float
+    with_latencies: bool
+
+    def __post_init__(self) -> None:
         self._sampler = ThroughputSampler()
         self._latencies: list[LatencySample] = []
         self._scheduled = 0
         self._first = self._last = self._began = 0.0
         self._used = ProcessUsage(None, None)
-        wanted = {*_DEFAULT_METRICS, *workload.case.metrics}
-        self._wanted = wanted | ({workload.selector.name} - {THROUGHPUT})
+        self._wanted = {*_DEFAULT_METRICS, *self.workload.case.metrics, self.workload.selector.name} - {
+            THROUGHPUT
+        }
         self._before = HistogramReading()
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         self._before = await self._read()
-        self._used = self._meter.usage()
+        self._used = self.meter.usage()
         self._began = self._loop.time()
-        self._unsubscribe = self._ledger.listen(self._saw)
+        self._unsubscribe = self.ledger.listen(self._count_pod)
         self._ticking = tasks.create_task(self._tick(), name="throughput samples")
 
     @property
@@ -186,7 +168,7 @@ class Collector:
     async def stop(self) -> Measurement:
         self._ticking.cancel()
         self._unsubscribe()
-        used = self._meter.usage()
+        used = self.meter.usage()
         after = await self._read()
         attempts = after.between(self._before, ATTEMPTS, {"result": "scheduled"})
         metrics = list(self._summaries(after))
@@ -195,7 +177,7 @@ class Collector:
         if used.cpu_seconds is not None and self._used.cpu_seconds is not None and self._scheduled:
             cpu = (used.cpu_seconds - self._used.cpu_seconds) * MILLISECONDS / self._scheduled
         return Measurement(
-            name=self._name,
+            name=self.name,
             scheduled=self._scheduled,
             seconds=max(self._last - self._began, 0.0),
             overall=self._overall(),
@@ -204,7 +186,7 @@ class Collector:
             peak_mib=used.peak_mib,
             attempts_ms=attempts.summary(factor=MILLISECONDS),
             metrics=metrics,
-            verdict=judged(self._workload.threshold, self._workload.selector, throughput, metrics),
+            verdict=judged(self.workload.threshold, self.workload.selector, throughput, metrics),
             samples=[
                 each._replace(at_seconds=each.at_seconds - self._began) for each in self._sampler.samples
             ],
@@ -221,8 +203,8 @@ class Collector:
     def _loop(self) -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
 
-    def _saw(self, pod: SeenPod) -> None:
-        if pod.namespace in self._namespaces and self._labels <= pod.labels.items():
+    def _count_pod(self, pod: Obj) -> None:
+        if namespace_of(pod) in self.namespaces and self.labels.items() <= labels_of(pod).items():
             self._scheduled += 1
             self._last = self._loop.time()
             if self._scheduled == 1:
@@ -233,11 +215,11 @@ class Collector:
         reading = self._before
         while True:
             # On a grid, so that a late tick does not make all later ones late.
-            at = max(at + self._interval, self._loop.time())
+            at = max(at + self.interval_seconds, self._loop.time())
             await asyncio.sleep(at - self._loop.time())
             now = self._loop.time()
             self._sampler.take(now, self._scheduled)
-            if self._with_latencies:
+            if self.with_latencies:
                 later = await self._read()
                 found = later.between(reading, ATTEMPTS, {"result": "scheduled"}).summary(factor=MILLISECONDS)
                 if found is not None:
@@ -245,11 +227,11 @@ class Collector:
                 reading = later
 
     async def _read(self) -> HistogramReading:
-        return HistogramReading(await self._meter.metrics(), self._wanted)
+        return HistogramReading(await self.meter.metrics(), self._wanted)
 
     def _summaries(self, after: HistogramReading) -> Iterator[MetricSummary]:
-        configured: Mapping[str, tuple[LabelValues, ...] | None] = self._workload.case.metrics
-        selector = self._workload.selector
+        configured: Mapping[str, tuple[LabelValues, ...] | None] = self.workload.case.metrics
+        selector = self.workload.selector
         for name in sorted(self._wanted):
             if name in configured:
                 chosen = list(combinations(configured[name]))

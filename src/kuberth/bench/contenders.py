@@ -74,7 +74,7 @@ class OwnScheduler:
     plugin_references: Sequence[str] = ()
     queue_reference: str | None = None
     by_code: Sequence[str] = ()
-    """Plugins that only this process knows."""
+    """Names of plugins that the caller registered in this process; no other program has them."""
     profile: Path | None = None
     """The file to which its folded stacks are written."""
     name: str = KUBERTH
@@ -144,7 +144,7 @@ class KubeScheduler:
 
 @dataclass(frozen=True, slots=True)
 class BlindBinder:
-    """Binds every pod to the next node and writes the event, without any decision."""
+    """A program that binds every pod to the next node and writes the event, without any decision."""
 
     name: str = BLIND
 
@@ -180,7 +180,7 @@ async def _scheduler_program(
     ]
     if gates:
         command.append(f"--feature-gates={shown_gates(gates)}")
-    # Its certificate is made by itself at every start.
+    # The program issues its own certificate at every start.
     own = ClientConfig(server=f"https://127.0.0.1:{port}", source=name, tls=TlsSettings(insecure=True))
     async with (
         HttpApi(own, qps=-1) as pages,
@@ -193,7 +193,7 @@ async def _scheduler_program(
 
 @asynccontextmanager
 async def _watched(program: ChildProcess) -> AsyncIterator[None]:
-    """End the run if the program ends by itself."""
+    """Fail if the program ends before the block does."""
     async with asyncio.TaskGroup() as tasks:
         watching = tasks.create_task(program.watch(), name=f"watch over {program.name}")
         yield
@@ -214,7 +214,7 @@ class _ProcessMeter:
 
 @dataclass(frozen=True, slots=True)
 class _OwnMeter:
-    """Measures this process: the scheduler, the embedded server and the bench together, for they share it."""
+    """Measures this process, which the scheduler, the embedded server and the bench share."""
 
     scheduler: Scheduler
 
@@ -226,7 +226,7 @@ class _OwnMeter:
 
 
 def configuration(file: Path | None) -> dict[str, Any]:
-    """The scheduler's, without what a bench decides by itself: the connection and leader election."""
+    """The scheduler configuration without leader election; the connection is added later."""
     tree = {} if file is None else read_file(file, "the scheduler's configuration")
     if not isinstance(tree, dict):
         raise ConfigError(f"{file}: expected a {KIND}")

@@ -62,7 +62,7 @@ def single_svgs(charts: Sequence[Chart]) -> list[str]:
 
 
 def _colours(charts: Sequence[Chart]) -> dict[str, str]:
-    """A name has the same colour in all of them."""
+    """The colour of each name, the same in all charts."""
     names = dict.fromkeys(curve.name for chart in charts for curve in chart.curves)
     return {name: _COLOURS[index % len(_COLOURS)] for index, name in enumerate(names)}
 
@@ -150,7 +150,7 @@ class _Flame:
 
 
 def flame_svg(stacks: Mapping[str, int], *, title: str) -> str:
-    """The outermost function at the bottom; as wide as the share of samples it was part of."""
+    """A flame graph: the outermost function at the bottom, each as wide as its share of the samples."""
     root = _Flame()
     for stack, count in stacks.items():
         at = root
@@ -194,7 +194,7 @@ def _depth(flame: _Flame, scale: float) -> int:
 
 
 def _warm(name: str) -> str:
-    """A colour of the package: ours are warm, others grey."""
+    """A warm colour for each package of Kuberth, grey for others."""
     package = name.partition(":")[0].split(".")
     if package[0] != "kuberth":
         return "#cfd6dd" if package[0] != "all" else "#e9edf0"

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kuberth.bench import operations
 from kuberth.bench.arenas import Arena
 from kuberth.bench.cases import Workload
 from kuberth.bench.collecting import Collector, Meter
-from kuberth.bench.ledger import PodLedger, SeenPod, seen_pod
+from kuberth.bench.ledger import PodLedger
 from kuberth.bench.making import PODS, AnyObject, Maker, PreparedPods, paced
 from kuberth.bench.measurements import Measurement
 from kuberth.errors import ConfigError, KuberthError, first_error
-from kuberth.local.apiserver.objects import Obj
+from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.informing import Informers
@@ -32,11 +32,12 @@ class Pace:
     """Polling intervals and time limits."""
 
     sample_seconds: float = 1.0
-    """scheduler_perf's, for samples of throughput and for asking whether a measured stretch is done."""
-    look_seconds: float = 0.2
-    """Seconds between two looks whether anything else is done."""
+    """Seconds between two samples of throughput, and between two checks whether a measured phase is done: as
+    in scheduler_perf."""
+    poll_seconds: float = 0.2
+    """Seconds between two checks whether anything else is done."""
     patience_seconds: float = 600.0
-    """Seconds after which pods that are not scheduled are given up."""
+    """Seconds after which a workload fails if its pods are not scheduled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,70 +51,58 @@ Report = Callable[[Progress], None]
 
 
 class WorkloadFailed(KuberthError):  # noqa: N818 - names what happened, like LeadershipLost
-    """A workload could not be run to its end; the message says which, at which operation, and why."""
+    """A workload failed. The message names the workload, the operation and the reason."""
 
 
+@dataclass(eq=False)
 class Executor:
     """Runs a workload once."""
 
-    def __init__(
-        self,
-        workload: Workload,
-        arena: Arena,
-        meter: Meter,
-        *,
-        pace: Pace,
-        report: Report = lambda progress: None,
-        with_latencies: bool = False,
-    ) -> None:
-        self._workload = workload
-        self._server = arena.server
-        self._meter = meter
-        self._pace = pace
-        self._report = report
-        self._with_latencies = with_latencies
-        self._maker = Maker(arena.server, workload.case, admits_pods=arena.admits_pods)
+    workload: Workload
+    arena: Arena
+    meter: Meter
+    pace: Pace = field(kw_only=True)
+    report: Report = field(default=lambda progress: None, kw_only=True)
+    with_latencies: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self._server = self.arena.server
+        self._maker = Maker(self._server, self.workload.case, admits_pods=self.arena.admits_pods)
         self._ledger = PodLedger()
         self._expected: dict[str, int] = {}
-        """Namespaces that are there, and how many pods a barrier waits for in each."""
+        """The existing namespaces, and the number of pods that a barrier waits for in each."""
         self._collector: Collector | None = None
         self._measurements: list[Measurement] = []
         self._background: list[asyncio.Task[None]] = []
 
     async def run(self) -> Sequence[Measurement]:
-        steps = self._workload.steps()
+        steps = self.workload.steps()
         informers = Informers(self._server)
-        informers.of("pods").add_handler(self._note_pod)
+        informers.of("pods").add_handler(self._ledger.handle)
         async with asyncio.TaskGroup() as self._tasks:
             self._spawn(informers.run(), "watch of pods")
             await informers.wait_synced()
-            for step in steps:
+            for number, operation in enumerate(steps):
                 try:
-                    await self._run(step.operation, step.number)
+                    await self._run(operation, number)
                 except (KuberthError, ExceptionGroup) as error:
                     if not isinstance(first := first_error(error), KuberthError):
-                        raise  # a bug, with all that is known of it
-                    where = f"{self._workload.where}: op {step.number} ({step.operation.opcode})"
+                        raise  # a bug
+                    where = f"{self.workload.where}: op {number} ({operation.opcode})"
                     raise WorkloadFailed(f"{where}: {first}") from error
             if self._collector is not None:
-                where = self._workload.where
+                where = self.workload.where
                 raise ConfigError(f"{where}: startCollectingMetrics has no stopCollectingMetrics")
             for task in self._background:
                 task.cancel()
         return self._measurements
-
-    def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
-        if new is not None:
-            self._ledger.set(seen_pod(new))
-        elif old is not None:
-            self._ledger.remove(old["metadata"]["namespace"], old["metadata"]["name"])
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         async def named_errors() -> None:
             try:
                 await work
             except KuberthError as error:
-                raise WorkloadFailed(f"{self._workload.where}: {name}: {error}") from error
+                raise WorkloadFailed(f"{self.workload.where}: {name}: {error}") from error
 
         self._background.append(self._tasks.create_task(named_errors(), name=name))
 
@@ -164,7 +153,7 @@ class Executor:
         if operation.collect_metrics:
             await self._start_collecting(namespace, (namespace,), {})
         if operation.steady_state:
-            await self._keep_steady(pods, operation, namespace)
+            await self._run_steady_state(pods, operation, namespace)
         elif operation.skip_wait_to_completion:
             await pods.create()
             self._expected[namespace] += operation.count
@@ -174,21 +163,21 @@ class Executor:
         if operation.collect_metrics:
             await self._stop_collecting()
 
-    async def _keep_steady(
+    async def _run_steady_state(
         self, pods: PreparedPods, operation: operations.CreatePods, namespace: str
     ) -> None:
-        """Again and again a batch of pods, each removed when all of it is scheduled."""
+        """Create a batch of pods and delete it when all of them are scheduled, repeatedly."""
         scheduled = 0
         batch_done = asyncio.Event()
 
-        def saw(pod: SeenPod) -> None:
+        def count_pod(pod: Obj) -> None:
             nonlocal scheduled
-            if pod.namespace == namespace:
+            if namespace_of(pod) == namespace:
                 scheduled += 1
                 if scheduled % operation.count == 0:
                     batch_done.set()
 
-        unsubscribe = self._ledger.listen(saw)
+        unsubscribe = self._ledger.listen(count_pod)
         try:
             async with asyncio.timeout(operation.seconds):
                 while True:
@@ -206,7 +195,7 @@ class Executor:
             )
 
     async def _delete_pods(self, operation: operations.DeletePods) -> None:
-        chosen = [pod.name for pod in self._ledger.pods((operation.namespace,), operation.label_selector)]
+        chosen = [name_of(pod) for pod in self._ledger.pods((operation.namespace,), operation.label_selector)]
 
         async def delete() -> None:
             if not operation.delete_pods_per_second:
@@ -224,7 +213,7 @@ class Executor:
         try:
             await self._server.delete(resource, name, namespace=namespace)
         except StatusError as error:
-            if error.code != 404:  # it is gone, most likely preempted
+            if error.code != 404:  # the pod was deleted before, most likely by preemption
                 raise
 
     async def _delete_all(self, namespace: str, labels: Mapping[str, str], **options: int) -> None:
@@ -311,21 +300,21 @@ class Executor:
         measured: bool = False,
     ) -> None:
         loop = asyncio.get_running_loop()
-        until = loop.time() + self._pace.patience_seconds
+        until = loop.time() + self.pace.patience_seconds
         verb = "attempted" if attempted_is_enough else "scheduled"
         while True:
             stages = self._ledger.stages((namespace,), labels)
             done = stages.scheduled + (stages.attempted if attempted_is_enough else 0)
-            self._report(Progress(f"{wanted} pods {verb}", min(done, wanted), wanted))
+            self.report(Progress(f"{wanted} pods {verb}", min(done, wanted), wanted))
             if done >= wanted:
                 return
             if loop.time() > until:
                 seen = f"; {stages.waiting} waits, for one" if stages.waiting else ""
                 raise ConfigError(
                     f"only {done} of {wanted} pods in {namespace} were {verb} within "
-                    f"{self._pace.patience_seconds:g} s{seen}; do they fit, or is a longer --timeout needed?"
+                    f"{self.pace.patience_seconds:g} s{seen}; do they fit, or is a longer --timeout needed?"
                 )
-            await asyncio.sleep(self._pace.sample_seconds if measured else self._pace.look_seconds)
+            await asyncio.sleep(self.pace.sample_seconds if measured else self.pace.poll_seconds)
 
     # Measuring
 
@@ -336,13 +325,13 @@ class Executor:
             raise ConfigError("metrics are being collected already; stop that first")
         self._collector = Collector(
             name,
-            workload=self._workload,
+            workload=self.workload,
             ledger=self._ledger,
-            meter=self._meter,
+            meter=self.meter,
             namespaces=namespaces,
             labels=labels,
-            interval_seconds=self._pace.sample_seconds,
-            with_latencies=self._with_latencies,
+            interval_seconds=self.pace.sample_seconds,
+            with_latencies=self.with_latencies,
         )
         await self._collector.start(self._tasks)
 
@@ -365,7 +354,7 @@ class Executor:
             done += 1
             if done % 50 == 0 or done == total:
                 scheduled = "" if self._collector is None else f", {self._collector.scheduled} scheduled"
-                self._report(Progress(f"{step}{scheduled}", done, total))
+                self.report(Progress(f"{step}{scheduled}", done, total))
 
         return advance
 
@@ -375,7 +364,7 @@ async def _ticks(operation: operations.Churn) -> AsyncIterator[None]:
     loop = asyncio.get_running_loop()
     at = loop.time()
     while True:
-        # Ticks that were missed are not made up for.
+        # A missed tick is skipped.
         at = max(at + seconds, loop.time())
         await asyncio.sleep(at - loop.time())
         yield

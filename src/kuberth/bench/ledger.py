@@ -1,6 +1,6 @@
 """The stage of every pod: created, attempted, scheduled.
 
-In: the events of a watch of pods. Out: counts by namespace and labels, and a call for every newly
+In: the changes of an informer of pods. Out: counts by namespace and labels, and a call for every newly
 scheduled pod.
 """
 
@@ -9,33 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from kuberth.local.apiserver.objects import Obj
-
-
-class SeenPod(NamedTuple):
-    """The parts of a pod that the ledger needs."""
-
-    namespace: str
-    name: str
-    labels: Mapping[str, str]
-    node: str
-    attempted: bool
-    """Whether the pod has the condition PodScheduled, with any status."""
-
-
-def seen_pod(pod: Obj) -> SeenPod:
-    metadata, conditions = pod["metadata"], pod.get("status", {}).get("conditions", ())
-    return SeenPod(
-        metadata["namespace"],
-        metadata["name"],
-        metadata.get("labels", {}),
-        pod["spec"].get("nodeName", ""),
-        any(condition["type"] == "PodScheduled" for condition in conditions),
-    )
+from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
+from kuberth.local.selecting import labels_of
 
 
 class Stages(NamedTuple):
-    """How many pods have come how far; each is in one stage."""
+    """The number of pods by their stage; each is in one stage."""
 
     scheduled: int
     attempted: int
@@ -44,46 +23,47 @@ class Stages(NamedTuple):
     """A pod that is not scheduled, for messages; one that was attempted if there is one."""
 
 
-OnScheduled = Callable[[SeenPod], None]
-
-
 class PodLedger:
+    """The pods of every namespace."""
+
     def __init__(self) -> None:
-        self._pods: dict[str, dict[str, SeenPod]] = {}
-        self._listeners: list[OnScheduled] = []
+        self._pods: dict[str, dict[str, Obj]] = {}
+        self._listeners: list[Callable[[Obj], None]] = []
 
-    def set(self, pod: SeenPod) -> None:
-        pods = self._pods.setdefault(pod.namespace, {})
-        old = pods.get(pod.name)
-        pods[pod.name] = pod
-        if pod.node and (old is None or not old.node):
+    def handle(self, old: Obj | None, new: Obj | None) -> None:
+        """Handle a change of a pod, as an informer reports it."""
+        if new is None:
+            if old is not None:
+                self._pods.get(namespace_of(old), {}).pop(name_of(old), None)
+            return
+        pods = self._pods.setdefault(namespace_of(new), {})
+        before = pods.get(name_of(new))
+        pods[name_of(new)] = new
+        if new["spec"].get("nodeName") and not (before and before["spec"].get("nodeName")):
             for listener in self._listeners:
-                listener(pod)
+                listener(new)
 
-    def remove(self, namespace: str, name: str) -> None:
-        self._pods.get(namespace, {}).pop(name, None)
-
-    def listen(self, listener: OnScheduled) -> Callable[[], None]:
+    def listen(self, listener: Callable[[Obj], None]) -> Callable[[], None]:
         """Call it for every newly scheduled pod, until the returned function is called."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def pods(self, namespaces: Collection[str], labels: Mapping[str, str]) -> Iterator[SeenPod]:
+    def pods(self, namespaces: Collection[str], labels: Mapping[str, str]) -> Iterator[Obj]:
         wanted = labels.items()
         for namespace in namespaces:
             for pod in self._pods.get(namespace, {}).values():
-                if not wanted or wanted <= pod.labels.items():
+                if not wanted or wanted <= labels_of(pod).items():
                     yield pod
 
     def stages(self, namespaces: Collection[str], labels: Mapping[str, str]) -> Stages:
-        scheduled = attempted = unattempted = 0
-        waiting, sure = "", False
+        scheduled, attempted, unattempted = 0, [], []
         for pod in self.pods(namespaces, labels):
-            if pod.node:
+            conditions = pod.get("status", {}).get("conditions", ())
+            if pod["spec"].get("nodeName"):
                 scheduled += 1
-                continue
-            attempted += pod.attempted
-            unattempted += not pod.attempted
-            if not waiting or (pod.attempted and not sure):
-                waiting, sure = f"{pod.namespace}/{pod.name}", pod.attempted
-        return Stages(scheduled, attempted, unattempted, waiting)
+            elif any(condition["type"] == "PodScheduled" for condition in conditions):
+                attempted.append(pod)
+            else:
+                unattempted.append(pod)
+        waiting = next((key_of(pod) for pod in (*attempted, *unattempted)), "")
+        return Stages(scheduled, len(attempted), len(unattempted), waiting)

@@ -11,6 +11,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
+from itertools import repeat
 from typing import Any, Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
@@ -20,7 +21,7 @@ from kuberth.api.resource import AllocationResult, DeviceClass, ResourceClaim, R
 from kuberth.api.wire import encode, to_builtins
 from kuberth.bench import operations
 from kuberth.bench.cases import TestCase
-from kuberth.bench.objects import NodeMaker, NodeObjects, PodAdmission, PodMaker
+from kuberth.bench.objects import NodeMaker, PodAdmission, PodMaker, Tree
 from kuberth.bench.operations import CreateResourceDriver
 from kuberth.bench.servers import STRICT, BenchServer, RemoteServer, find_kind, list_typed
 from kuberth.bench.templating import Template
@@ -44,8 +45,8 @@ _DEVICE_CLAIMS: Final = "resourceclaims.resource.k8s.io"
 _CLAIM: Final = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
 WORKERS: Final = 30
 """Requests under way at once; scheduler_perf has as many."""
-PATIENCE_SECONDS: Final = 20.0
-"""How long `createAny` tries: a definition that was just made may need a moment."""
+PATIENCE_SECONDS: Final = 20
+"""How long `createAny` retries."""
 T = TypeVar("T")
 
 
@@ -79,35 +80,36 @@ def _device(number: int) -> dict[str, Any]:
     }
 
 
-class DeviceWorld(NamedTuple):
-    """What an allocation of devices depends on: the nodes, slices, classes and claims on the server."""
-
-    nodes: Sequence[Node]
-    slices: Sequence[ResourceSlice]
-    classes: Sequence[DeviceClass]
-    claims: Sequence[ResourceClaim]
-    """All claims: their devices are in use."""
-
-
 class RandomAllocation:
-    """Allocates devices of random nodes to claims."""
+    """Allocates devices of random nodes to claims.
 
-    def __init__(self, world: DeviceWorld, rng: random.Random) -> None:
-        table, slices, classes = ClusterTable(), Store[ResourceSlice](), Store[DeviceClass]()
-        for node in world.nodes:
+    The arguments are all such objects on the server; the devices of allocated claims are in use.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        slices: Iterable[ResourceSlice],
+        classes: Iterable[DeviceClass],
+        claims: Iterable[ResourceClaim],
+        *,
+        rng: random.Random,
+    ) -> None:
+        table, slice_store, class_store = ClusterTable(), Store[ResourceSlice](), Store[DeviceClass]()
+        for node in nodes:
             table.set_node(node)
-        for slice_ in world.slices:
-            slices.set(slice_)
-        for class_ in world.classes:
-            classes.set(class_)
+        for slice_ in slices:
+            slice_store.set(slice_)
+        for class_ in classes:
+            class_store.set(class_)
         self._rng = rng
         self._table = table
-        self._nodes = [node.metadata.name for node in world.nodes]
-        self._classes = KnownClasses(classes)
-        self._sites = Sites(slices, table)
+        self._nodes = [node.metadata.name for node in nodes]
+        self._classes = KnownClasses(class_store)
+        self._sites = Sites(slice_store, table)
         self._sites.refresh()
         self._usage = DeviceUsage()
-        for claim in world.claims:
+        for claim in claims:
             if claim.status.allocation is not None:
                 self._take(claim.status.allocation)
         self._demands: dict[bytes, Demand] = {}
@@ -169,10 +171,11 @@ class Maker:
     ) -> None:
         maker = NodeMaker(operation, self._case, number, self._rng)
 
-        async def create(made: NodeObjects) -> None:
-            await self._server.create("nodes", made.node)
-            if made.csi_node is not None:
-                await self._server.create("csinodes.storage.k8s.io", made.csi_node)
+        async def create(made: tuple[Tree, Tree | None]) -> None:
+            node, csi_node = made
+            await self._server.create("nodes", node)
+            if csi_node is not None:
+                await self._server.create("csinodes.storage.k8s.io", csi_node)
             advance()
 
         await _at_once((maker.make(index) for index in range(operation.count)), create)
@@ -245,20 +248,12 @@ class Maker:
         namespace = operation.namespace
         for made in await self.any_objects(operation.template_path, namespace, operation.count):
             create = partial(self._server.create, made.row, made.body, field_validation=STRICT)
-            await self._patiently(partial(create, namespace=namespace))
-
-    async def _patiently(self, ask: Callable[[], Awaitable[object]]) -> None:
-        loop = asyncio.get_running_loop()
-        until = loop.time() + PATIENCE_SECONDS
-        while True:
-            try:
-                await ask()
-                return
-            except StatusError as error:
-                # What the object itself is refused for, no waiting mends.
-                if error.code in (400, 409, 422) or loop.time() >= until:
-                    raise
-            await asyncio.sleep(1.0)
+            # A definition that was just created may not be served yet; a wrong object stays wrong.
+            await _retry(
+                partial(create, namespace=namespace),
+                pauses=repeat(1.0, PATIENCE_SECONDS),
+                is_temporary=lambda code: code not in (400, 409, 422),
+            )
 
     async def update_any(self, operation: operations.UpdateAny) -> None:
         made = await self.any_objects(operation.template_path, operation.namespace, operation.count)
@@ -291,10 +286,9 @@ class Maker:
         """Give devices to all claims that have none, one after the other."""
         listed = partial(list_typed, self._server)
         claims = await listed(ResourceClaim)
-        world = DeviceWorld(
-            await listed(Node), await listed(ResourceSlice), await listed(DeviceClass), claims
+        random_allocation = RandomAllocation(
+            await listed(Node), await listed(ResourceSlice), await listed(DeviceClass), claims, rng=self._rng
         )
-        random_allocation = RandomAllocation(world, self._rng)
         allocated = (
             replace(claim, status=replace(claim.status, allocation=random_allocation.draw(claim)))
             for claim in claims
@@ -325,7 +319,11 @@ class PreparedPods:
         async def create(index: int) -> None:
             if self._maker.has_volumes:
                 await self._create_volume(index)
-            await _again_if_busy(partial(self._create_pod, index))
+            await _retry(
+                partial(self._create_pod, index),
+                pauses=(0.2, 0.5, 1.0, 2.0),
+                is_temporary=lambda code: code in (429, 503),
+            )
             advance()
 
         await _at_once(range(len(self._bodies)), create)
@@ -340,13 +338,12 @@ class PreparedPods:
             await self._server.create(PODS, body, namespace=self._namespace)
 
     async def _create_volume(self, index: int) -> None:
-        made = self._maker.volumes(index)
-        await self._server.create(_CLAIMS, made.claim, namespace=self._namespace)
-        await self._server.update(
-            _CLAIMS, made.claim_name, made.claim, namespace=self._namespace, subresource="status"
-        )
-        await self._server.create(_VOLUMES, made.volume)
-        await self._server.update(_VOLUMES, made.volume_name, made.volume, subresource="status")
+        claim, volume = self._maker.volume(index)
+        for resource, body, namespace in ((_CLAIMS, claim, self._namespace), (_VOLUMES, volume, "")):
+            await self._server.create(resource, body, namespace=namespace)
+            await self._server.update(
+                resource, body["metadata"]["name"], body, namespace=namespace, subresource="status"
+            )
 
 
 async def paced(items: Iterable[T], per_second: int) -> AsyncIterator[T]:
@@ -375,12 +372,15 @@ async def _at_once(items: Iterable[T], work: Callable[[T], Awaitable[None]]) -> 
             tasks.create_task(worker(), name=f"maker {number}")
 
 
-async def _again_if_busy(ask: Callable[[], Awaitable[object]]) -> None:
-    for pause in (0.2, 0.5, 1.0, 2.0, None):
+async def _retry(
+    ask: Callable[[], Awaitable[object]], *, pauses: Iterable[float], is_temporary: Callable[[int], bool]
+) -> None:
+    """Ask again after each pause (seconds), as long as the server refuses with a temporary status code."""
+    for pause in (*pauses, None):
         try:
             await ask()
             return
         except StatusError as error:
-            if pause is None or error.code not in (429, 503):
+            if pause is None or not is_temporary(error.code):
                 raise
             await asyncio.sleep(pause)

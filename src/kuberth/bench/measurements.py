@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, NamedTuple
 
 from kuberth.bench.cases import THROUGHPUT, ThresholdMetricSelector
@@ -27,9 +27,9 @@ class RateSample(NamedTuple):
 class ThroughputSampler:
     """Samples pods per second as scheduler_perf samples its SchedulingThroughput.
 
-    It is fed once an interval; time is any clock's, in seconds. Rates are those between two samples. What
-    comes before the first scheduled pod, and the interval in which it came, does not count; an interval
-    without pods is joined to the next interval with pods, and has its rate.
+    Call `take` once per interval, with the time in seconds. A rate is that between two samples. The time
+    before the first scheduled pod, and its interval, do not count. Intervals without pods get the rate of the
+    next interval with pods, which includes their time.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class ThroughputSampler:
         self._last_at, self._last_count, self._skipped = now, scheduled, 0
 
     def summary(self) -> Distribution | None:
-        """The average and percentiles; None if it was over before there was a rate."""
+        """The average and percentiles; None without a rate."""
         return summarized(self._rates)
 
 
@@ -123,16 +123,17 @@ class ThresholdVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """The results of a measured stretch of a workload, or their median over several runs."""
+    """The results of a measured phase of a workload, or their median over several runs."""
 
     name: str
     scheduled: int
     seconds: float
     """Seconds from the beginning to the last scheduled pod."""
     overall: float
-    """Pods per second from the first scheduled pod to the last; from the beginning if all came at once."""
+    """Pods per second from the first scheduled pod to the last; from the start of the phase if all pods were
+    scheduled at once."""
     throughput: Distribution | None
-    """The sampled throughput; None if the stretch was over before there were samples."""
+    """The sampled throughput; None if the phase ended before the first sample."""
     cpu_ms_per_pod: float | None
     peak_mib: float | None
     attempts_ms: Distribution | None
@@ -179,25 +180,18 @@ def median(runs: Sequence[Measurement]) -> Measurement:
         return runs[0]
     average = statistics.median(run.average for run in runs)
     nearest = min(runs, key=lambda run: abs(run.average - average))
-    throughput = _median_summary([run.throughput for run in runs])
     verdict = nearest.verdict
     if verdict is not None:
-        verdict = ThresholdVerdict(
-            verdict.threshold, verdict.selector, _median([run.verdict.value for run in runs if run.verdict])
-        )
-    return Measurement(
-        name=nearest.name,
-        scheduled=nearest.scheduled,
+        verdict = replace(verdict, value=_median([run.verdict.value for run in runs if run.verdict]))
+    return replace(
+        nearest,
         seconds=statistics.median(run.seconds for run in runs),
         overall=statistics.median(run.overall for run in runs),
-        throughput=throughput,
+        throughput=_median_summary([run.throughput for run in runs]),
         cpu_ms_per_pod=_median([run.cpu_ms_per_pod for run in runs]),
         peak_mib=_median([run.peak_mib for run in runs]),
         attempts_ms=_median_summary([run.attempts_ms for run in runs]),
-        metrics=nearest.metrics,
         verdict=verdict,
-        samples=nearest.samples,
-        latencies=nearest.latencies,
     )
 
 
@@ -218,18 +212,18 @@ def _median_summary(summaries: Sequence[Distribution | None]) -> Distribution | 
 def plain(measurement: Measurement) -> dict[str, Any]:
     """The measurement for programs: numbers with their units in their names."""
     verdict = measurement.verdict
-    return {
+    tree: dict[str, Any] = {
         "name": measurement.name,
         "scheduled": measurement.scheduled,
-        "seconds": _rounded(measurement.seconds),
+        "seconds": measurement.seconds,
         "podsPerSecond": {
-            "average": _rounded(measurement.average),
+            "average": measurement.average,
             "sampled": measurement.sampled,
-            "overall": _rounded(measurement.overall),
+            "overall": measurement.overall,
             **_percentiles(measurement.throughput),
         },
-        "cpuMsPerPod": _rounded(measurement.cpu_ms_per_pod),
-        "peakMiB": _rounded(measurement.peak_mib),
+        "cpuMsPerPod": measurement.cpu_ms_per_pod,
+        "peakMiB": measurement.peak_mib,
         "attemptMs": None if measurement.attempts_ms is None else _with_average(measurement.attempts_ms),
         "threshold": None
         if verdict is None
@@ -239,7 +233,7 @@ def plain(measurement: Measurement) -> dict[str, Any]:
             "labels": verdict.selector.labels,
             "wanted": verdict.threshold,
             "expectLower": verdict.selector.expect_lower,
-            "got": _rounded(verdict.value),
+            "got": verdict.value,
             "met": verdict.met,
         },
         "metricsMs": [
@@ -247,23 +241,25 @@ def plain(measurement: Measurement) -> dict[str, Any]:
             for each in measurement.metrics
         ],
         "samples": [
-            {"atSeconds": _rounded(at), "podsPerSecond": _rounded(rate), "scheduled": scheduled}
+            {"atSeconds": at, "podsPerSecond": rate, "scheduled": scheduled}
             for at, rate, scheduled in measurement.samples
         ],
     }
+    return {name: _rounded(value) for name, value in tree.items()}
 
 
 def _percentiles(summary: Distribution | None) -> dict[str, Any]:
-    names = ("p50", "p90", "p95", "p99")
-    values = (
-        [None] * 4 if summary is None else (summary.perc50, summary.perc90, summary.perc95, summary.perc99)
-    )
-    return {name: _rounded(value) for name, value in zip(names, values, strict=True)}
+    return {f"p{percent}": getattr(summary, f"perc{percent}", None) for percent in PERCENTILES.values()}
 
 
 def _with_average(summary: Distribution) -> dict[str, Any]:
-    return {"average": _rounded(summary.average), **_percentiles(summary)}
+    return {"average": summary.average, **_percentiles(summary)}
 
 
-def _rounded(number: float | None) -> float | None:
-    return None if number is None else round(number, 4)
+def _rounded(value: Any) -> Any:
+    """The value with all numbers in it rounded to four digits."""
+    if isinstance(value, dict):
+        return {name: _rounded(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_rounded(each) for each in value]
+    return round(value, 4) if isinstance(value, float) else value

@@ -1,8 +1,8 @@
 """The objects of a workload, as trees: nodes, pods, volumes and their claims, priority classes.
 
-In: an operation, its templates, and the number of an object. Out: objects to create. Defaults (a node of
-4 CPU and 32 GiB, a pod that requests a tenth of a CPU and 500 MiB) are scheduler_perf's, so that figures
-compare.
+In: an operation, its templates, and the number of an object. Out: objects to create. The default templates
+are scheduler_perf's, so that figures can be compared: a node of 4 CPU and 32 GiB, and a pod that requests a
+tenth of a CPU and 500 MiB.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import random
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from kuberth.bench.cases import TestCase
+from kuberth.bench.cases import SHIPPED, TestCase
 from kuberth.bench.operations import CreateNodes, CreatePods
 from kuberth.bench.templating import Template
 from kuberth.errors import ConfigError
@@ -25,28 +25,8 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 _MIGRATED: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 """The letters of which Kubernetes makes the ends of generated names."""
-_NODE_SIZE: Final = {"pods": "110", "cpu": "4", "memory": "32Gi"}
-_POD_SIZE: Final = {"cpu": "100m", "memory": "500Mi"}
-_BASE_POD: Final[Tree] = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"generateName": "pod-"},
-    "spec": {
-        "containers": [
-            {
-                "name": "pause",
-                "image": "registry.k8s.io/pause:3.10.1",
-                "ports": [{"containerPort": 80}],
-                "resources": {"limits": _POD_SIZE, "requests": _POD_SIZE},
-            }
-        ]
-    },
-}
-
-
-class NodeObjects(NamedTuple):
-    node: Tree
-    csi_node: Tree | None
+DEFAULT_NODE: Final = SHIPPED / "templates" / "default-node.yaml"
+DEFAULT_POD: Final = SHIPPED / "templates" / "default-pod.yaml"
 
 
 class NodeMaker:
@@ -55,25 +35,24 @@ class NodeMaker:
     def __init__(self, operation: CreateNodes, case: TestCase, number: int, rng: random.Random) -> None:
         self._operation = operation
         self._prefix = f"node-{number}-"
-        self._template = _template(case, operation.node_template_path, "Node")
+        path = operation.node_template_path
+        self._template = _read(case.path(path) if path else DEFAULT_NODE, "Node")
         self._rng = rng
         self._names: set[str] = set()
 
-    def make(self, index: int) -> NodeObjects:
+    def make(self, index: int) -> tuple[Tree, Tree | None]:
+        """The node, and its CSINode if the operation limits volumes."""
         operation = self._operation
-        if self._template is None:
-            node: Tree = {"metadata": {"generateName": self._prefix}, "status": _base_status()}
-        else:
-            node = copy.deepcopy(self._template.tree(index, operation.count))
+        node: Tree = copy.deepcopy(self._template.tree(index, operation.count))
         node |= {"apiVersion": "v1", "kind": "Node"}
         metadata = node.setdefault("metadata", {})
         name = metadata.get("name") or self._draw(metadata.get("generateName") or self._prefix)
         labels = metadata["labels"] = {**(metadata.get("labels") or {}), HOSTNAME: name}
         metadata["name"] = name
-        # The first of these that is there counts, as upstream's code has it.
+        # Only the first given strategy applies, as in scheduler_perf.
         if operation.node_allocatable_strategy is not None:
             status = node.setdefault("status", {})
-            # What is not said to be allocatable is the capacity, which an API server would see to.
+            # By default, the whole capacity is allocatable, as an API server sets it.
             status["allocatable"] = {
                 **(status.get("allocatable") or status.get("capacity") or {}),
                 **operation.node_allocatable_strategy.node_allocatable,
@@ -85,7 +64,7 @@ class NodeMaker:
             labels[operation.unique_node_label_strategy.label_key] = str(
                 uuid.UUID(int=self._rng.getrandbits(128))
             )
-        return NodeObjects(node, self._csi_node(name))
+        return node, self._csi_node(name)
 
     def _draw(self, prefix: str) -> str:
         while True:
@@ -115,26 +94,8 @@ class NodeMaker:
         }
 
 
-def _base_status() -> Tree:
-    return {
-        "capacity": _NODE_SIZE,
-        "allocatable": _NODE_SIZE,
-        "phase": "Running",
-        "conditions": [{"type": "Ready", "status": "True"}],
-    }
-
-
-class VolumeObjects(NamedTuple):
-    """A claim, and the volume that it is bound to; both are made first and get their status after that."""
-
-    claim_name: str
-    claim: Tree
-    volume_name: str
-    volume: Tree
-
-
 class PodMaker:
-    """Pods of one operation, each with a volume of its own if there are templates for it."""
+    """Pods of one operation, each with its own volume if the operation has templates for volumes."""
 
     def __init__(
         self, operation: CreatePods, case: TestCase, namespace: str, admission: PodAdmission
@@ -143,10 +104,7 @@ class PodMaker:
         self._namespace = namespace
         self._admission = admission
         path = operation.pod_template_path
-        if path or case.default_pod_template is None:
-            self._template = _template(case, path, "Pod")
-        else:
-            self._template = _read(case.default_pod_template, "Pod")
+        self._template = _read(case.path(path) if path else case.default_pod_template or DEFAULT_POD, "Pod")
         self._volume = _template(case, operation.persistent_volume_template_path, "PersistentVolume")
         self._claim = _template(
             case, operation.persistent_volume_claim_template_path, "PersistentVolumeClaim"
@@ -160,17 +118,18 @@ class PodMaker:
     def pod(self, index: int) -> Tree:
         if self._same is not None:
             return self._same
-        tree = _BASE_POD if self._template is None else self._template.tree(index, self._count)
+        tree: Tree = self._template.tree(index, self._count)
         tree = self._admission.completed({**tree, "apiVersion": "v1", "kind": "Pod"})
         if self.has_volumes:
             claim = {"claimName": f"pvc-{index}"}
             spec = {**tree.get("spec", {}), "volumes": [{"name": "vol", "persistentVolumeClaim": claim}]}
             return {**tree, "spec": spec}
-        if self._template is None or self._template.static:
+        if self._template.static:
             self._same = tree
         return tree
 
-    def volumes(self, index: int) -> VolumeObjects:
+    def volume(self, index: int) -> tuple[Tree, Tree]:
+        """A claim, and the volume to which it is bound; both get their status after their creation."""
         assert self._volume is not None
         assert self._claim is not None
         claim_name = f"pvc-{index}"
@@ -193,15 +152,15 @@ class PodMaker:
         claim |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "status": {"phase": "Bound"}}
         claim["metadata"] = {**claim.get("metadata", {}), "name": claim_name, "namespace": self._namespace}
         claim["spec"]["volumeName"] = name
-        return VolumeObjects(claim_name, claim, name, volume)
+        return claim, volume
 
 
 class PodAdmission:
     """Completes pods for servers that check them at admission, as every real cluster does.
 
-    scheduler_perf's API server has that turned off: pods state their priority, and have no service account.
-    Elsewhere each priority that a workload uses gets a class, and pods have the default account from the
-    start, so that an update need not know of it.
+    scheduler_perf disables these checks: its pods state a priority, and have no service account. On other
+    servers, each priority that a workload uses gets a class, and pods have the default service account from
+    their creation on, so that an update does not have to add it.
     """
 
     def __init__(self, *, needed: bool) -> None:

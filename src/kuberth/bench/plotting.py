@@ -14,7 +14,7 @@ from kuberth.bench.drawing import Chart, Curve, charts_svg, time_unit
 from kuberth.errors import ConfigError
 
 if TYPE_CHECKING:
-    # Who draws something else than a benchmark need not load all that runs one.
+    # Reports of simulations draw charts, too, and do not need the rest of the benchmark.
     from kuberth.bench.running import WorkloadResult
 
 

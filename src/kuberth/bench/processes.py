@@ -23,7 +23,7 @@ from kuberth.bench.collecting import ProcessUsage
 from kuberth.errors import KuberthError
 
 _SETPRIV: Final = shutil.which("setpriv")
-_LOOK_SECONDS: Final = 0.1
+_POLL_SECONDS: Final = 0.1
 _GRACE_SECONDS: Final = 5.0
 _PORTS: Final = (20_000, 32_000)
 _TRIES: Final = 100
@@ -55,7 +55,7 @@ class ChildProcess:
                 raise KuberthError(
                     f"{self.name} was not ready within {seconds:g} s; the end of its log:\n{self.tail()}"
                 )
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
 
     async def watch(self) -> None:
         """Raise when it ends."""
@@ -67,12 +67,12 @@ class ChildProcess:
         return usage_of(self._popen.pid)
 
     async def end(self) -> None:
-        """Ask it to end, and see to it."""
+        """Send SIGTERM, and wait until the program ends or the grace period is over."""
         self._signal(signal.SIGTERM)
-        for _ in range(int(_GRACE_SECONDS / _LOOK_SECONDS)):
+        for _ in range(int(_GRACE_SECONDS / _POLL_SECONDS)):
             if self._popen.poll() is not None:
                 break
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
 
     def kill(self) -> None:
         self._signal(signal.SIGKILL)
@@ -106,7 +106,7 @@ def _started(name: str, command: Sequence[str], log: Path) -> ChildProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is for us, and we end it
+                start_new_session=True,  # Ctrl-C interrupts only this process, which ends the program
             )
     except OSError as error:
         raise KuberthError(f"{command[0]} cannot be started: {error.strerror}") from error

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,25 +37,18 @@ class BenchSettings:
     repeat: int = 1
     pace: Pace = field(default_factory=Pace)
     gates: Mapping[str, bool] = field(default_factory=dict)
-    """Override those of the workloads."""
+    """Feature gates that override those of the workloads."""
     with_latencies: bool = False
-    """Whether latencies over time are wanted, for which metrics are read every second."""
+    """Whether to measure latencies over time, which reads the metrics every second."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunProgress:
-    """The current run and its progress."""
-
-    workload: Workload
-    contender: str
-    run: int
-    runs: int
-    progress: Progress
+Report = Callable[[str, Progress], None]
+"""Called with the current run, such as `Quick/fast · kuberth (2/3)`, and its progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadResult:
-    """The measurements of each contender, Kuberth first; all contenders have the same measured stretches."""
+    """The measurements of each contender, Kuberth first; all contenders have the same measured phases."""
 
     workload: Workload
     measurements: Mapping[str, Sequence[Measurement]]
@@ -69,7 +63,7 @@ class WorkloadResult:
 
     @property
     def missed(self) -> bool:
-        """Whether ours stayed behind a threshold."""
+        """Whether Kuberth missed a threshold."""
         ours = self.measurements.get(KUBERTH, ())
         return any(each.verdict is not None and each.verdict.met is False for each in ours)
 
@@ -85,7 +79,7 @@ async def run_workload(
     workload: Workload,
     contenders: Sequence[Contender],
     settings: BenchSettings,
-    report: Callable[[RunProgress], None] = lambda current: None,
+    report: Report = lambda run, progress: None,
 ) -> WorkloadResult:
     """Run every contender `repeat` times, in turns, so that other load on the machine affects all of them."""
     if refusal := workload.refusal():
@@ -93,13 +87,9 @@ async def run_workload(
     runs: dict[str, list[Sequence[Measurement]]] = {contender.name: [] for contender in contenders}
     for number in range(settings.repeat):
         for contender in contenders:
-
-            def report_progress(
-                progress: Progress, name: str = contender.name, run: int = number + 1
-            ) -> None:
-                report(RunProgress(workload, name, run, settings.repeat, progress))
-
-            runs[contender.name].append(await _run_once(workload, contender, settings, report_progress))
+            turn = f" ({number + 1}/{settings.repeat})" if settings.repeat > 1 else ""
+            report_run = partial(report, f"{workload} · {contender.name}{turn}")
+            runs[contender.name].append(await _run_once(workload, contender, settings, report_run))
     return WorkloadResult(
         workload,
         {name: [median(same) for same in zip(*found, strict=True)] for name, found in runs.items()},
@@ -157,11 +147,11 @@ class OrphanedClaims:
         self._worker = Worker("orphaned claims", self._sync)
         self.run = self._worker.run
         self._gone: dict[str, str] = {}
-        """UIDs of pods that are gone, by key of their claim."""
+        """UIDs of deleted pods, by key of their claim."""
         self._claims.add_index("pod", _owner)
-        informers.of("pods").add_handler(self._note_pod)
+        informers.of("pods").add_handler(self._handle_pod)
 
-    def _note_pod(self, old: Obj | None, new: Obj | None) -> None:
+    def _handle_pod(self, old: Obj | None, new: Obj | None) -> None:
         if old is None or new is not None:
             return
         for claim in self._claims.by("pod", old["metadata"]["uid"]):

@@ -15,7 +15,7 @@ from kuberth.api.core import Event, Node, Pod
 from kuberth.api.kinds import REGISTRY, KindInfo
 from kuberth.api.plain import PlainObject
 from kuberth.api.resource import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
-from kuberth.api.wire import convert, decode, encode
+from kuberth.api.wire import convert, encode
 from kuberth.client.http_api import HttpApi
 from kuberth.client.rest.resource_paths import path_of, query
 from kuberth.client.writes import Verb, Write
@@ -63,16 +63,6 @@ _READABLE: Final = {
 }
 
 
-class _Listed(msgspec.Struct):
-    name: str
-    kind: str
-    namespaced: bool
-
-
-class _Discovered(msgspec.Struct):
-    resources: list[_Listed]
-
-
 async def is_ready(api: HttpApi) -> bool:
     try:
         await api.call("GET", "/readyz")
@@ -97,9 +87,11 @@ class RemoteServer:
             return
         with _status_errors():
             listed = await self._api.call("GET", f"/apis/{api_version}" if group else f"/api/{version}")
-        for each in decode(_Discovered, listed).resources:
-            if "/" not in each.name:
-                row = ServedResource(group, version, each.kind, each.name, namespaced=each.namespaced)
+        for each in msgspec.json.decode(listed)["resources"]:
+            if "/" not in each["name"]:
+                row = ServedResource(
+                    group, version, each["kind"], each["name"], namespaced=each["namespaced"]
+                )
                 self.resources.add(row)
         self._discovered.add(api_version)
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from kuberth.errors import ConfigError
 from kuberth.text.documents import read_tree
@@ -109,7 +111,7 @@ def _parse(text: str, source: str) -> Sequence[_Part]:
             literal = literal.lstrip()
         parts.append(literal.rstrip() if found[1] else literal)
         if not _COMMENT.fullmatch(found[2]):
-            parts.append(_Expression(found[2], source).compiled())
+            parts.append(_compiled(found[2], source))
         end, trim_next = found.end(), bool(found[3])
     rest = text[end:]
     parts.append(rest.lstrip() if trim_next else rest)
@@ -118,59 +120,48 @@ def _parse(text: str, source: str) -> Sequence[_Part]:
     return parts
 
 
-class _Expression:
-    """An expression between braces, compiled to a function of the values."""
+def _compiled(text: str, source: str) -> Callable[[Values], Number]:
+    """An expression between braces, as a function of the values."""
+    tokens = deque(found for found in _TOKEN.finditer(text) if found[0].strip())
 
-    def __init__(self, text: str, source: str) -> None:
-        self._text = text.strip()
-        self._source = source
-        self._tokens = [found for found in _TOKEN.finditer(self._text) if found[0].strip()]
-        self._at = 0
+    def refuse(what: str) -> NoReturn:
+        raise ConfigError(
+            f"template {source}: {{{{ {text.strip()} }}}} has {what}, which is not understood here; "
+            f"understood are .Index, .Count, numbers and {', '.join(FUNCTIONS)}"
+        )
 
-    def compiled(self) -> Callable[[Values], Number]:
-        compiled = self._call()
-        if self._at < len(self._tokens):
-            raise self._not_understood(self._tokens[self._at][0].strip())
-        return compiled
-
-    def _call(self) -> Callable[[Values], Number]:
+    def call() -> Callable[[Values], Number]:
         """A function with its arguments, or a single value."""
-        name = self._tokens[self._at][2] if self._at < len(self._tokens) else None
+        name = tokens[0][2] if tokens else None
         if name is None or name.startswith("."):
-            return self._value()
-        function = FUNCTIONS.get(name)
-        if function is None:
-            raise self._not_understood(name)
-        self._at += 1
+            return value()
+        tokens.popleft()
+        function = FUNCTIONS.get(name) or refuse(name)
         arguments = []
-        while self._at < len(self._tokens) and self._tokens[self._at][1] != ")":
-            arguments.append(self._value())
+        while tokens and tokens[0][1] != ")":
+            arguments.append(value())
         return lambda values: function(*(argument(values) for argument in arguments))
 
-    def _value(self) -> Callable[[Values], Number]:
-        if self._at == len(self._tokens):
-            raise self._not_understood("nothing")
-        token = self._tokens[self._at]
-        self._at += 1
+    def value() -> Callable[[Values], Number]:
+        if not tokens:
+            refuse("nothing")
+        token = tokens.popleft()
         if token[1] == "(":
-            inner = self._call()
-            if self._at == len(self._tokens) or self._tokens[self._at][1] != ")":
-                raise self._not_understood("a ( without )")
-            self._at += 1
+            inner = call()
+            if not tokens or tokens.popleft()[1] != ")":
+                refuse("a ( without )")
             return inner
         if token[2] in (".Index", ".Count"):
-            name = token[2][1:]
-            return lambda values: values[name]
+            return itemgetter(token[2][1:])
         if token[3]:
             number = _number(token[3])
             return lambda _values: number
-        raise self._not_understood(token[0].strip())
+        refuse(token[0].strip())
 
-    def _not_understood(self, what: str) -> ConfigError:
-        return ConfigError(
-            f"template {self._source}: {{{{ {self._text} }}}} has {what}, which is not understood here; "
-            f"understood are .Index, .Count, numbers and {', '.join(FUNCTIONS)}"
-        )
+    compiled = call()
+    if tokens:
+        refuse(tokens[0][0].strip())
+    return compiled
 
 
 def _number(text: str) -> Number:

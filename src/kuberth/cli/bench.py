@@ -72,7 +72,8 @@ _ENDINGS = (".yaml", ".yml", ".json")
 def bench(extras: Extras | None, /, **flags: Any) -> None:
     """Measure how many pods per second are scheduled and at what cost."""
     names = list(flags.pop("names"))
-    file = Path(names.pop(0)) if names and _is_file(names[0]) else None
+    is_file = names and (names[0].endswith(_ENDINGS) or Path(names[0]).is_file())
+    file = Path(names.pop(0)) if is_file else None
     if file is not None and flags["upstream"]:
         raise click.UsageError("--upstream and FILE are both sources of workloads; give one of them")
 
@@ -82,7 +83,3 @@ def bench(extras: Extras | None, /, **flags: Any) -> None:
         list_workloads(file, names, upstream=flags["upstream"], labels=flags["label_filter"])
     else:
         raise SystemExit(run_bench(extras or Extras(), file, names, flags))
-
-
-def _is_file(name: str) -> bool:
-    return name.endswith(_ENDINGS) or Path(name).is_file()

@@ -10,7 +10,7 @@ import signal
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 import click
 import msgspec
@@ -21,7 +21,7 @@ from rich.text import Text
 
 import kuberth
 from kuberth.bench.arenas import IN_PROCESS
-from kuberth.bench.cases import Workload, of_file, select, shipped, upstream
+from kuberth.bench.cases import Workload, read_workloads, select, shipped, upstream
 from kuberth.bench.contenders import (
     BLIND,
     KUBE_SCHEDULER,
@@ -32,10 +32,11 @@ from kuberth.bench.contenders import (
 )
 from kuberth.bench.drawing import flame_svg
 from kuberth.bench.executor import Pace
+from kuberth.bench.executor import Progress as RunProgress
 from kuberth.bench.measurements import Distribution, Measurement
 from kuberth.bench.plotting import expect_drawable, write_plot
 from kuberth.bench.profiling import read_folded
-from kuberth.bench.running import BenchSettings, RunProgress, WorkloadResult, run_workload
+from kuberth.bench.running import BenchSettings, WorkloadResult, run_workload
 from kuberth.cli.context import Extras, build_registry, queue_factory
 from kuberth.clock import run_on_fastest_loop
 from kuberth.config.feature_gates import parse_settings
@@ -117,7 +118,7 @@ def _report(results: Sequence[WorkloadResult], display: Display, flags: Mapping[
 def _chosen(
     file: Path | None, names: Sequence[str], *, from_upstream: bool, labels: str
 ) -> Sequence[Workload]:
-    known = of_file(file) if file is not None else upstream() if from_upstream else shipped()
+    known = read_workloads(file) if file is not None else upstream() if from_upstream else shipped()
     found = {id(each): each for name in names for each in select(known, name, labels=labels)}
     return list(found.values())
 
@@ -223,15 +224,11 @@ class Display:
     def __exit__(self, *_exc: object) -> None:
         self._bar.stop()
 
-    def update(self, current: RunProgress) -> None:
-        runs = f" ({current.run}/{current.runs})" if current.runs > 1 else ""
-        run = f"{current.workload} · {current.contender}{runs}"
+    def update(self, run: str, progress: RunProgress) -> None:
         if run != self._run or self._task is None:
             self._run = run
-            if self._task is not None:
-                self._bar.remove_task(self._task)
+            self._clear()
             self._task = self._bar.add_task(run, step="", total=None)
-        progress = current.progress
         self._bar.update(
             self._task, completed=progress.done, total=progress.total or None, step=progress.step
         )
@@ -259,11 +256,6 @@ class Display:
             console.print(Text(note, style="dim"))
 
 
-class _Column(NamedTuple):
-    title: str
-    cell: Callable[[Measurement], str | Text]
-
-
 def _rate(percentile: str) -> Callable[[Measurement], str]:
     return lambda each: _number(each.throughput, percentile, "{:.0f}".format)
 
@@ -276,17 +268,19 @@ def _number(found: Distribution | None, percentile: str, show: Callable[[float],
     return _NONE if found is None else show(getattr(found, percentile))
 
 
-_THROUGHPUT: Final = (
-    _Column("pods", lambda each: str(each.scheduled)),
-    _Column("pods/s", lambda each: f"{each.average:.1f}" + ("" if each.sampled else "*")),
-    *(_Column(f"p{number}", _rate(f"perc{number}")) for number in (50, 90, 95, 99)),
-    _Column("threshold", lambda each: _verdict(each)),
-)
-_COST: Final = (
-    _Column("CPU/pod", lambda each: _NONE if each.cpu_ms_per_pod is None else f"{each.cpu_ms_per_pod:.2f}ms"),
-    _Column("memory", lambda each: _NONE if each.peak_mib is None else size(round(each.peak_mib) << 20)),
-    *(_Column(f"attempt p{number}", _latency(f"perc{number}")) for number in (50, 90, 99)),
-)
+_Columns = Mapping[str, Callable[[Measurement], str | Text]]
+"""The cell of a measurement, by the title of the column."""
+_THROUGHPUT: Final[_Columns] = {
+    "pods": lambda each: str(each.scheduled),
+    "pods/s": lambda each: f"{each.average:.1f}" + ("" if each.sampled else "*"),
+    **{f"p{number}": _rate(f"perc{number}") for number in (50, 90, 95, 99)},
+    "threshold": lambda each: _verdict(each),
+}
+_COST: Final[_Columns] = {
+    "CPU/pod": lambda each: _NONE if each.cpu_ms_per_pod is None else f"{each.cpu_ms_per_pod:.2f}ms",
+    "memory": lambda each: _NONE if each.peak_mib is None else size(round(each.peak_mib) << 20),
+    **{f"attempt p{number}": _latency(f"perc{number}") for number in (50, 90, 99)},
+}
 
 
 def results_tables(results: Sequence[WorkloadResult]) -> list[Table]:
@@ -294,13 +288,11 @@ def results_tables(results: Sequence[WorkloadResult]) -> list[Table]:
     return [_table(results, _THROUGHPUT, with_ratio=True), _table(results, _COST, with_ratio=False)]
 
 
-def _table(results: Sequence[WorkloadResult], columns: Sequence[_Column], *, with_ratio: bool) -> Table:
+def _table(results: Sequence[WorkloadResult], columns: _Columns, *, with_ratio: bool) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("scheduler")
-    for column in columns:
-        table.add_column(column.title, justify="right", no_wrap=True)
-    if with_ratio:
-        table.add_column("ratio", justify="right", no_wrap=True)
+    for title in (*columns, *(["ratio"] if with_ratio else [])):
+        table.add_column(title, justify="right", no_wrap=True)
     for result in results:
         several = max(len(each) for each in result.measurements.values()) > 1
         last = ""
@@ -309,7 +301,7 @@ def _table(results: Sequence[WorkloadResult], columns: Sequence[_Column], *, wit
             if title != last:
                 table.add_row(Text(title, style="bold"))
                 last = title
-            cells = [column.cell(measurement) for column in columns]
+            cells = [cell(measurement) for cell in columns.values()]
             table.add_row(
                 f"  {name}", *cells, *(["" if ratio is None else f"{ratio:.2f}"] if with_ratio else [])
             )

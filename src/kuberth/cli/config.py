@@ -7,8 +7,9 @@ line; `print` writes the configuration with all defaults.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -42,13 +43,7 @@ def config_group() -> None:
 @plugin_option
 @queue_option
 @click.pass_obj
-def validate_command(
-    extras: Extras | None,
-    file: str,
-    feature_gates: str,
-    plugin_references: tuple[str, ...],
-    queue_reference: str | None,
-) -> None:
+def validate_command(extras: Extras | None, /, file: str, **flags: Any) -> None:
     """Validate FILE (- for standard input), list every problem, and exit with 1 if there is one.
 
     Plugins and the queue are constructed, as a scheduler would, but not started.
@@ -57,13 +52,13 @@ def validate_command(
 
     from kuberth.config import resolve_profile
 
-    config, registry = _load(extras, file, feature_gates, plugin_references)
+    config, registry = _load(extras or Extras(), file, flags)
     try:
-        factory = queue_factory(extras or Extras(), queue_reference)
+        factory = queue_factory(extras or Extras(), flags["queue_reference"])
         warnings = asyncio.run(_construct(config, registry, factory))
     except KuberthError as error:
         _fail(_title(file), [str(error)])
-    for notice in (*notices(config, registry, references=plugin_references), *warnings):
+    for notice in (*notices(config, registry, references=flags["plugin_references"]), *warnings):
         click.echo(f"{_title(file)}: {notice}", err=True)
     names = {
         name
@@ -81,17 +76,11 @@ def validate_command(
 @plugin_option
 @output_option("yaml", "json")
 @click.pass_obj
-def print_command(
-    extras: Extras | None,
-    file: str | None,
-    feature_gates: str,
-    plugin_references: tuple[str, ...],
-    output: str,
-) -> None:
+def print_command(extras: Extras | None, /, file: str | None, output: str, **flags: Any) -> None:
     """Print FILE (- for standard input) with all defaults, or the default configuration."""
     from kuberth.config import to_json, to_yaml
 
-    config, _ = _load(extras, file, feature_gates, plugin_references)
+    config, _ = _load(extras or Extras(), file, flags)
     click.echo(to_json(config) if output == "json" else to_yaml(config), nl=False)
 
 
@@ -111,18 +100,18 @@ async def _construct(
 
 
 def _load(
-    extras: Extras | None, file: str | None, feature_gates: str, plugin_references: tuple[str, ...]
+    extras: Extras, file: str | None, flags: Mapping[str, Any]
 ) -> tuple[KubeSchedulerConfiguration, Registry]:
     from kuberth.assembly.profiles import load_configuration
     from kuberth.config import InvalidConfiguration
     from kuberth.config.feature_gates import parse_settings
 
     try:
-        overrides = parse_settings(feature_gates)
+        overrides = parse_settings(flags["feature_gates"])
     except InvalidConfiguration as error:
         _fail("--feature-gates", [str(one.message) for one in error.errors])
     try:
-        registry = build_registry(extras or Extras(), plugin_references)
+        registry = build_registry(extras, flags["plugin_references"])
         source = None if file is None else sys.stdin.buffer.read() if file == "-" else Path(file)
         config = load_configuration(source, registry, feature_gates=overrides)
     except InvalidConfiguration as error:

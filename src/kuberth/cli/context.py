@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -99,42 +100,46 @@ def output_option(*formats: str, text: str = "Output format.") -> Callable[[Comm
     return click.option("-o", "--output", type=choice, default=formats[0], show_default=True, help=text)
 
 
-def parallel_options(command: Command) -> Command:
-    """Add the options for where simulations run."""
-    command = click.option(
-        "--dask", default="", metavar="ADDRESS", help="Scheduler address of a Dask cluster to run on instead."
-    )(command)
-    return click.option(
+def options(*decorators: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Several options that commands share, in the order in which the help shows them."""
+    return lambda command: reduce(lambda inner, decorator: decorator(inner), reversed(decorators), command)
+
+
+parallel_options = options(
+    click.option(
         "--processes", type=click.IntRange(1, 4096), help="Number of processes.  [default: one per core]"
-    )(command)
+    ),
+    click.option(
+        "--dask", default="", metavar="ADDRESS", help="Scheduler address of a Dask cluster to run on instead."
+    ),
+)
+"""Where simulations run."""
 
-
-def connection_options(command: Command) -> Command:
-    """Options for the API server of a cluster."""
-    command = click.option("--context", metavar="NAME", help="Kubeconfig context to use.")(command)
-    return click.option(
+connection_options = options(
+    click.option(
         "--kubeconfig",
         metavar="FILE",
         help="Path to a kubeconfig.  [default: $KUBECONFIG, ~/.kube/config, or in-cluster]",
-    )(command)
+    ),
+    click.option("--context", metavar="NAME", help="Kubeconfig context to use."),
+)
+"""The API server of a cluster."""
 
-
-def server_options(command: Command) -> Command:
-    """Options for a running Kuberth that serves pages."""
-    command = click.option(
+server_options = options(
+    click.option(
+        "--server",
+        metavar="URL",
+        help="Ask a running Kuberth at this address (https://host:10259) with the same credentials.",
+    ),
+    click.option("--certificate-authority", metavar="FILE", help="CA certificate to verify --server."),
+    click.option(
         "--insecure-skip-tls-verify",
         "insecure",
         is_flag=True,
         help="Skip TLS verification for --server (insecure).",
-    )(command)
-    command = click.option(
-        "--certificate-authority", metavar="FILE", help="CA certificate to verify --server."
-    )(command)
-    return click.option(
-        "--server",
-        metavar="URL",
-        help="Ask a running Kuberth at this address (https://host:10259) with the same credentials.",
-    )(command)
+    ),
+)
+"""A running Kuberth that serves pages."""
 
 
 def configuration(

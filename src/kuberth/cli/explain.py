@@ -82,19 +82,11 @@ def _inquiry(extras: Extras, flags: dict[str, Any]) -> Inquiry:
     gates = parse_settings(flags["feature_gates"])
     path: Path | None = flags["config_path"]
     return Inquiry(
-        target=read_target(flags["target"]) if flags["target"] else None,
-        manifest=flags["filename"],
-        namespace=flags["namespace"],
-        kubeconfig=flags["kubeconfig"],
-        context=flags["context"],
-        dump=flags["dump"],
-        server=flags["server"],
-        certificate_authority=flags["certificate_authority"],
-        insecure=flags["insecure"],
-        dry_run=flags["dry_run"] or path is not None,
+        read_target(flags["target"]) if flags["target"] else None,
         config=None if path is None else configuration(path, registry, gates),
         registry=registry,
         feature_gates=FeatureGates(gates),
+        flags={**flags, "dry_run": flags["dry_run"] or path is not None},
     )
 
 

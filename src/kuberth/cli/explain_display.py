@@ -116,11 +116,6 @@ def _nominated(tree: Tree, _style: _Style) -> Iterator[RenderableType]:
     yield Text(f"to node {nomination['node']}; {waits}")
 
 
-def _missing(tree: Tree, _style: _Style) -> Iterator[RenderableType]:
-    for each in tree.get("missing", ()):
-        yield Text(each["text"])
-
-
 def _feasible(tree: Tree, style: _Style) -> Iterator[RenderableType]:
     if tree.get("waiting", {}).get("heldBy"):
         names = tree.get("feasible", ())
@@ -174,11 +169,6 @@ def _preemption(tree: Tree, _style: _Style) -> Iterator[RenderableType]:
         yield Text(story["message"])
 
 
-def _awaited(tree: Tree, _style: _Style) -> Iterator[RenderableType]:
-    for waiter in tree.get("events", ()):
-        yield Text(f"{waiter['plugin']} waits for {'; '.join(waiter['events'])}")
-
-
 def _freeing(tree: Tree, _style: _Style) -> Iterator[RenderableType]:
     for proposal in tree.get("proposals", ()):
         yield Text(f"• {proposal['text']}")
@@ -209,22 +199,22 @@ def _scores(tree: Tree, style: _Style) -> Iterator[RenderableType]:
     yield grid
 
 
-def _notes(tree: Tree, _style: _Style) -> Iterator[RenderableType]:
-    for note in tree.get("notes", ()):
-        yield Text(note)
-
-
 _SECTIONS: Final[Sequence[tuple[str, Callable[[Tree, _Style], Iterator[RenderableType]]]]] = (
     ("Waiting", _waits),
     ("Last attempt", _last_attempt),
     ("Nominated", _nominated),
-    ("Missing", _missing),
+    ("Missing", lambda tree, _style: (Text(each["text"]) for each in tree.get("missing", ()))),
     ("Feasible nodes", _feasible),
     ("Rejected", _rejections),
     ("Nearest nodes miss", _nearest),
     ("Preemption", _preemption),
-    ("Retried on", _awaited),
+    (
+        "Retried on",
+        lambda tree, _style: (
+            Text(f"{each['plugin']} waits for {'; '.join(each['events'])}") for each in tree.get("events", ())
+        ),
+    ),
     ("What would help (each was tested)", _freeing),
     ("Scores", _scores),
-    ("Note", _notes),
+    ("Note", lambda tree, _style: map(Text, tree.get("notes", ()))),
 )

@@ -6,9 +6,10 @@ In: an `Inquiry` from the command line. Out: the tree of an explanation.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 from kuberth.api.core import Pod
@@ -39,24 +40,16 @@ NO_SUCH_PAGE: Final = (403, 404, 406)
 """Status codes that API servers return for unknown paths."""
 
 
-@dataclass(frozen=True, slots=True)
-class Inquiry:
-    """The target to explain, and the source."""
+class Inquiry(NamedTuple):
+    """The target to explain, and how."""
 
     target: ExplainTarget | None
     """The pod or workload to explain; None: the one in the manifest."""
-    manifest: Path | None
-    namespace: str | None
-    kubeconfig: str | None
-    context: str | None
-    dump: Path | None
-    server: str | None
-    certificate_authority: str | None
-    insecure: bool
-    dry_run: bool
     config: KubeSchedulerConfiguration | None
     registry: Registry
     feature_gates: FeatureGates
+    flags: Mapping[str, Any]
+    """The flags of the command line."""
 
     def question(
         self, pod: Pod, objects: list[Any], *, refusal: str = "", notes: tuple[str, ...] = ()
@@ -75,34 +68,30 @@ class Inquiry:
 
 def answer_tree(inquiry: Inquiry) -> dict[str, Any]:
     """Get the answer from the best available source."""
-    if inquiry.dump is not None:
-        return to_tree(explain(_from_files(inquiry, inquiry.dump)))
-    client = load_client_config(kubeconfig=inquiry.kubeconfig, context=inquiry.context)
+    if inquiry.flags["dump"] is not None:
+        return to_tree(explain(_from_files(inquiry, inquiry.flags["dump"])))
+    client = load_client_config(kubeconfig=inquiry.flags["kubeconfig"], context=inquiry.flags["context"])
     found = run_on_fastest_loop(_ask(inquiry, client))
     return to_tree(explain(found)) if isinstance(found, Question) else found
 
 
 def _from_files(inquiry: Inquiry, dump: Path) -> Question:
     objects, manifests = read_dump(dump)
-    if inquiry.manifest is not None:
-        return inquiry.question(read_pod(inquiry.manifest, namespace=inquiry.namespace), objects)
+    if inquiry.flags["filename"] is not None:
+        return inquiry.question(
+            read_pod(inquiry.flags["filename"], namespace=inquiry.flags["namespace"]), objects
+        )
     assert inquiry.target is not None
-    found = find_in_dump(objects, manifests, inquiry.target, inquiry.namespace or "default")
+    found = find_in_dump(objects, manifests, inquiry.target, inquiry.flags["namespace"] or "default")
     return inquiry.question(found.pod, objects, refusal=found.refusal)
 
 
 async def _ask(inquiry: Inquiry, client: ClientConfig) -> Question | dict[str, Any]:
-    namespace = inquiry.namespace or client.namespace
-    if inquiry.server is not None:
-        serving = serving_at(
-            client,
-            inquiry.server,
-            certificate_authority=inquiry.certificate_authority,
-            insecure=inquiry.insecure,
-        )
-        return await _ask_kuberth(inquiry, serving, namespace)
+    namespace = inquiry.flags["namespace"] or client.namespace
+    if inquiry.flags["server"] is not None:
+        return await _ask_kuberth(inquiry, serving_at(client, inquiry.flags), namespace)
     async with HttpApi(client) as api:
-        if not inquiry.dry_run and inquiry.target is not None and inquiry.target.kind == "Pod":
+        if not inquiry.flags["dry_run"] and inquiry.target is not None and inquiry.target.kind == "Pod":
             # `kuberth up` serves the page beside its API; no other server has this path.
             tree = await _page(api, inquiry.target, namespace, guessed=True)
             if tree is not None:
@@ -116,27 +105,27 @@ async def _ask(inquiry: Inquiry, client: ClientConfig) -> Question | dict[str, A
 
 
 async def _template(inquiry: Inquiry, api: HttpApi, objects: list[Any], namespace: str) -> WorkloadPod:
-    if inquiry.manifest is not None:
-        return WorkloadPod(read_pod(inquiry.manifest, namespace=inquiry.namespace, otherwise=namespace))
+    if inquiry.flags["filename"] is not None:
+        return WorkloadPod(
+            read_pod(inquiry.flags["filename"], namespace=inquiry.flags["namespace"], otherwise=namespace)
+        )
     assert inquiry.target is not None
     if inquiry.target.kind == "Pod":
         return WorkloadPod(find_pod(objects, inquiry.target, namespace))
     return await read_template(api, inquiry.target, namespace)
 
 
-def serving_at(
-    client: ClientConfig, server: str, *, certificate_authority: str | None, insecure: bool
-) -> ClientConfig:
-    """The client configuration with the same credentials for another server."""
-    tls = replace(
+def serving_at(client: ClientConfig, flags: Mapping[str, Any]) -> ClientConfig:
+    """The client configuration with the same credentials for the server of `--server`."""
+    authority, insecure = flags["certificate_authority"], flags["insecure"]
+    tls: TlsSettings = replace(
         client.tls,
-        ca_data="" if certificate_authority or insecure else client.tls.ca_data,
-        ca_file=certificate_authority or ("" if insecure else client.tls.ca_file),
+        ca_data="" if authority or insecure else client.tls.ca_data,
+        ca_file=authority or ("" if insecure else client.tls.ca_file),
         insecure=insecure,
         server_name="",
     )
-    assert isinstance(tls, TlsSettings)
-    return replace(client, server=server, peer="Kuberth", source="--server", tls=tls)
+    return replace(client, server=flags["server"], peer="Kuberth", source="--server", tls=tls)
 
 
 async def _ask_kuberth(inquiry: Inquiry, serving: ClientConfig, namespace: str) -> dict[str, Any]:
@@ -145,7 +134,7 @@ async def _ask_kuberth(inquiry: Inquiry, serving: ClientConfig, namespace: str) 
     async with HttpApi(serving) as api:
         tree = await _page(api, inquiry.target, namespace)
     if tree is None:
-        raise ConfigError(f"{inquiry.server} has no {PATH}: it is not Kuberth, or another version")
+        raise ConfigError(f"{inquiry.flags['server']} has no {PATH}: it is not Kuberth, or another version")
     return tree
 
 

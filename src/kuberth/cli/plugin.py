@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +88,7 @@ def list_command(
     everything = [*sorted(registry.names()), *by_name]
     found = [by_name.get(name) or describe(name, registry) for name in names or everything]
     if output == "json":
-        click.echo(encode([each.tree() for each in found]).decode())
+        click.echo(encode([asdict(each) for each in found]).decode())
     elif names:
         for each in found:
             _show_one(each)

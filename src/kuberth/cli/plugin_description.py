@@ -9,7 +9,7 @@ import inspect
 import json
 import types
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from importlib.metadata import entry_points
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
@@ -67,9 +67,6 @@ class PluginDescription:
     problem: str = ""
     """Why it cannot be constructed without arguments."""
 
-    def tree(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 def describe(name: str, registry: Registry) -> PluginDescription:
     """The plugin with this name, constructed with default arguments."""
@@ -86,7 +83,7 @@ def describe(name: str, registry: Registry) -> PluginDescription:
     try:
         profile = Evaluator(config=_alone(name, factory), registry=registry).runner.profile
     except Exception as error:  # a plugin's constructor may raise anything
-        return _with(base, points=points, problem=described(error))
+        return replace(base, points=points, problem=described(error))
     plugin = profile.plugins[name]
     events = tuple(
         dict.fromkeys(
@@ -96,16 +93,12 @@ def describe(name: str, registry: Registry) -> PluginDescription:
     if events and not isinstance(plugin, EnqueueExtensions):
         events = (ALL_EVENTS,)
     inputs = profile.statements.of(name)
-    return _with(
+    return replace(
         base,
         points=points_of(type(plugin)),
         events=events,
         statement=() if inputs is None else tuple(_statement(inputs)),
     )
-
-
-def _with(base: PluginDescription, **more: Any) -> PluginDescription:
-    return PluginDescription(**{**base.tree(), **more})
 
 
 def _alone(name: str, factory: object) -> KubeSchedulerConfiguration:

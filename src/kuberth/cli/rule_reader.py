@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import InitVar, dataclass
 from pathlib import Path
 from typing import Final
 
@@ -24,43 +25,36 @@ OWN_DISTRIBUTION: Final = "kuberth"
 """Plugins that only an upgrade replaces, which needs a new process."""
 
 
+@dataclass(eq=False)
 class RuleReader:
     """Reads the current rules."""
 
-    def __init__(
-        self,
-        extras: Extras,
-        registry: Registry,
-        load: Callable[[str | None, Registry], KubeSchedulerConfiguration],
-        *,
-        plugins: Sequence[str],
-        queue: str | None,
-        path: Path | None,
-        reloads_modules: bool,
-    ) -> None:
-        """`load` reads the configuration: the given text, or without one the file of the command line."""
-        self._extras = extras
-        self._registry = registry
-        self._load = load
-        self._plugins = plugins
-        self._queue = queue
-        self._path = path
+    extras: Extras
+    registry: Registry
+    load: Callable[[str | None, Registry], KubeSchedulerConfiguration]
+    """Reads the configuration: the given text, or without one the file of the command line."""
+    plugins: Sequence[str]
+    queue: str | None
+    path: Path | None
+    reloads_modules: InitVar[bool]
+
+    def __post_init__(self, reloads_modules: bool) -> None:
         self._modules = FreshModules(self._module_names()) if reloads_modules else None
 
     def sources(self) -> Sequence[RuleSource]:
         """The sources of the rules, which may change."""
-        files = [] if self._path is None else [file_source(self._path)]
+        files = [] if self.path is None else [file_source(self.path)]
         return [
             *files,
-            *([] if self._modules is None else [RuleSource("plugin modules", self._modules.look)]),
+            *([] if self._modules is None else [RuleSource("plugin modules", self._modules.state)]),
         ]
 
     def read(self, text: str | None = None) -> Rules:
         """Read the rules; `text` is a configuration that overrides the file's."""
         if self._modules is None:
-            return self._rules(text, self._registry, fresh=False)
+            return self._rules(text, self.registry, fresh=False)
         return self._modules.reloaded(
-            lambda: self._rules(text, build_registry(self._extras, self._plugins), fresh=True)
+            lambda: self._rules(text, build_registry(self.extras, self.plugins), fresh=True)
         )
 
     def _rules(self, text: str | None, registry: Registry, *, fresh: bool) -> Rules:
@@ -68,16 +62,16 @@ class RuleReader:
             factory = registry[name]
             # A package that broke while the scheduler runs would otherwise only fail when its plugin is
             # constructed.
-            if isinstance(factory, UnusablePlugin) and not isinstance(self._registry[name], UnusablePlugin):
+            if isinstance(factory, UnusablePlugin) and not isinstance(self.registry[name], UnusablePlugin):
                 raise ConfigError(factory.problem)
-        config = self._load(text, registry)
-        for notice in notices(config, registry, references=self._plugins):
+        config = self.load(text, registry)
+        for notice in notices(config, registry, references=self.plugins):
             logger.warning("%s", notice)
-        return Rules(config, registry, queue_factory(self._extras, self._queue) if fresh else None)
+        return Rules(config, registry, queue_factory(self.extras, self.queue) if fresh else None)
 
     def _module_names(self) -> Iterator[str]:
         """Names of the plugin modules, including plugins that only the next configuration may enable."""
-        for reference in (*self._plugins, *([] if self._queue is None else [self._queue])):
+        for reference in (*self.plugins, *([] if self.queue is None else [self.queue])):
             yield reference.partition(":")[0]
         for entry in installed_plugins():
             if entry.dist is None or entry.dist.name != OWN_DISTRIBUTION:

@@ -176,16 +176,7 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: str | Non
 @plugin_option
 @queue_option
 @click.pass_obj
-def run(
-    extras: Extras | None,
-    /,
-    plugin_references: tuple[str, ...],
-    queue_reference: str | None,
-    check_plans_every: int,
-    page: bool,
-    reload_modules: bool,
-    **parameters: Any,
-) -> None:
+def run(extras: Extras | None, /, **parameters: Any) -> None:
     """Run the scheduler for a Kubernetes cluster, instead of or beside kube-scheduler."""
     flags = Flags.taken_from(parameters)
     set_up_logging(flags["v"], flags["logging-format"])
@@ -197,14 +188,4 @@ def run(
 
     from kuberth.cli.run_settings import run_scheduler  # heavy: not for --help
 
-    raise SystemExit(
-        run_scheduler(
-            flags,
-            extras or Extras(),
-            plugin_references,
-            queue_reference,
-            check_plans_every=check_plans_every,
-            page=page,
-            reload_modules=reload_modules,
-        )
-    )
+    raise SystemExit(run_scheduler(flags, extras or Extras(), **parameters))

@@ -41,13 +41,14 @@ _CONNECTION = {"qps": "kube-api-qps", "burst": "kube-api-burst"}
 def run_scheduler(
     flags: Flags,
     extras: Extras,
-    plugin_references: Sequence[str],
-    queue_reference: str | None,
     *,
+    plugin_references: Sequence[str] = (),
+    queue_reference: str | None = None,
     check_plans_every: int,
     page: bool = False,
     reload_modules: bool = False,
 ) -> int:
+    """Run the scheduler, or write its configuration; the keywords are options that kube-scheduler lacks."""
     registry = build_registry(extras, plugin_references)
     config = configuration(flags, registry)
     target = flags["write-config-to"]

@@ -79,7 +79,7 @@ class TextDisplay:
         return Group(agreement_table(self._report), "")
 
     def decided(self, decision: ShadowDecision) -> None:
-        self._report.note(decision)
+        self._report.record(decision)
         if not decision.agrees:
             self._print(Text(difference_line(decision)))
 

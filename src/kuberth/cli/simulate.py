@@ -16,6 +16,7 @@ from kuberth.cli.context import (
     connection_options,
     default_option,
     feature_gates_option,
+    options,
     output_option,
     parallel_options,
     plugin_option,
@@ -54,58 +55,47 @@ _days_option = default_option(
 seed_option = default_option("--seed", int, 0, "Seed of the random numbers.")
 
 
-def workload_options(command: Any) -> Any:
-    """Add the options for the cluster, the workload and the output, which all simulations share."""
-    for option in reversed(
-        (
-            click.option(
-                "--cluster",
-                type=FILE_OR_FOLDER,
-                help="Cluster to simulate: manifests, node shapes, a snapshot, or openb_node_list.csv.",
-            ),
-            click.option("--nodes", type=click.IntRange(1, 100_000), help="Number of nodes to create."),
-            click.option("--shape", metavar="RESOURCE=AMOUNT,...", help="Size of the nodes of --nodes."),
-            click.option(
-                "--trace", type=FILE_OR_FOLDER, help="Workload: a trace (.csv, .jsonl) or manifests."
-            ),
-            default_option("--trace-format", click.Choice(_FORMATS), "kuberth", "Format of the trace."),
-            click.option(
-                "--generate",
-                metavar="MIX",
-                help="Generate a synthetic workload: services, gpu or alibaba-gpu.",
-            ),
-            _pods_option,
-            _days_option,
-            click.option(
-                "--until", type=DurationType(positive=True), help="Stop after this virtual time, e.g. 2h."
-            ),
-            click.option(
-                "--controllers", is_flag=True, help="Run controllers even if no manifest needs them."
-            ),
-            click.option(
-                "--autoscale",
-                type=click.IntRange(1, 100_000),
-                metavar="NODES",
-                help="Maximum number of nodes (of --shape) to add for pending pods; empty ones are removed.",
-            ),
-            click.option(
-                "--spot",
-                type=click.FloatRange(0, 1440, min_open=True),
-                metavar="PER_DAY",
-                help="Interruptions per node and day, on average, at random times.",
-            ),
-            feature_gates_option,
-            click.option("--output-json", type=NEW_FILE, help="Write the full results as JSON."),
-            click.option("--output-csv", type=NEW_FILE, help="Write the figures as CSV."),
-            click.option("--report", type=NEW_FILE, help="Write a report with plots: .html."),
-            click.option("--plot", type=NEW_FILE, help="Write the plots: .svg, or .png with matplotlib."),
-            output_option("table", "json"),
-            plugin_option,
-            queue_option,
-        )
-    ):
-        command = option(command)
-    return command
+workload_options = options(
+    click.option(
+        "--cluster",
+        type=FILE_OR_FOLDER,
+        help="Cluster to simulate: manifests, node shapes, a snapshot, or openb_node_list.csv.",
+    ),
+    click.option("--nodes", type=click.IntRange(1, 100_000), help="Number of nodes to create."),
+    click.option("--shape", metavar="RESOURCE=AMOUNT,...", help="Size of the nodes of --nodes."),
+    click.option("--trace", type=FILE_OR_FOLDER, help="Workload: a trace (.csv, .jsonl) or manifests."),
+    default_option("--trace-format", click.Choice(_FORMATS), "kuberth", "Format of the trace."),
+    click.option(
+        "--generate",
+        metavar="MIX",
+        help="Generate a synthetic workload: services, gpu or alibaba-gpu.",
+    ),
+    _pods_option,
+    _days_option,
+    click.option("--until", type=DurationType(positive=True), help="Stop after this virtual time, e.g. 2h."),
+    click.option("--controllers", is_flag=True, help="Run controllers even if no manifest needs them."),
+    click.option(
+        "--autoscale",
+        type=click.IntRange(1, 100_000),
+        metavar="NODES",
+        help="Maximum number of nodes (of --shape) to add for pending pods; empty ones are removed.",
+    ),
+    click.option(
+        "--spot",
+        type=click.FloatRange(0, 1440, min_open=True),
+        metavar="PER_DAY",
+        help="Interruptions per node and day, on average, at random times.",
+    ),
+    feature_gates_option,
+    click.option("--output-json", type=NEW_FILE, help="Write the full results as JSON."),
+    click.option("--output-csv", type=NEW_FILE, help="Write the figures as CSV."),
+    click.option("--report", type=NEW_FILE, help="Write a report with plots: .html."),
+    click.option("--plot", type=NEW_FILE, help="Write the plots: .svg, or .png with matplotlib."),
+    output_option("table", "json"),
+    plugin_option,
+    queue_option,
+)
+"""The cluster, the workload and the output, which all simulations share."""
 
 
 @click.group(

@@ -32,10 +32,5 @@ def top(**flags: Any) -> None:
 
     client = load_client_config(kubeconfig=flags["kubeconfig"], context=flags["context"])
     if flags["server"] is not None:
-        client = serving_at(
-            client,
-            flags["server"],
-            certificate_authority=flags["certificate_authority"],
-            insecure=flags["insecure"],
-        )
+        client = serving_at(client, flags)
     run_on_fastest_loop(show(client, view=flags["view"], once=flags["once"], output=flags["output"]))

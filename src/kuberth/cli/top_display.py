@@ -103,7 +103,9 @@ def _head(model: TopModel, width: int | None) -> list[Text]:
         f"{sum(queues.get(queue, 0) for queue in QUEUES)} pending, {rate} bound/s",
     )
     counts = Text(" ").join(
-        Text.assemble((_short(queue, width), _QUEUE_STYLES[queue]), f" {queues.get(queue, 0)}")
+        Text.assemble(
+            (queue[:5] if _is_narrow(width) else queue, _QUEUE_STYLES[queue]), f" {queues.get(queue, 0)}"
+        )
         for queue in QUEUES
     )
     tabs = Text(" ").join(
@@ -119,10 +121,6 @@ def _head(model: TopModel, width: int | None) -> list[Text]:
 
 def _is_narrow(width: int | None) -> bool:
     return width is not None and width < _NARROW
-
-
-def _short(queue: str, width: int | None) -> str:
-    return queue[:5] if _is_narrow(width) else queue
 
 
 def _foot(model: TopModel, problem: str) -> Text:

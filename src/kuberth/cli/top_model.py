@@ -23,11 +23,6 @@ _PAGE: Final = 10
 _ORDER: Final = {queue: place for place, queue in enumerate(QUEUES)}
 
 
-class PodName(NamedTuple):
-    namespace: str
-    name: str
-
-
 class ReasonCount(NamedTuple):
     """How many pods are pending in a queue for the same reason."""
 
@@ -72,8 +67,8 @@ class TopModel:
         self.selected = 0
         """The selected row of the view, or the first shown line of the detail."""
         self.ended = False
-        self.wanted: PodName | None = None
-        """The pod whose history should be requested."""
+        self.wanted: tuple[str, str] | None = None
+        """Namespace and name of the pod whose history should be requested."""
         self.sought: str | None = None
         """The text to search for among all pods."""
         self.found: list[list[Any]] = []
@@ -178,7 +173,7 @@ class TopModel:
             return
         row = rows[min(self.selected, len(rows) - 1)]
         if self.view == "pods":
-            self.wanted = PodName(row[1], row[2])
+            self.wanted = row[1], row[2]
         elif self.view == "queue":
             self.filter = (row.reason or row.queue).lower()
             self._show("pods")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 import termios
@@ -23,7 +24,7 @@ from rich.console import Console
 from rich.live import Live
 
 from kuberth.cli.top_display import brief, detail_lines, frame, whole
-from kuberth.cli.top_model import VIEW, PodName, TopModel
+from kuberth.cli.top_model import VIEW, TopModel
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.client_config import ClientConfig
 from kuberth.errors import ApiError, ConfigError, ForbiddenError, KuberthError, UnauthorizedError
@@ -38,6 +39,7 @@ _NAMED: Final = {
     "\x7f": "backspace",
     "\b": "backspace",
     "\x04": "q",
+    "\x1b": "escape",
 }
 _SEQUENCES: Final = {
     "A": "up",
@@ -52,9 +54,7 @@ _SEQUENCES: Final = {
     "6~": "pagedown",
     "Z": "tab",
 }
-_ESCAPE: Final = "\x1b"
-
-
+_KEY: Final = re.compile(r"\x1b[\[O](?P<sequence>[^@-~]*[@-~]?)|.", re.DOTALL)
 FIRST_SECONDS: Final = 15.0
 """The time limit for the server to send its whole state."""
 DRAW_SECONDS: Final = 0.1
@@ -67,25 +67,13 @@ CLOCK_SECONDS: Final = 1.0
 
 def decode_keys(text: str) -> Iterator[str]:
     """Names of the keys in a chunk of terminal input; unknown keys are left out."""
-    at = 0
-    while at < len(text):
-        letter = text[at]
-        at += 1
-        if letter != _ESCAPE:
-            if letter in _NAMED:
-                yield _NAMED[letter]
-            elif letter.isprintable():
-                yield letter
-            continue
-        if at >= len(text) or text[at] not in "[O":
-            yield "escape"
-            continue
-        end = at + 1
-        while end < len(text) and not ("@" <= text[end] <= "~"):
-            end += 1
-        name = _SEQUENCES.get(text[at + 1 : end + 1])
-        at = end + 1
-        if name is not None:
+    for found in _KEY.finditer(text):
+        letter, sequence = found[0], found["sequence"]
+        if sequence is not None:
+            name = _SEQUENCES.get(sequence, "")
+        else:
+            name = _NAMED.get(letter, letter if letter.isprintable() else "")
+        if name:
             yield name
 
 
@@ -133,12 +121,11 @@ async def show(client: ClientConfig, *, view: str | None, once: bool, output: st
 async def _show_once(
     api: HttpApi, client: ClientConfig, console: Console, view: str | None, output: str
 ) -> None:
-    seen, reader = StreamState(), EventReader()
+    seen = StreamState()
     try:
-        async with asyncio.timeout(FIRST_SECONDS), aclosing(_stream(api, client)) as pieces:
-            async for piece in pieces:
-                for name, tree in reader.feed(piece):
-                    seen.take(name, tree)
+        async with asyncio.timeout(FIRST_SECONDS), aclosing(_events(api, client)) as events:
+            async for name, tree in events:
+                seen.take(name, tree)
                 if seen.complete:
                     break
     except TimeoutError as error:
@@ -155,12 +142,14 @@ async def _show_once(
         console.print(text, soft_wrap=True)
 
 
-async def _stream(api: HttpApi, client: ClientConfig) -> AsyncGenerator[bytes, None]:
-    """The bytes of the stream; errors say what to do."""
+async def _events(api: HttpApi, client: ClientConfig) -> AsyncGenerator[tuple[str, Any], None]:
+    """The name and the tree of every event of the stream; errors say what to do."""
+    reader = EventReader()
     try:
         async with aclosing(api.stream(STREAM_PATH)) as pieces:
             async for piece in pieces:
-                yield piece
+                for event in reader.feed(piece):
+                    yield event
     except (UnauthorizedError, ForbiddenError) as error:
         raise KuberthError(
             f"{client.server} refuses these credentials for {STREAM_PATH}: {error}; "
@@ -190,8 +179,8 @@ class _Session:
 
     async def run(self) -> None:
         # Errors that waiting cannot fix are raised before the screen is switched.
-        async with aclosing(_stream(self._api, self._client)) as pieces:
-            first = await anext(pieces, b"")
+        async with aclosing(_events(self._api, self._client)) as events:
+            first = await anext(events, None)
             with (
                 _signals_end(self._ended.set),
                 Live(console=self._console, screen=True, auto_refresh=False) as live,
@@ -199,7 +188,7 @@ class _Session:
             ):
                 async with asyncio.TaskGroup() as tasks:
                     beside = [
-                        tasks.create_task(self._read(first, pieces), name="stream"),
+                        tasks.create_task(self._read(first, events), name="stream"),
                         tasks.create_task(self._draw(live), name="screen"),
                     ]
                     await self._ended.wait()
@@ -212,34 +201,31 @@ class _Session:
         if self._model.ended:
             self._ended.set()
 
-    async def _read(self, first: bytes, pieces: AsyncIterator[bytes]) -> None:
+    async def _read(self, first: tuple[str, Any] | None, events: AsyncIterator[tuple[str, Any]]) -> None:
         """Read the stream, and request it again when it ends."""
-        await self._follow(first, pieces)
+        await self._follow(first, events)
         while True:
             self._problem = self._problem or f"{self._client.server} ended the stream; reconnecting"
             self._changed.set()
             await asyncio.sleep(AGAIN_SECONDS)
-            try:
-                async with aclosing(_stream(self._api, self._client)) as again:
-                    await self._follow(b"", again)
-            except KuberthError as error:
-                self._problem = str(error)
+            async with aclosing(_events(self._api, self._client)) as again:
+                await self._follow(None, again)
 
-    async def _follow(self, first: bytes, pieces: AsyncIterator[bytes]) -> None:
-        seen, reader = StreamState(), EventReader()
-        self._take(seen, reader, first)
+    async def _follow(self, first: tuple[str, Any] | None, events: AsyncIterator[tuple[str, Any]]) -> None:
+        seen = StreamState()
+        if first is not None:
+            self._take(seen, *first)
         try:
-            async for piece in pieces:
-                self._take(seen, reader, piece)
+            async for name, tree in events:
+                self._take(seen, name, tree)
             self._problem = ""
         except KuberthError as error:
             self._problem = str(error)
 
-    def _take(self, seen: StreamState, reader: EventReader, piece: bytes) -> None:
-        for name, tree in reader.feed(piece):
-            seen.take(name, tree)
-            if name == "hello":
-                self._skew = tree["now"] - time.time()
+    def _take(self, seen: StreamState, name: str, tree: Any) -> None:
+        seen.take(name, tree)
+        if name == "hello":
+            self._skew = tree["now"] - time.time()
         if seen.complete:
             self._model.seen = seen
             self._problem = ""
@@ -272,7 +258,7 @@ class _Session:
         model = self._model
         if (wanted := model.wanted) is not None:
             model.wanted = None
-            await self._reported(self._show_pod(wanted))
+            await self._reported(self._show_pod(*wanted))
         if (sought := model.sought) is not None:
             model.sought = None
             await self._reported(self._find(sought))
@@ -286,11 +272,11 @@ class _Session:
     async def _find(self, text: str) -> None:
         self._model.take_found(await self._get(SEARCH_PATH, q=text))
 
-    async def _show_pod(self, pod: PodName) -> None:
-        story = await self._get(HISTORY_PATH, namespace=pod.namespace, pod=pod.name)
+    async def _show_pod(self, namespace: str, pod: str) -> None:
+        story = await self._get(HISTORY_PATH, namespace=namespace, pod=pod)
         explanation: dict[str, Any] | None = None
         try:
-            explanation = await self._get(EXPLAIN_PATH, namespace=pod.namespace, pod=pod.name)
+            explanation = await self._get(EXPLAIN_PATH, namespace=namespace, pod=pod)
             if explanation.get("kind") == "Status":
                 explanation = None
         except KuberthError as error:  # the pod may be gone; its history is still shown

@@ -24,6 +24,9 @@ from kuberth.cli.context import (
     reload_option,
 )
 
+_SETTINGS = ("nodes", "remove_nodes", "shapes", "devices", "host", "port", "kubeconfig_out")
+"""Flags that are settings of the cluster under the same name."""
+
 
 def default_data() -> Path:
     base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
@@ -138,14 +141,8 @@ def up(extras: Extras | None, /, **flags: Any) -> None:
         port = flags["page_port"]
         page = PageSettings() if port is None else PageSettings(port, or_any=False)
     settings = ClusterSettings(
-        nodes=flags["nodes"],
-        remove_nodes=flags["remove_nodes"],
-        shapes=flags["shapes"],
-        devices=flags["devices"],
+        **{name: flags[name] for name in _SETTINGS},
         data=None if flags["memory"] else flags["data"] or default_data(),
-        host=flags["host"],
-        port=flags["port"],
-        kubeconfig_out=flags["kubeconfig_out"],
         manifests=tuple(manifest for path in flags["filenames"] for manifest in read_manifests(path)),
         config=None if path is None else wanted,
         registry=registry,

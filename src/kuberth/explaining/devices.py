@@ -7,6 +7,7 @@ counters and taints are not considered: if enough devices are free, the plugin's
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -126,13 +127,9 @@ class DeviceCounts:
             each.device.id for each in self._sites.sites[site].candidates if _is_selected(request, each)
         ]
         held = [device for device in matching if device in self._holders]
-        by_claim: dict[str, int] = {}
-        claims: dict[str, ResourceClaim] = {}
-        for device in held:
-            for holder in self._holders[device]:
-                key = object_key(holder)
-                claims[key] = holder
-                by_claim[key] = by_claim.get(key, 0) + 1
+        holders = [holder for device in held for holder in self._holders[device]]
+        claims = {object_key(holder): holder for holder in holders}
+        by_claim = Counter(map(object_key, holders))
         return DeviceShortage(
             claim,
             request.sub_name,

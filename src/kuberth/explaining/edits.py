@@ -1,5 +1,7 @@
 """Single changes that may let a pod be scheduled, as values: of the pod, of a node, of other pods.
 
+They name taints, selectors and terms of the pod in kubectl's notation.
+
 In: an `EditedCluster`, a pod and its cluster with the changes so far. Out: the same with one more change. A
 proposal consists of edits; trying it and checking it apply the same ones.
 """
@@ -8,14 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final, Literal, Protocol
+from typing import Any, ClassVar, Final, Literal
 
+import msgspec
 from msgspec.structs import replace as with_fields
 
-from kuberth.api.core import Container, Node, Pod, ResourceRequirements, Taint, Toleration
+from kuberth.api.core import (
+    Container,
+    Node,
+    Pod,
+    PodAffinityTerm,
+    ResourceRequirements,
+    Taint,
+    Toleration,
+    TopologySpreadConstraint,
+)
+from kuberth.api.meta import LabelSelector, LabelSelectorRequirement
+from kuberth.api.nodes import NodeSelectorRequirement
 from kuberth.api.resource import ResourceClaim, ResourceClaimStatus
-from kuberth.explaining.selector_texts import affinity_text, spread_text
-from kuberth.informers.store import object_key
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 CORDON_TAINT: Final = "node.kubernetes.io/unschedulable"
@@ -49,21 +61,26 @@ class EditedCluster:
         return replace(self, pod=with_fields(self.pod, spec=with_fields(self.pod.spec, **fields)))
 
 
-class Edit(Protocol):
-    """One change. Its JSON is the name of its class and its fields; `text` describes it for users."""
+class Edit(msgspec.Struct, frozen=True, tag_field="kind", tag=True):
+    """One change. Its JSON has the name of its class as `kind`, and its fields."""
 
     harm: ClassVar[int]
     """How disruptive it is: 0 changes the pod's own constraints, 1 its requests, 2 and 3 a node, 4 other
     pods, 5 the size of the cluster."""
+    sentence: ClassVar[str]
+    """The change as users read it, with fields in braces."""
 
     @property
-    def text(self) -> str: ...
+    def text(self) -> str:
+        """The change as users read it."""
+        return self.sentence.format(**msgspec.structs.asdict(self))
 
-    def apply(self, edited: EditedCluster) -> EditedCluster: ...
+    def apply(self, edited: EditedCluster) -> EditedCluster:
+        """The cluster with this change too."""
+        raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True)
-class ScaleRequest:
+class ScaleRequest(Edit, frozen=True):
     """Lower a request of one of the pod's containers, or of the pod itself if `container` is ""."""
 
     harm: ClassVar = 1
@@ -100,8 +117,7 @@ class ScaleRequest:
         return with_fields(resources, requests=requests, limits=limits)
 
 
-@dataclass(frozen=True, slots=True)
-class Tolerate:
+class Tolerate(Edit, frozen=True):
     """Add a toleration to the pod."""
 
     harm: ClassVar = 0
@@ -118,8 +134,7 @@ class Tolerate:
         return edited.with_spec(tolerations=(*edited.pod.spec.tolerations, added))
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveTaint:
+class RemoveTaint(Edit, frozen=True):
     """Remove a taint from a node."""
 
     harm: ClassVar = 3
@@ -138,16 +153,12 @@ class RemoveTaint:
         return edited.with_node(with_fields(node, spec=with_fields(node.spec, taints=left)))
 
 
-@dataclass(frozen=True, slots=True)
-class Uncordon:
+class Uncordon(Edit, frozen=True):
     """Make a node schedulable, which also removes the taint that cordoning added."""
 
     harm: ClassVar = 2
+    sentence: ClassVar = "uncordon node {node}"
     node: str
-
-    @property
-    def text(self) -> str:
-        return f"uncordon node {self.node}"
 
     def apply(self, edited: EditedCluster) -> EditedCluster:
         node = edited.node(self.node)
@@ -156,18 +167,14 @@ class Uncordon:
         return edited.with_node(with_fields(node, spec=spec))
 
 
-@dataclass(frozen=True, slots=True)
-class RepairNode:
+class RepairNode(Edit, frozen=True):
     """Solve the problem of a node for which Kubernetes has added a taint."""
 
     harm: ClassVar = 2
+    sentence: ClassVar = "repair node {node}, which has the taint {taint}"
     node: str
     taint: str
     """The taint's key; Kubernetes removes the taint, with each of its effects, when the problem is solved."""
-
-    @property
-    def text(self) -> str:
-        return f"repair node {self.node}, which has the taint {self.taint}"
 
     def apply(self, edited: EditedCluster) -> EditedCluster:
         node = edited.node(self.node)
@@ -175,8 +182,7 @@ class RepairNode:
         return edited.with_node(with_fields(node, spec=with_fields(node.spec, taints=taints)))
 
 
-@dataclass(frozen=True, slots=True)
-class SetLabel:
+class SetLabel(Edit, frozen=True):
     """Set a label of a node, or remove it with None."""
 
     harm: ClassVar = 3
@@ -198,31 +204,23 @@ class SetLabel:
         return edited.with_node(with_fields(node, metadata=with_fields(node.metadata, labels=labels)))
 
 
-@dataclass(frozen=True, slots=True)
-class DropNodeSelector:
+class DropNodeSelector(Edit, frozen=True):
     """Remove a key from the pod's nodeSelector."""
 
     harm: ClassVar = 0
+    sentence: ClassVar = "drop {key} from the pod's nodeSelector"
     key: str
-
-    @property
-    def text(self) -> str:
-        return f"drop {self.key} from the pod's nodeSelector"
 
     def apply(self, edited: EditedCluster) -> EditedCluster:
         selector = edited.pod.spec.node_selector
         return edited.with_spec(node_selector={key: selector[key] for key in selector if key != self.key})
 
 
-@dataclass(frozen=True, slots=True)
-class DropNodeAffinity:
+class DropNodeAffinity(Edit, frozen=True):
     """Drop the pod's required node affinity."""
 
     harm: ClassVar = 0
-
-    @property
-    def text(self) -> str:
-        return "drop the pod's required node affinity"
+    sentence: ClassVar = "drop the pod's required node affinity"
 
     def apply(self, edited: EditedCluster) -> EditedCluster:
         affinity = edited.pod.spec.affinity
@@ -232,8 +230,7 @@ class DropNodeAffinity:
         return edited.with_spec(affinity=with_fields(affinity, node_affinity=kept))
 
 
-@dataclass(frozen=True, slots=True)
-class DropAffinity:
+class DropAffinity(Edit, frozen=True):
     """Drop a required term of the pod's affinity or anti-affinity to other pods."""
 
     harm: ClassVar = 0
@@ -258,17 +255,13 @@ class DropAffinity:
         return edited.with_spec(affinity=with_fields(affinity, **{field_name: kept}))
 
 
-@dataclass(frozen=True, slots=True)
-class RelaxSpread:
+class RelaxSpread(Edit, frozen=True):
     """Make a topology spread constraint of the pod a preference."""
 
     harm: ClassVar = 0
+    sentence: ClassVar = "set whenUnsatisfiable of the spread of {constraint} to ScheduleAnyway"
     constraint: str
     """Its text (`spread_text`)."""
-
-    @property
-    def text(self) -> str:
-        return f"set whenUnsatisfiable of the spread of {self.constraint} to ScheduleAnyway"
 
     def apply(self, edited: EditedCluster) -> EditedCluster:
         constraints = tuple(
@@ -280,24 +273,19 @@ class RelaxSpread:
         return edited.with_spec(topology_spread_constraints=constraints)
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveGate:
+class RemoveGate(Edit, frozen=True):
     """Remove a scheduling gate from the pod."""
 
     harm: ClassVar = 0
+    sentence: ClassVar = "remove the scheduling gate {gate}"
     gate: str
-
-    @property
-    def text(self) -> str:
-        return f"remove the scheduling gate {self.gate}"
 
     def apply(self, edited: EditedCluster) -> EditedCluster:
         gates = edited.pod.spec.scheduling_gates
         return edited.with_spec(scheduling_gates=tuple(gate for gate in gates if gate.name != self.gate))
 
 
-@dataclass(frozen=True, slots=True)
-class DeletePod:
+class DeletePod(Edit, frozen=True):
     """Delete another pod."""
 
     harm: ClassVar = 4
@@ -314,8 +302,7 @@ class DeletePod:
         return replace(edited, gone=edited.gone | {self.pod})
 
 
-@dataclass(frozen=True, slots=True)
-class AddNodes:
+class AddNodes(Edit, frozen=True):
     """Add nodes with the resources, taints and labels of another node."""
 
     harm: ClassVar = 5
@@ -349,10 +336,47 @@ def taint_text(key: str, value: str, effect: str) -> str:
     return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
 
 
+def selector_text(selector: LabelSelector | None) -> str:
+    """`app=db, tier in (a, b)`."""
+    if selector is None:
+        return "no labels that could match"
+    parts = [f"{key}={wanted}" for key, wanted in selector.match_labels.items()]
+    parts += map(requirement_text, selector.match_expressions)
+    return ", ".join(parts) or "any labels"
+
+
+def requirement_text(requirement: NodeSelectorRequirement | LabelSelectorRequirement) -> str:
+    values = ", ".join(requirement.values)
+    match requirement.operator:
+        case "In":
+            return f"{requirement.key} in ({values})"
+        case "NotIn":
+            return f"{requirement.key} not in ({values})"
+        case "Exists":
+            return f"the key {requirement.key}"
+        case "DoesNotExist":
+            return f"no key {requirement.key}"
+        case _:
+            return f"{requirement.key} {requirement.operator} {values}"
+
+
+def affinity_text(term: PodAffinityTerm) -> str:
+    """`app=db within kubernetes.io/hostname`, with the namespaces if the term names some."""
+    where = f" in namespace {' or '.join(sorted(term.namespaces))}" if term.namespaces else ""
+    if term.namespace_selector is not None:
+        where = f" in a namespace with {selector_text(term.namespace_selector)}"
+    return f"{selector_text(term.label_selector)}{where} within {term.topology_key}"
+
+
+def spread_text(constraint: TopologySpreadConstraint) -> str:
+    """`app=db over topology.kubernetes.io/zone`."""
+    return f"{selector_text(constraint.label_selector)} over {constraint.topology_key}"
+
+
 def released(
     claims: Iterable[ResourceClaim], gone: Collection[str]
 ) -> list[tuple[ResourceClaim, ResourceClaim]]:
-    """Claims whose last pods are gone, each before and after Kubernetes takes back its devices."""
+    """Claims whose last pods were deleted, each before and after Kubernetes deallocates its devices."""
     found = []
     for claim in claims if gone else ():
         reserved = claim.status.reserved_for
@@ -360,17 +384,3 @@ def released(
         if keys and len(keys) == len(reserved) and keys <= set(gone):
             found.append((claim, with_fields(claim, status=ResourceClaimStatus())))
     return found
-
-
-def applied(edited: EditedCluster, objects: list[Any]) -> tuple[Pod, list[Any]]:
-    """The pod and all objects of its cluster after the changes."""
-    kept = [
-        obj
-        for obj in objects
-        if not (isinstance(obj, Node) and obj.metadata.name in edited.nodes)
-        and not (isinstance(obj, Pod) and object_key(obj) in edited.gone)
-    ]
-    claims = [obj for obj in kept if isinstance(obj, ResourceClaim)]
-    after = {object_key(old): new for old, new in released(claims, edited.gone)}
-    kept = [after.get(object_key(obj), obj) if isinstance(obj, ResourceClaim) else obj for obj in kept]
-    return edited.pod, [*kept, *edited.nodes.values()]

@@ -1,6 +1,7 @@
 """Explanations as values.
 
-In: a `Question`. Out: an `Explanation`, which `trees` turns into JSON for programs and displays.
+In: a `Question`. Out: an `Explanation`, which `trees` turns into JSON for programs and displays. Its parts
+are structs with the fields of that JSON.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace as with_fields
 
 from kuberth.api.core import Pod
@@ -19,7 +21,7 @@ from kuberth.cluster.pod_info import PodInfo, group_of
 from kuberth.evaluation import Answer
 from kuberth.explaining.cluster_copy import ClusterCopy
 from kuberth.explaining.devices import DeviceCounts
-from kuberth.explaining.needs import needs_of
+from kuberth.explaining.needs import PodNeeds
 from kuberth.explaining.prerequisites import Nomination, Prerequisite, nomination, prerequisites
 from kuberth.explaining.proposals import NearNode, Proposal, proposals
 from kuberth.explaining.question import Judge, Question, Waiting, judge_of
@@ -30,33 +32,33 @@ from kuberth.informers.store import object_key
 
 BEST_NODES: Final = 10
 """Nodes in the score table."""
-NEAREST_LOOKED_AT: Final = 10_000
+MOST_EXAMINED: Final = 10_000
 """The maximum number of rejected nodes that are examined in detail."""
 NOT_CONSIDERED: Final = "not considered: the pod restricts its nodes by name"
 _SINGLE: Final = tuple(action for action in Action if action.value & (action.value - 1) == 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(msgspec.Struct, frozen=True):
     """Nodes that one plugin rejects for the same reasons."""
 
     plugin: str
-    code: Code
+    code: str
+    """The status code, as in Kubernetes."""
     reasons: tuple[str, ...]
+    count: int
     nodes: tuple[str, ...]
     """Sorted by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Near:
+class Near(msgspec.Struct, frozen=True):
     """Nodes that lack the same things."""
 
     misses: tuple[str, ...]
+    count: int
     nodes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PreemptionSummary:
+class PreemptionSummary(msgspec.Struct, frozen=True, rename="camel"):
     """The result of PostFilter."""
 
     message: str
@@ -69,21 +71,23 @@ class PreemptionSummary:
     victims: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreTable:
+class ScoredNode(msgspec.Struct, frozen=True, rename="camel"):
+    node: str
+    total: int
+    by_plugin: dict[str, int]
+    """Normalized and weighted."""
+
+
+class ScoreTable(msgspec.Struct, frozen=True):
     """The scores of the best nodes, the best first."""
 
-    nodes: tuple[str, ...]
-    plugins: tuple[str, ...]
-    scores: tuple[tuple[int, ...], ...]
-    """[node][plugin], normalized and weighted."""
-    totals: tuple[int, ...]
     feasible: int
     """Number of nodes that were scored."""
     winner: str
     """The node that the pod has, or would get."""
     reason: str
     """Why the winner has the highest score."""
+    best: tuple[ScoredNode, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,13 +176,21 @@ def _explained(question: Question, judge: Judge) -> Explanation:
                 victims=preemption.victims,
             )
     near = _by_misses(_near(question, judge, answer))
+    hints = judge.evaluator.runner.profile.hints
     rejectors = answer.rejected_by if gate is None else (gate.plugin,)
     return replace(
         found,
         message=gate.message if gate is not None else message,
-        near=tuple(Near(misses, tuple(node.name for node in nodes)) for misses, nodes in near.items()),
+        near=tuple(
+            Near(misses, len(nodes), tuple(node.name for node in nodes)) for misses, nodes in near.items()
+        ),
         preemption=summary,
-        events={plugin: tuple(_events(judge, plugin)) for plugin in rejectors},
+        events={
+            plugin: tuple(
+                event_text(each.event) for each in hints if each.plugin == plugin and not each.implied
+            )
+            for plugin in rejectors
+        },
         proposals=proposals(judge, tuple(near.values()), victims=victims),
     )
 
@@ -208,23 +220,20 @@ def _verdict(node: str, gate: Status | None, answer: Answer) -> str:
 def _groups(answer: Answer, names: Iterable[str]) -> Iterator[Rejected]:
     """The rejections by plugin and reason, the most frequent first."""
     if answer.pre_filter is not None:
-        everywhere = tuple(sorted(filter(None, names)))
-        yield Rejected(
-            answer.pre_filter.plugin, answer.pre_filter.code, answer.pre_filter.reasons, everywhere
-        )
+        yield _rejected(answer.pre_filter, filter(None, names))
         return
     by_status: dict[Status, list[str]] = {}
     for name, status in answer.rejections.items():
         by_status.setdefault(status, []).append(name)
-    groups = [
-        Rejected(status.plugin, status.code, status.reasons, tuple(sorted(nodes)))
-        for status, nodes in by_status.items()
-    ]
-    yield from sorted(groups, key=lambda group: (-len(group.nodes), group.plugin, group.reasons, group.nodes))
-    if answer.considered is not None:
-        others = sorted(set(filter(None, names)).difference(answer.considered))
-        if others:
-            yield Rejected("", Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (NOT_CONSIDERED,), tuple(others))
+    groups = [_rejected(status, nodes) for status, nodes in by_status.items()]
+    yield from sorted(groups, key=lambda group: (-group.count, group.plugin, group.reasons, group.nodes))
+    if answer.considered is not None and (others := set(filter(None, names)).difference(answer.considered)):
+        yield _rejected(Status.unresolvable(NOT_CONSIDERED), others)
+
+
+def _rejected(status: Status, nodes: Iterable[str]) -> Rejected:
+    names = tuple(sorted(nodes))
+    return Rejected(status.plugin, status.code.label, status.reasons, len(names), names)
 
 
 def _notes(pod: Pod, profile: str, answer: Answer) -> Iterator[str]:
@@ -247,7 +256,7 @@ def _helpful(answer: Answer, nodes: int) -> tuple[int, int]:
 
 
 def _near(question: Question, judge: Judge, answer: Answer) -> list[NearNode]:
-    """Rejected nodes with what they lack, the nearest first."""
+    """The rejected nodes with their shortcomings, the nearest first."""
     evaluator = judge.evaluator
     # A node that passes every filter may still be rejected because of nominated pods.
     against = {name: (status,) for name, status in answer.rejections.items()} | {
@@ -256,11 +265,11 @@ def _near(question: Question, judge: Judge, answer: Answer) -> list[NearNode]:
         if answer.considered is None or name in answer.considered
     }
     nearest: Iterable[str] = against
-    if len(against) > NEAREST_LOOKED_AT:
+    if len(against) > MOST_EXAMINED:
         reasons = {name: sum(len(one.reasons) for one in statuses) for name, statuses in against.items()}
-        nearest = sorted(against, key=lambda name: (reasons[name], name))[:NEAREST_LOOKED_AT]
+        nearest = sorted(against, key=lambda name: (reasons[name], name))[:MOST_EXAMINED]
     gates = effective_gates(question.configuration, question.feature_gates)
-    needs = needs_of(
+    needs = PodNeeds(
         PodInfo(judge.pod),
         compares_taints=gates.enabled("TaintTolerationComparisonOperators"),
         devices=cache(lambda: DeviceCounts(evaluator, judge.pod, gates)),
@@ -275,25 +284,18 @@ def _near(question: Question, judge: Judge, answer: Answer) -> list[NearNode]:
 
 
 def _distance(node: NearNode) -> tuple[bool, int, float, str]:
-    """Sorts nodes that could never hold the pod last, then by what they lack."""
+    """A sort key: nodes that could hold the pod first, then by the number and size of shortcomings."""
     misses = node.misses
     never = any(missed.never for missed in misses)
     return never, len(misses), sum(missed.distance for missed in misses), node.name
 
 
 def _by_misses(near: Iterable[NearNode]) -> dict[tuple[str, ...], list[NearNode]]:
-    """Nodes grouped by what they lack; the nearest come first."""
+    """Nodes grouped by their shortcomings, the nearest first."""
     groups: dict[tuple[str, ...], list[NearNode]] = {}
     for node in near:
         groups.setdefault(tuple([missed.text for missed in node.misses]), []).append(node)
     return groups
-
-
-def _events(judge: Judge, plugin: str) -> Iterator[str]:
-    """The events that the plugin registered."""
-    for registered in judge.evaluator.runner.profile.hints:
-        if registered.plugin == plugin and not registered.implied:
-            yield event_text(registered.event)
 
 
 def event_text(event: ClusterEvent) -> str:
@@ -311,15 +313,16 @@ def _table(answer: Answer, node: str) -> ScoreTable:
     shown = ranked[:BEST_NODES]
     if node in answer.totals and node not in shown:
         shown[-1] = node
-    plugins = tuple(answer.scores)
     return ScoreTable(
-        nodes=tuple(shown),
-        plugins=plugins,
-        scores=tuple(tuple(answer.scores[plugin][name] for plugin in plugins) for name in shown),
-        totals=tuple(answer.totals[name] for name in shown),
         feasible=len(answer.feasible),
         winner=node or ranked[0],
         reason=_reason(answer, ranked, node),
+        best=tuple(
+            ScoredNode(
+                name, answer.totals[name], {plugin: scores[name] for plugin, scores in answer.scores.items()}
+            )
+            for name in shown
+        ),
     )
 
 

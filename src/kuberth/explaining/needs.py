@@ -52,8 +52,6 @@ class PodNeeds:
     """What a pod needs from a node, computed once for all nodes."""
 
     info: PodInfo
-    amounts: Mapping[str, int]
-    """Requests by resource, in the units of the columns."""
     compares_taints: bool = False
     """Feature gate TaintTolerationComparisonOperators."""
     devices: Callable[[], DeviceCounts | None] = lambda: None
@@ -63,19 +61,15 @@ class PodNeeds:
     shortages: dict[tuple[str, str, int, bool], Shortcoming] = field(default_factory=dict, compare=False)
     """Cache by plugin, resource, missing amount, and whether an empty node would be large enough."""
 
+    amounts: Mapping[str, int] = field(init=False)
+    """Requests by resource, in the units of the columns."""
+
+    def __post_init__(self) -> None:
+        request = self.info.request
+        own = {"cpu": request.milli_cpu, "memory": request.memory, **request.scalars}
+        own["ephemeral-storage"] = request.ephemeral_storage
+        object.__setattr__(self, "amounts", {name: amount for name, amount in own.items() if amount > 0})
+
     @property
     def pod(self) -> Pod:
         return self.info.pod
-
-
-def needs_of(
-    info: PodInfo,
-    *,
-    compares_taints: bool = False,
-    devices: Callable[[], DeviceCounts | None] = lambda: None,
-) -> PodNeeds:
-    request = info.request
-    amounts = {"cpu": request.milli_cpu, "memory": request.memory} | dict(request.scalars)
-    amounts["ephemeral-storage"] = request.ephemeral_storage
-    amounts = {name: amount for name, amount in amounts.items() if amount > 0}
-    return PodNeeds(info, amounts, compares_taints=compares_taints, devices=devices)

@@ -25,7 +25,7 @@ from kuberth.explaining.question import PermitHold, Question, Waiting
 from kuberth.explaining.targets import ExplainTarget, unknown_pod
 from kuberth.explaining.trees import to_tree
 from kuberth.https.messages import JSON, Request, Response
-from kuberth.informers.store import Store, object_key
+from kuberth.informers.store import object_key
 from kuberth.serving.messages import Handler, failure, failure_tree
 
 PATH: Final = "/explain"
@@ -45,10 +45,22 @@ def explain_page(scheduler: Scheduler, *, clock: Clock | None = None) -> Handler
         pods = scheduler.stores.of(Pod)
         pod = pods.get(name, namespace=namespace)
         if pod is None:
-            answer = partial(_unknown, pods, ExplainTarget("Pod", name), namespace)
-            return Response(copy.body(answer), status=404, content_type=JSON)
-        answer = partial(copy.explained, _question(scheduler, pod, now))
-        return Response(copy.body(answer), content_type=JSON)
+            target = ExplainTarget("Pod", name)
+
+            def unknown() -> dict[str, Any]:
+                """In the worker's thread: it compares the name with those of all pods."""
+                return failure_tree(404, "NotFound", str(unknown_pod(pods.snapshot(), target, namespace)))
+
+            return Response(copy.body(unknown), status=404, content_type=JSON)
+        question = Question(
+            pod,
+            (),  # the worker adds the objects
+            config=scheduler.config,
+            registry=scheduler.registry,
+            feature_gates=scheduler.feature_gates,
+            waiting=_waiting(scheduler, pod, now),
+        )
+        return Response(copy.body(partial(copy.explained, question)), content_type=JSON)
 
     return page
 
@@ -106,18 +118,6 @@ class _RunningCopy:
         self._cluster = None
 
 
-def _question(scheduler: Scheduler, pod: Pod, clock: Clock) -> Question:
-    """The question about the pod, without the objects, which the worker adds."""
-    return Question(
-        pod,
-        (),
-        config=scheduler.config,
-        registry=scheduler.registry,
-        feature_gates=scheduler.feature_gates,
-        waiting=_waiting(scheduler, pod, clock),
-    )
-
-
 def _waiting(scheduler: Scheduler, pod: Pod, clock: Clock) -> Waiting | None:
     key, queue = object_key(pod), scheduler.queue
     held = scheduler.waiting_pods.get(pod.metadata.uid)
@@ -150,8 +150,3 @@ def _waiting(scheduler: Scheduler, pod: Pod, clock: Clock) -> Waiting | None:
         next=upcoming,
         rejected_by=tuple(sorted(queued.rejectors)),
     )
-
-
-def _unknown(pods: Store[Pod], target: ExplainTarget, namespace: str) -> dict[str, Any]:
-    """The error for a pod that does not exist, with similar names."""
-    return failure_tree(404, "NotFound", str(unknown_pod(pods.snapshot(), target, namespace)))

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from kuberth.api.core import PersistentVolume, PersistentVolumeClaim, Pod
 from kuberth.api.pod_resources import pod_priority
 from kuberth.api.resource import DeviceClass, DeviceRequest, ResourceClaim, ResourceClaimTemplate
@@ -39,8 +41,7 @@ class Prerequisite:
         return f"{self.kind} {self.name} {self.problem}"
 
 
-@dataclass(frozen=True, slots=True)
-class Nomination:
+class Nomination(msgspec.Struct, frozen=True):
     """The pod's nominated node and its victims."""
 
     node: str
@@ -143,7 +144,7 @@ def _classes(owner: str, requests: tuple[DeviceRequest, ...], stores: Stores) ->
 
 def _gang(judge: Judge, stores: Stores) -> Iterator[Prerequisite]:
     key = group_of(judge.pod)
-    if not key or not judge.knows_gangs:
+    if not key or not judge.schedules_gangs:
         return
     group = stores.of(PodGroup).get_by_key(key)
     if group is None:

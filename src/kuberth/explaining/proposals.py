@@ -9,9 +9,11 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations, islice, product
 from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace as with_fields
 
 from kuberth.api.core import Node, Pod
 from kuberth.api.pod_resources import pod_priority
@@ -59,7 +61,7 @@ _TEMPLATE_HASH: Final = "pod-template-hash"
 
 
 class NearNode(NamedTuple):
-    """A node and what it lacks."""
+    """A node and its shortcomings."""
 
     name: str
     misses: tuple[Shortcoming, ...]
@@ -93,7 +95,10 @@ def proposals(
         # Manually deleting a pod that the scheduler would evict anyway is the same proposal.
         if needed and (key := frozenset(map(_without_preemptor, needed))) not in found:
             found[key] = Proposal(tuple(needed))
-    return tuple(sorted(_best(_without_worse_scales(list(found.values()))), key=_harm))
+    # Omit proposals that reduce a request further than another proposal does.
+    every = found.values()
+    milder = [one for one in every if not any(_is_milder(other, one) for other in every)]
+    return tuple(sorted(_best(milder), key=_harm))
 
 
 def _harm(proposal: Proposal) -> tuple[int, int, int]:
@@ -225,9 +230,13 @@ def _remedied(judge: Judge, nodes: Sequence[NearNode], gates: Remedy) -> Iterato
 
 
 def _leaving(judge: Judge, node: NearNode, edits: Sequence[Edit]) -> Sequence[Edit]:
-    """Deletions of pods of the node that help together with the changes; () if there are none."""
+    """Deletions of pods of the node that help together with the changes; () if there are none.
+
+    Pods of the lowest priority are deleted first, of these the largest.
+    """
     leaving: list[Edit] = []
-    for info in islice(_movable(judge, node.name), MOST_LEAVING):
+    movable = [info for info in judge.pods_of(node.name) if _may_go(info.pod, judge.pod)]
+    for info in heapq.nsmallest(MOST_LEAVING, movable, key=_order):
         leaving.append(_deletion(info.pod))
         if judge.frees((*edits, *leaving)):
             return leaving
@@ -264,11 +273,6 @@ def _gives(info: PodInfo, missed: Shortcoming) -> bool:
             return True
         case _:
             return info.request.scalars.get(missed.kind, 0) >= missed.short
-
-
-def _movable(judge: Judge, node: str) -> list[PodInfo]:
-    """The pods of a node that may be deleted: lowest priority first, then largest first."""
-    return sorted([info for info in judge.pods_of(node) if _may_go(info.pod, judge.pod)], key=_order)
 
 
 def _order(info: PodInfo) -> tuple[int, int, int, str]:
@@ -314,7 +318,7 @@ def _owners(pod: Pod) -> set[tuple[str, str, str]]:
 
 
 def _without_preemptor(edit: Edit) -> Edit:
-    return replace(edit, preempted=False) if isinstance(edit, DeletePod) else edit
+    return with_fields(edit, preempted=False) if isinstance(edit, DeletePod) else edit
 
 
 def _deletion(pod: Pod, *, preempted: bool = False) -> DeletePod:
@@ -336,11 +340,6 @@ def _shapes(judge: Judge, near: Iterable[Sequence[NearNode]]) -> Iterator[str]:
 def _shape(node: Node) -> Any:
     taints = frozenset((taint.key, taint.value, taint.effect) for taint in lasting(node.spec.taints))
     return frozenset(node.status.allocatable.items()), taints
-
-
-def _without_worse_scales(given: Sequence[Proposal]) -> list[Proposal]:
-    """Omit proposals that reduce a request further than another proposal does."""
-    return [one for one in given if not any(_is_milder(other, one) for other in given)]
 
 
 def _is_milder(one: Proposal, other: Proposal) -> bool:

@@ -107,7 +107,7 @@ class Judge:
         return [pod for pod in found if pod is not None]
 
     @property
-    def knows_gangs(self) -> bool:
+    def schedules_gangs(self) -> bool:
         """Whether the profile schedules gangs."""
         return GANGS in self.evaluator.runner.profile.plugins
 

@@ -36,10 +36,10 @@ from kuberth.explaining.edits import (
     SetLabel,
     Tolerate,
     Uncordon,
+    requirement_text,
     taint_text,
 )
 from kuberth.explaining.needs import PodNeeds, Remedy, Shortcoming
-from kuberth.explaining.selector_texts import requirement_text
 from kuberth.explaining.topology import affinity_shortcomings, spread_shortcomings
 from kuberth.framework.status import Code, Status
 from kuberth.informers.store import object_key
@@ -296,22 +296,19 @@ def _devices(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortco
             + (f", held by {held}" if held else "")
             + (f" and {more} more)" if more > 0 else ")")
         )
+        short = found.needed - found.free
+        # An extended resource that is backed by devices can be reduced to the free ones.
+        fewer: Remedy = ()
+        if found.backing is not None and found.free:
+            fewer = scaled_requests(needs.info, found.backing.resource_name, short)
         yield Shortcoming(
             status.plugin,
             text,
-            remedies=(*_fewer(needs, found), *_clearing(found)),
-            distance=(found.needed - found.free) / found.needed,
+            remedies=tuple(filter(None, (fewer, *_clearing(found)))),
+            distance=short / found.needed,
             never=found.matching < found.needed,
-            pattern=f"{found.subject} {found.needed - found.free}",
+            pattern=f"{found.subject} {short}",
         )
-
-
-def _fewer(needs: PodNeeds, shortage: DeviceShortage) -> Iterator[Remedy]:
-    """The reduction of an extended resource that is backed by devices, if some are free."""
-    if shortage.backing is None or not shortage.free:
-        return
-    if scaled := scaled_requests(needs.info, shortage.backing.resource_name, shortage.needed - shortage.free):
-        yield scaled
 
 
 def _clearing(shortage: DeviceShortage) -> Iterator[Remedy]:

@@ -23,18 +23,23 @@ class WorkloadKind(NamedTuple):
     """A kind whose objects have a pod template."""
 
     plural: str
-    path: str
+    api_version: str
     template: tuple[str, ...] = ("spec", "template")
+
+    @property
+    def path(self) -> str:
+        """The API path of the group and version."""
+        return f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
 
 
 WORKLOADS: Final[Mapping[str, WorkloadKind]] = {
-    "Deployment": WorkloadKind("deployments", "/apis/apps/v1"),
-    "ReplicaSet": WorkloadKind("replicasets", "/apis/apps/v1"),
-    "StatefulSet": WorkloadKind("statefulsets", "/apis/apps/v1"),
-    "DaemonSet": WorkloadKind("daemonsets", "/apis/apps/v1"),
-    "Job": WorkloadKind("jobs", "/apis/batch/v1"),
-    "CronJob": WorkloadKind("cronjobs", "/apis/batch/v1", ("spec", "jobTemplate", "spec", "template")),
-    "ReplicationController": WorkloadKind("replicationcontrollers", "/api/v1"),
+    "Deployment": WorkloadKind("deployments", "apps/v1"),
+    "ReplicaSet": WorkloadKind("replicasets", "apps/v1"),
+    "StatefulSet": WorkloadKind("statefulsets", "apps/v1"),
+    "DaemonSet": WorkloadKind("daemonsets", "apps/v1"),
+    "Job": WorkloadKind("jobs", "batch/v1"),
+    "CronJob": WorkloadKind("cronjobs", "batch/v1", ("spec", "jobTemplate", "spec", "template")),
+    "ReplicationController": WorkloadKind("replicationcontrollers", "v1"),
 }
 _SHORT: Final = {
     "po": "pod", "deploy": "deployment", "rs": "replicaset", "sts": "statefulset", "ds": "daemonset",

@@ -12,9 +12,17 @@ from typing import Final
 from kuberth.api.core import PodAffinityTerm
 from kuberth.cluster.nodes import NodeRow
 from kuberth.cluster.pod_info import AffinityTerm, PodInfo
-from kuberth.explaining.edits import DeletePod, DropAffinity, Edit, RelaxSpread, SetLabel
+from kuberth.explaining.edits import (
+    DeletePod,
+    DropAffinity,
+    Edit,
+    RelaxSpread,
+    SetLabel,
+    affinity_text,
+    selector_text,
+    spread_text,
+)
 from kuberth.explaining.needs import Domains, PodNeeds, Remedy, Shortcoming
-from kuberth.explaining.selector_texts import affinity_text, selector_text, spread_text
 from kuberth.framework.status import Code, Status
 
 MOST_VALUES: Final = 4
@@ -43,7 +51,11 @@ def _missing_pods(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Sh
     for key in dict.fromkeys(term.topology_key for term in terms):
         value = node.labels.get(key)
         domains = _domains(needs, key, node)
-        near = sorted(each for each, pods in domains.items() if any(_all_select(terms, pods, node)))
+        near = sorted(
+            each
+            for each, pods in domains.items()
+            if any(all(_selects(term, info, node) for term in terms) for info in pods)
+        )
         if value is None:
             text = f"the label {key}, the topology key of the pod's affinity"
             yield Shortcoming(status.plugin, text, remedies=(drop, *_labelled(node, key, near)))
@@ -149,10 +161,6 @@ def _selects(term: AffinityTerm, info: PodInfo, node: NodeRow) -> bool:
     metadata = info.pod.metadata
     about = node.table.terms.namespace_labels(metadata.namespace)
     return term.pods.matches(metadata.namespace, metadata.labels, about)
-
-
-def _all_select(terms: Sequence[AffinityTerm], pods: Sequence[PodInfo], node: NodeRow) -> Iterator[bool]:
-    return (all(_selects(term, info, node) for term in terms) for info in pods)
 
 
 def _term_text(given: PodAffinityTerm, term: AffinityTerm) -> str:

@@ -5,12 +5,12 @@ In: an `Explanation`. Out: a tree of plain values; docs/explain.md describes it 
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 from typing import Any, Final
 
-from kuberth.explaining.edits import Edit
-from kuberth.explaining.explanation import Explanation, ScoreTable
+import msgspec
+
+from kuberth.explaining.explanation import Explanation
 from kuberth.explaining.question import Waiting
 
 API_VERSION: Final = "explain.kuberth.dev/v1alpha1"
@@ -30,48 +30,23 @@ def to_tree(explanation: Explanation) -> dict[str, Any]:
         "node": explanation.node,
         "message": explanation.message,
         "waiting": None if explanation.waiting is None else _waiting(explanation.waiting),
-        "nominated": None
-        if explanation.nominated is None
-        else {"node": explanation.nominated.node, "terminating": list(explanation.nominated.terminating)},
+        "nominated": explanation.nominated,
         "missing": [
             {"kind": each.kind, "name": each.name, "text": each.text} for each in explanation.missing
         ],
-        "feasible": list(explanation.answer.feasible),
-        "rejected": [
-            {
-                "plugin": group.plugin,
-                "code": group.code.label,
-                "reasons": list(group.reasons),
-                "count": len(group.nodes),
-                "nodes": list(group.nodes),
-            }
-            for group in explanation.rejected
-        ],
-        "nearest": [
-            {"misses": list(group.misses), "count": len(group.nodes), "nodes": list(group.nodes)}
-            for group in explanation.near
-        ],
-        "preemption": None
-        if explanation.preemption is None
-        else {
-            "message": explanation.preemption.message,
-            "nodesThatCouldHelp": explanation.preemption.nodes_that_could_help,
-            "nodesBeyondHelp": explanation.preemption.nodes_beyond_help,
-            "nominatedNode": explanation.preemption.nominated_node,
-            "victims": list(explanation.preemption.victims),
-        },
+        "feasible": explanation.answer.feasible,
+        "rejected": explanation.rejected,
+        "nearest": explanation.near,
+        "preemption": explanation.preemption,
         "events": [
-            {"plugin": plugin, "events": list(events)}
-            for plugin, events in (explanation.events or {}).items()
+            {"plugin": plugin, "events": events} for plugin, events in (explanation.events or {}).items()
         ],
-        "proposals": [
-            {"text": proposal.text, "changes": [_change(edit) for edit in proposal.edits]}
-            for proposal in explanation.proposals
-        ],
-        "scores": None if explanation.scores is None else _scores(explanation.scores),
-        "notes": list(explanation.notes),
+        "proposals": [{"text": each.text, "changes": each.edits} for each in explanation.proposals],
+        "scores": explanation.scores,
+        "notes": explanation.notes,
     }
-    return {key: value for key, value in tree.items() if value not in (None, [], "")}
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(tree))
+    return {key: value for key, value in plain.items() if value not in (None, [], "")}
 
 
 def _waiting(waiting: Waiting) -> dict[str, Any]:
@@ -95,20 +70,3 @@ def _stamp(seconds: float | None) -> str | None:
     if seconds is None:
         return None
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _change(edit: Edit) -> dict[str, Any]:
-    fields = {field.name: getattr(edit, field.name) for field in dataclasses.fields(edit)}  # type: ignore[arg-type]
-    return {"kind": type(edit).__name__, **fields}
-
-
-def _scores(table: ScoreTable) -> dict[str, Any]:
-    return {
-        "feasible": table.feasible,
-        "winner": table.winner,
-        "reason": table.reason,
-        "best": [
-            {"node": node, "total": total, "byPlugin": dict(zip(table.plugins, row, strict=True))}
-            for node, total, row in zip(table.nodes, table.totals, table.scores, strict=True)
-        ],
-    }

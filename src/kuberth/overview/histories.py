@@ -10,7 +10,9 @@ from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.framework import cluster_events
@@ -18,7 +20,7 @@ from kuberth.framework.cluster_events import ClusterEvent, Hint
 from kuberth.framework.diagnosis import FitError
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.status import Status
-from kuberth.outcomes.placement import BestScores, Placement
+from kuberth.outcomes.placement import Placement
 from kuberth.outcomes.rejection import Rejection
 from kuberth.overview.pending import DELETED, IN_FLIGHT, PERMIT, PLACED
 from kuberth.queue.observing import UNREPORTED, MoveCause
@@ -43,49 +45,33 @@ NOTES: Final[Mapping[str, str]] = {
 """Why a pod moved if no object caused it, by the label of the cause."""
 
 
-class Move(NamedTuple):
+class Move(msgspec.Struct, frozen=True):
+    """A move between queues, with the fields of its JSON."""
+
     at: float
-    before: str
+    before: str = msgspec.field(name="from")
     to: str
-    cause: MoveCause | None
-    """Its `about` is the object's name instead of the object."""
+    event: str
+    object: str
+    """The name of the event's object."""
+    plugin: str
+    hint: str
     note: str
 
-    def tree(self) -> dict[str, Any]:
-        event = None if self.cause is None else self.cause.event
-        plugin = "" if self.cause is None else self.cause.plugin
-        return {
-            "at": self.at,
-            "from": self.before,
-            "to": self.to,
-            "event": "" if event is None else event_text(event),
-            "object": "" if self.cause is None else str(self.cause.about or ""),
-            "plugin": plugin,
-            "hint": Hint.QUEUE.value if plugin else "",
-            "note": self.note,
-        }
 
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """A scheduling attempt, with the fields of its JSON."""
 
-class Attempt(NamedTuple):
     at: float
     seconds: float
     result: str
-    node: str
-    nominated: str
-    message: str
-    rejections: list[dict[str, Any]]
-    scores: BestScores | None
-    weights: Mapping[str, int]
+    node: str = ""
+    nominated: str = ""
+    message: str = ""
+    rejections: list[dict[str, Any]] = []
+    scores: dict[str, Any] | None = None
     evaluated: int
-    feasible: int
-
-    def tree(self) -> dict[str, Any]:
-        tree = self._asdict()
-        del tree["weights"]
-        if self.scores is not None:
-            weights = {plugin: self.weights.get(plugin, 1) for plugin in self.scores.plugins}
-            tree["scores"] = self.scores._asdict() | {"weights": weights}
-        return tree
+    feasible: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -128,25 +114,19 @@ class PodHistories:
         history = self._history(queued.uid, queued.key)
         if history.queue != queue:
             note = NOTES.get(cause.label, "")
-            if cause.event is not None:
-                if cause.label == cluster_events.SCHEDULE_ATTEMPT_FAILURE:
-                    note = "it happened during the pod's attempt"
-                if cause.about is not None:
-                    cause = cause._replace(about=_name(cause.about))
-            self._note(history, queue, cause, note)
+            if cause.event is not None and cause.label == cluster_events.SCHEDULE_ATTEMPT_FAILURE:
+                note = "it happened during the pod's attempt"
+            self._add_move(history, queue, note, cause)
 
     def popped(self, queued: QueuedPod) -> None:
         history = self._history(queued.uid, queued.key)
-        self._note(history, IN_FLIGHT, None, f"attempt {queued.attempts}")
+        self._add_move(history, IN_FLIGHT, f"attempt {queued.attempts}")
 
     def deleted(self, uid: str, *, node: str) -> None:
         """The pod left the queue: it was bound to the node by another program, or deleted."""
         history = self._histories.get(uid)
         if history is not None and history.queue not in (PLACED, DELETED):
-            if node:
-                self._note(history, PLACED, None, f"bound to {node}")
-            else:
-                self._note(history, DELETED, None, "")
+            self._add_move(history, PLACED if node else DELETED, f"bound to {node}" if node else "")
 
     def held(self, placement: Placement) -> None:
         history = self._history(placement.info.uid, placement.info.key)
@@ -154,44 +134,41 @@ class PodHistories:
             f"{name} holds it for at most {duration(each)}"
             for name, each in placement.permit_timeouts.items()
         ]
-        self._note(history, PERMIT, None, ", ".join(holds))
+        self._add_move(history, PERMIT, ", ".join(holds))
 
     def bound(self, placement: Placement, seconds: float) -> None:
         history = self._history(placement.info.uid, placement.info.key)
         choice = placement.choice
+        scores: dict[str, Any] | None = None
+        if choice.scores is not None:
+            weights = placement.runner.profile.score_weights
+            weighted = {plugin: weights.get(plugin, 1) for plugin in choice.scores.plugins}
+            scores = choice.scores._asdict() | {"weights": weighted}
         attempt = Attempt(
-            self._now() - seconds,
-            seconds,
-            "scheduled",
-            choice.node_name,
-            "",
-            "",
-            [],
-            choice.scores,
-            {} if choice.scores is None else placement.runner.profile.score_weights,
-            choice.evaluated_nodes,
-            choice.feasible_nodes,
+            at=self._now() - seconds,
+            seconds=seconds,
+            result="scheduled",
+            node=choice.node_name,
+            scores=scores,
+            evaluated=choice.evaluated_nodes,
+            feasible=choice.feasible_nodes,
         )
-        _keep(history.attempts, attempt, ATTEMPTS)
+        _append(history.attempts, attempt, ATTEMPTS)
         if history.queue != PLACED:
-            self._note(history, PLACED, None, f"bound to {choice.node_name}")
+            self._add_move(history, PLACED, f"bound to {choice.node_name}")
 
     def rejected(self, rejection: Rejection, seconds: float) -> None:
         status = rejection.status
         attempt = Attempt(
-            self._now() - seconds,
-            seconds,
-            "unschedulable" if status.is_rejected else "error",
-            "",
-            rejection.nomination or "",
-            status.message,
-            _rejections(status),
-            None,
-            {},
-            len(status.cause.diagnosis) if isinstance(status.cause, FitError) else 0,
-            0,
+            at=self._now() - seconds,
+            seconds=seconds,
+            result="unschedulable" if status.is_rejected else "error",
+            nominated=rejection.nomination or "",
+            message=status.message,
+            rejections=_rejections(status),
+            evaluated=len(status.cause.diagnosis) if isinstance(status.cause, FitError) else 0,
         )
-        _keep(self._history(rejection.queued.uid, rejection.queued.key).attempts, attempt, ATTEMPTS)
+        _append(self._history(rejection.queued.uid, rejection.queued.key).attempts, attempt, ATTEMPTS)
 
     def _history(self, uid: str, key: str) -> PodHistory:
         history = self._histories.get(uid)
@@ -203,14 +180,24 @@ class PodHistories:
             self._histories.move_to_end(uid)
         return history
 
-    def _note(self, history: PodHistory, queue: str, cause: MoveCause | None, note: str) -> None:
-        _keep(history.moves, Move(self._now(), history.queue, queue, cause, note), MOVES)
+    def _add_move(self, history: PodHistory, queue: str, note: str, cause: MoveCause = UNREPORTED) -> None:
+        move = Move(
+            self._now(),
+            history.queue,
+            queue,
+            "" if cause.event is None else event_text(cause.event),
+            "" if cause.event is None else _name(cause.about),
+            cause.plugin,
+            Hint.QUEUE.value if cause.plugin else "",
+            note,
+        )
+        _append(history.moves, move, MOVES)
 
     def _now(self) -> float:
         return self._clock.now_ns() / NANOSECONDS
 
 
-def _keep(kept: list[K], last: K, most: int) -> None:
+def _append(kept: list[K], last: K, most: int) -> None:
     kept.append(last)
     if len(kept) > most:
         del kept[0]

@@ -6,7 +6,7 @@ nodes that are gone. Nodes that did not change cost nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -39,7 +39,8 @@ class NodeChanges(NamedTuple):
     """What differs since the last `refresh`."""
 
     changed: Collection[str]
-    gone: Collection[str]
+    gone: Mapping[str, str]
+    """By name; there is only one reason, ""."""
     columns: bool
     """The resources changed, and with them all rows."""
 
@@ -65,7 +66,7 @@ class NodeRows:
             self.rows.clear()
             self._names = {}
             self._take(range(cluster.slots))
-            return NodeChanges((), (), columns=True)
+            return NodeChanges((), {}, columns=True)
         return self._take(range(cluster.slots) if rows is None else sorted(rows))
 
     def line(self, row: int) -> NodeLine:
@@ -73,13 +74,13 @@ class NodeRows:
 
     def _take(self, rows: Iterable[int]) -> NodeChanges:
         cluster = self._cluster
-        gone, live = [], []
+        gone, live = {}, []
         for row in rows:
             before, now = self._names.get(row, ""), cluster.names[row]
             if before and before != now:
                 del self._names[row]
                 if cluster.row_of(before) is None and self.rows.pop(before, None) is not None:
-                    gone.append(before)
+                    gone[before] = ""
             if now:
                 self._names[row] = now
                 live.append(row)

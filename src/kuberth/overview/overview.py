@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -28,7 +28,41 @@ from kuberth.overview.throughput import KEPT_ROWS, Throughput, ThroughputRow
 from kuberth.queue.observing import UNREPORTED, MoveCause
 
 MOST_GONE: Final = 5000
-"""If more pods than this are gone, all rows are sent again instead of the names."""
+"""If more rows than this have disappeared, all rows are sent again instead of their keys."""
+
+
+class UnsentRows:
+    """The keys of the rows of one kind that changed since one client received them, first all of them."""
+
+    def __init__(self) -> None:
+        self.is_all = True
+        self._changed: set[str] = set()
+        self._gone: dict[str, str] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.is_all or self._changed or self._gone)
+
+    def record(self, changed: Iterable[str], gone: Mapping[str, str]) -> None:
+        self._changed.difference_update(gone)
+        for key in changed:
+            self._changed.add(key)
+            self._gone.pop(key, None)
+        self._gone |= gone
+        if len(self._gone) > MOST_GONE:
+            self.is_all = True
+            self._gone.clear()
+
+    def take(self, rows: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of the changed rows, and the keys that are gone with the reason, which are then
+        cleared."""
+        if self.is_all:
+            tree: dict[str, Any] = {"set": list(rows.values()), "gone": [], "all": True}
+        else:
+            tree = {"set": [rows[key] for key in sorted(self._changed)], "gone": list(self._gone.items())}
+        self.is_all = False
+        self._changed.clear()
+        self._gone.clear()
+        return tree
 
 
 class Subscriber:
@@ -41,11 +75,8 @@ class Subscriber:
     def __init__(self, source: Overview) -> None:
         self._source = source
         self.has_changes = asyncio.Event()
-        self._greet = self._all_nodes = self._all_pods = self._all_throughput = True
-        self._nodes: set[str] = set()
-        self._nodes_gone: set[str] = set()
-        self._pods: set[str] = set()
-        self._pods_gone: dict[str, str] = {}
+        self._greet = self._all_throughput = True
+        self._nodes, self._pods = UnsentRows(), UnsentRows()
         self._throughput: list[ThroughputRow] = []
         self._counts: dict[str, int] | None = None
         self._cut: dict[str, int] = {}
@@ -53,19 +84,9 @@ class Subscriber:
 
     def record(self, nodes: NodeChanges, pods: PodChanges, throughput: Iterable[ThroughputRow]) -> None:
         if nodes.columns:
-            self._greet = self._all_nodes = True
-        self._nodes.difference_update(nodes.gone)
-        self._nodes.update(nodes.changed)
-        self._nodes_gone.difference_update(nodes.changed)
-        self._nodes_gone.update(nodes.gone)
-        self._pods.difference_update(pods.gone)
-        self._pods.update(pods.changed)
-        for uid in pods.changed:
-            self._pods_gone.pop(uid, None)
-        self._pods_gone |= pods.gone
-        if len(self._pods_gone) > MOST_GONE:
-            self._all_pods = True
-            self._pods_gone.clear()
+            self._greet = self._nodes.is_all = True
+        self._nodes.record(nodes.changed, nodes.gone)
+        self._pods.record(pods.changed, pods.gone)
         self._throughput.extend(throughput)
         del self._throughput[:-KEPT_ROWS]
         changed = (
@@ -81,55 +102,23 @@ class Subscriber:
         return list(self._events())
 
     def _events(self) -> Iterator[bytes]:
+        pending = self._source.pending
         if self._greet:
             self._greet = False
             yield event("hello", self._source.hello())
-        if self._all_nodes or self._nodes or self._nodes_gone:
-            yield event("nodes", self._take_nodes())
-        if (counts := self._source.pending.counts()) != self._counts:
+        if self._nodes:
+            tree = self._nodes.take(self._source.nodes.rows)
+            yield event("nodes", tree | {"gone": sorted(name for name, _reason in tree["gone"])})
+        if (counts := pending.counts()) != self._counts:
             self._counts = counts
             yield event("queues", counts)
-        if self._all_pods or self._pods or self._pods_gone or self._source.pending.cut() != self._cut:
-            yield event("pods", self._take_pods())
+        if self._pods or pending.cut() != self._cut:
+            self._cut = pending.cut()
+            yield event("pods", self._pods.take(pending.rows) | ({"cut": self._cut} if self._cut else {}))
         if self._all_throughput or self._throughput:
-            yield event("throughput", self._take_throughput())
-
-    def _take_nodes(self) -> dict[str, Any]:
-        rows = self._source.nodes.rows
-        if self._all_nodes:
-            tree: dict[str, Any] = {"set": list(rows.values()), "gone": [], "all": True}
-        else:
-            tree = {"set": [rows[name] for name in sorted(self._nodes)], "gone": sorted(self._nodes_gone)}
-        self._all_nodes = False
-        self._nodes.clear()
-        self._nodes_gone.clear()
-        return tree
-
-    def _take_pods(self) -> dict[str, Any]:
-        pending = self._source.pending
-        if self._all_pods:
-            tree: dict[str, Any] = {"set": list(pending.rows.values()), "gone": [], "all": True}
-        else:
-            tree = {
-                "set": [pending.rows[uid] for uid in sorted(self._pods)],
-                "gone": list(self._pods_gone.items()),
-            }
-        self._cut = pending.cut()
-        if self._cut:
-            tree["cut"] = self._cut
-        self._all_pods = False
-        self._pods.clear()
-        self._pods_gone.clear()
-        return tree
-
-    def _take_throughput(self) -> dict[str, Any]:
-        if self._all_throughput:
-            tree: dict[str, Any] = {"rows": list(self._source.throughput.rows), "all": True}
-        else:
-            tree = {"rows": self._throughput}
-        self._all_throughput = False
-        self._throughput = []
-        return tree
+            rows = self._source.throughput.rows if self._all_throughput else self._throughput
+            yield event("throughput", {"rows": list(rows)} | ({"all": True} if self._all_throughput else {}))
+            self._all_throughput, self._throughput = False, []
 
 
 def event(name: str, tree: dict[str, Any]) -> bytes:
@@ -303,11 +292,10 @@ class Overview:
             self._recording = False
             self.scheduler.observe(None)
 
-    def _collect(self, throughput: tuple[ThroughputRow, ...]) -> PodChanges:
+    def _collect(self, throughput: tuple[ThroughputRow, ...]) -> None:
         nodes, pods = self.nodes.refresh(), self.pending.refresh()
         for subscriber in self._subscribers:
             subscriber.record(nodes, pods, throughput)
-        return pods
 
     # Called by the scheduler
 

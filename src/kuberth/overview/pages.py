@@ -10,10 +10,12 @@ import difflib
 import hashlib
 from collections.abc import Callable, Iterator
 from functools import partial
-from importlib.resources import files
-from importlib.resources.abc import Traversable
-from typing import Any, Final, NamedTuple
+from pathlib import Path
+from typing import Any, Final
 
+import msgspec
+
+import kuberth
 from kuberth.api.core import Pod
 from kuberth.api.pod_resources import pod_priority
 from kuberth.cluster.pod_info import PodInfo
@@ -35,7 +37,7 @@ SEARCH_PATH: Final = f"{PAGE_PATH}/search"
 EVENT_STREAM: Final = "text/event-stream"
 
 
-FOLDER: Final = "page"
+FOLDER: Final = Path(kuberth.__file__).parent / "page"
 INDEX: Final = "index.html"
 HEADERS: Final = {
     "content-security-policy": (
@@ -58,14 +60,8 @@ TYPES: Final = {
 }
 
 
-class OverviewPages(NamedTuple):
-    routes: dict[str, Handler]
-    """Handlers by path."""
-    open_paths: frozenset[str]
-    """Paths without data, which need no permission."""
-
-
-def overview_pages(overview: Overview) -> OverviewPages:
+def overview_pages(overview: Overview) -> tuple[dict[str, Handler], frozenset[str]]:
+    """Handlers by path, and the paths without data, which need no permission."""
     open_pages = static_pages(PAGE_PATH)
     data: dict[str, Handler] = {
         STREAM_PATH: lambda request: _stream(overview, request),
@@ -75,7 +71,7 @@ def overview_pages(overview: Overview) -> OverviewPages:
         NODE_PATH: _about("name", lambda query: node_tree(overview, query("name"))),
         SEARCH_PATH: _about("q", lambda query: search_tree(overview, query("q"))),
     }
-    return OverviewPages({**open_pages, **data}, frozenset(open_pages))
+    return {**open_pages, **data}, frozenset(open_pages)
 
 
 def _stream(overview: Overview, request: Request) -> Response:
@@ -103,35 +99,21 @@ def _about(parameter: str, answer: Callable[[Callable[[str], str]], dict[str, An
     return page
 
 
-def static_pages(root: str, folder: Traversable | None = None) -> dict[str, Handler]:
+def static_pages(root: str, folder: Path = FOLDER) -> dict[str, Handler]:
     """Handlers by path. `root` with a slash is the index; without one it redirects there."""
-    built = files("kuberth").joinpath(FOLDER) if folder is None else folder
     pages: dict[str, Handler] = {
         root: lambda _request: Response(status=302, headers=HEADERS | {"location": f"{root}/"}),
         f"{root}/": lambda _request: failure(
             404, "NotFound", "this installation has no page; build it with `make page`"
         ),
     }
-    for name, file in _files(built):
-        page = partial(_answer, file.read_bytes(), TYPES[_ending(name)])
-        pages[f"{root}/{name}"] = page
-        if name == INDEX:
-            pages[f"{root}/"] = page
+    for file in folder.rglob("*"):
+        if file.suffix in TYPES:
+            name = file.relative_to(folder).as_posix()
+            pages[f"{root}/{name}"] = page = partial(_answer, file.read_bytes(), TYPES[file.suffix])
+            if name == INDEX:
+                pages[f"{root}/"] = page
     return pages
-
-
-def _files(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversable]]:
-    if not folder.is_dir():
-        return
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            yield from _files(entry, f"{prefix}{entry.name}/")
-        elif _ending(entry.name) in TYPES:
-            yield f"{prefix}{entry.name}", entry
-
-
-def _ending(name: str) -> str:
-    return name[name.rfind(".") :]
 
 
 def _answer(body: bytes, content_type: str, request: Request) -> Response:
@@ -161,39 +143,30 @@ def history_tree(overview: Overview, namespace: str, name: str) -> dict[str, Any
         except ConfigError as error:
             raise UnknownName(str(error)) from error
     return {
-        "pod": _gone_pod(namespace, name, history) if pod is None else _pod(overview, pod, history),
-        "moves": [] if history is None else [move.tree() for move in history.moves],
-        "cycles": [] if history is None else [attempt.tree() for attempt in history.attempts],
+        "pod": {"namespace": namespace, "name": name, **_pod(overview, pod, history)},
+        "moves": [] if history is None else msgspec.to_builtins(history.moves),
+        "cycles": [] if history is None else msgspec.to_builtins(history.attempts),
     }
 
 
-def _pod(overview: Overview, pod: Pod, history: PodHistory | None) -> dict[str, Any]:
+def _pod(overview: Overview, pod: Pod | None, history: PodHistory | None) -> dict[str, Any]:
+    """The pod's current state; of a deleted pod, what its history shows."""
+    attempts = 0 if history is None else len(history.attempts)
+    if pod is None:
+        uid, queue = ("", "") if history is None else (history.uid, history.queue)
+        gone = {"uid": uid, "node": "", "phase": "", "queue": queue, "priority": 0, "profile": ""}
+        return {**gone, "attempts": attempts}
     scheduler = overview.scheduler
     placed = scheduler.cluster.placed(pod.metadata.uid)
     queued = scheduler.queue.get(object_key(pod))
     return {
-        **_gone_pod(pod.metadata.namespace, pod.metadata.name, history),
         "uid": pod.metadata.uid,
         "node": "" if placed is None else placed.node_name,
         "phase": pod.status.phase,
         "queue": QueueLookup(overview).of(pod),
         "priority": pod_priority(pod),
         "profile": pod.spec.scheduler_name,
-        **({} if queued is None else {"attempts": queued.attempts}),
-    }
-
-
-def _gone_pod(namespace: str, name: str, history: PodHistory | None) -> dict[str, Any]:
-    return {
-        "namespace": namespace,
-        "name": name,
-        "uid": "" if history is None else history.uid,
-        "node": "",
-        "phase": "",
-        "queue": "" if history is None else history.queue,
-        "priority": 0,
-        "profile": "",
-        "attempts": 0 if history is None else len(history.attempts),
+        "attempts": attempts if queued is None else queued.attempts,
     }
 
 

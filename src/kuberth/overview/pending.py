@@ -205,10 +205,6 @@ class PendingPods:
             if len(members) > self._most
         }
 
-    def queue_of(self, uid: str) -> str:
-        """The queue of the pod; "" if it is in none."""
-        return self._queue_of.get(uid, "")
-
     def _mark_permit(self) -> None:
         if self._held or len(self._scheduler.waiting_pods):
             held = {each.pod.metadata.uid: each.pending_plugins for each in self._scheduler.waiting_pods}

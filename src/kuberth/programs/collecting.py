@@ -17,7 +17,7 @@ COLLECTED_AFTER: Final = (5_000, 2, 2)
 most 50,000 objects, which takes about 20 ms."""
 
 
-LOOK_AT_EVERYTHING_SECONDS: Final = 300.0
+FULL_COLLECTION_SECONDS: Final = 300.0
 """The interval of full collections, which find cycles that became garbage after they were frozen, such as
 connections."""
 MAX_SHARE_OF_TIME: Final = 1 / 5000
@@ -29,7 +29,7 @@ beyond it, they run less often."""
 def collecting_in_portions() -> Iterator[None]:
     """Freeze objects that survived a full collection, so that later ones skip them, while the block lasts."""
     before = gc.get_threshold()
-    started, due, is_everything = 0.0, time.monotonic() + LOOK_AT_EVERYTHING_SECONDS, False
+    started, due, is_everything = 0.0, time.monotonic() + FULL_COLLECTION_SECONDS, False
 
     def freeze(phase: str, info: dict[str, Any]) -> None:
         nonlocal started, due, is_everything
@@ -40,7 +40,7 @@ def collecting_in_portions() -> Iterator[None]:
             started = now
             return
         if is_everything:
-            due = now + max(LOOK_AT_EVERYTHING_SECONDS, (now - started) / MAX_SHARE_OF_TIME)
+            due = now + max(FULL_COLLECTION_SECONDS, (now - started) / MAX_SHARE_OF_TIME)
         is_everything = now >= due
         if is_everything:
             gc.unfreeze()  # for the next collection
@@ -57,6 +57,6 @@ def collecting_in_portions() -> Iterator[None]:
         gc.unfreeze()
 
 
-def look_at_everything() -> None:
+def unfreeze_objects() -> None:
     """Let the next full collection examine all objects: many are not in use any more."""
     gc.unfreeze()

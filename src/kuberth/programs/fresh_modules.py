@@ -24,7 +24,7 @@ class FreshModules:
     def __init__(self, names: Iterable[str]) -> None:
         self._names = frozenset(names)
 
-    async def look(self) -> object:
+    async def state(self) -> object:
         """A value that changes with any of the files."""
         return frozenset(
             (name, stat.st_mtime_ns, stat.st_size)

@@ -129,21 +129,19 @@ def _container(requests: Mapping[str, Any]) -> dict[str, Any]:
 
 def pod_groups(arrivals: Iterable[Arrival]) -> dict[tuple[str, str], PodGroup]:
     """The gangs of a trace, by tenant and name."""
-    members: dict[tuple[str, str], int] = {}
-    sizes: dict[tuple[str, str], int] = {}
-    priorities: dict[tuple[str, str], int] = {}
+    members: dict[tuple[str, str], list[Arrival]] = {}
     for each in arrivals:
         if each.gang:
-            key = each.tenant, each.gang
-            members[key] = members.get(key, 0) + 1
-            sizes[key] = max(sizes.get(key, 0), each.gang_size)
-            priorities[key] = max(priorities.get(key, each.priority), each.priority)
+            members.setdefault((each.tenant, each.gang), []).append(each)
     groups = {}
-    for (tenant, gang), count in members.items():
-        least = sizes[tenant, gang] or count
-        if least > count:
-            raise ConfigError(f"gang {gang} of {tenant} asks for {least} members, but {count} ever arrive")
-        spec = {"schedulingPolicy": {"gang": {"minCount": least}}, "priority": priorities[tenant, gang]}
+    for (tenant, gang), pods in members.items():
+        least = max(each.gang_size for each in pods) or len(pods)
+        if least > len(pods):
+            raise ConfigError(
+                f"gang {gang} of {tenant} asks for {least} members, but {len(pods)} ever arrive"
+            )
+        priority = max(each.priority for each in pods)
+        spec = {"schedulingPolicy": {"gang": {"minCount": least}}, "priority": priority}
         tree = {"metadata": {"name": gang, "namespace": tenant}, "spec": spec}
         groups[tenant, gang] = convert(PodGroup, tree)
     return groups

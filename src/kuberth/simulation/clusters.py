@@ -16,6 +16,7 @@ from kuberth.api.core import Node
 from kuberth.api.kinds import REGISTRY
 from kuberth.api.wire import convert
 from kuberth.errors import ConfigError, WireError
+from kuberth.explaining.targets import WORKLOADS
 from kuberth.local.hollow.shapes import check_amounts, load_shapes, make_nodes
 from kuberth.local.manifests import Manifest, read_manifests
 from kuberth.simulation.snapshots import is_snapshot, read_snapshot
@@ -28,16 +29,7 @@ BEGINNING: Final = "1970-01-01T00:00:00Z"
 
 
 MANAGED: Final = frozenset(
-    {
-        ("apps/v1", "Deployment"),
-        ("apps/v1", "ReplicaSet"),
-        ("apps/v1", "StatefulSet"),
-        ("apps/v1", "DaemonSet"),
-        ("batch/v1", "Job"),
-        ("batch/v1", "CronJob"),
-        ("v1", "ReplicationController"),
-        ("policy/v1", "PodDisruptionBudget"),
-    }
+    {(each.api_version, kind) for kind, each in WORKLOADS.items()} | {("policy/v1", "PodDisruptionBudget")}
 )
 """Kinds on which controllers act; a cluster without such objects needs no controllers."""
 
@@ -112,7 +104,10 @@ def from_manifests(manifests: Iterable[Manifest], *, managed: bool = True) -> Cl
         obj = as_object(manifest)
         if isinstance(obj, Node):
             node = _complete(obj)
-            _expect_amounts(manifest, node)
+            try:
+                check_amounts(node.status.allocatable, "status.allocatable")
+            except ValueError as error:
+                raise ConfigError(f"{manifest}: {error}") from error
             nodes.append(node)
         else:
             objects.append(obj)
@@ -152,13 +147,6 @@ def as_object(manifest: Manifest) -> Any:
     # `kubectl get -o yaml` prints it, and it may not be set on creation.
     metadata = msgspec.structs.replace(obj.metadata, resource_version="")
     return msgspec.structs.replace(obj, metadata=metadata)
-
-
-def _expect_amounts(manifest: Manifest, node: Node) -> None:
-    try:
-        check_amounts(node.status.allocatable, "status.allocatable")
-    except ValueError as error:
-        raise ConfigError(f"{manifest}: {error}") from error
 
 
 def _complete(node: Node) -> Node:

@@ -6,7 +6,6 @@ the difference to the first variant, seed by seed.
 
 from __future__ import annotations
 
-import enum
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -20,15 +19,6 @@ from kuberth.errors import ConfigError
 from kuberth.simulation.outcomes import Outcome, rounded
 from kuberth.simulation.tables import Table
 from kuberth.text.figures import count
-
-
-class Unit(enum.StrEnum):
-    """The unit of a figure."""
-
-    COUNT = "count"
-    SECONDS = "seconds"
-    SHARE = "share"
-
 
 FIGURES: Final[Mapping[str, Callable[[Outcome], float]]] = {
     "pods placed": lambda each: each.pods.placed,
@@ -46,12 +36,6 @@ FIGURES: Final[Mapping[str, Callable[[Outcome], float]]] = {
     "last arrival after (s)": lambda each: each.arrival_seconds,
     "done after (s)": lambda each: each.seconds,
 }
-
-
-def unit_of(figure: str) -> Unit:
-    if figure.endswith("(s)"):
-        return Unit.SECONDS
-    return Unit.COUNT if figure.startswith(("pods", "preempted", "nodes")) else Unit.SHARE
 
 
 class Figure(msgspec.Struct, frozen=True):

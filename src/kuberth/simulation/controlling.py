@@ -91,11 +91,6 @@ class ManagedCluster:
         """UIDs of pods that run and will end."""
         self._to_create = len(manifests)
 
-    async def check(self) -> None:
-        """ConfigError for objects that the server would reject."""
-        for manifest in self._manifests:
-            await self._create(manifest, dry_run=True)
-
     @property
     def idle(self) -> bool:
         """Whether they have nothing left to do."""
@@ -110,13 +105,10 @@ class ManagedCluster:
                 async with asyncio.timeout(QUIET_SECONDS):
                     await self._noted.wait()
 
-    def stop_timers(self) -> None:
-        """Does nothing: timers end with their tasks."""
-
     def evict(self, pod: Pod) -> None:
         """Never called: nodes do not change with controllers."""
 
-    def note(self, event: WatchEvent) -> None:
+    def handle_pod(self, event: WatchEvent) -> None:
         """Process a change of a pod."""
         pod: Pod = event.object
         self._changed = asyncio.get_running_loop().time()
@@ -128,7 +120,9 @@ class ManagedCluster:
             self._ending.discard(pod.metadata.uid)
 
     async def run(self) -> None:
-        """Run until cancelled."""
+        """Run until cancelled; ConfigError for objects that the server would reject."""
+        for manifest in self._manifests:
+            await self._create(manifest, dry_run=True)
         if not (await self._core.list(_STORAGE_CLASSES))["items"]:
             await self._core.create(_STORAGE_CLASSES, STORAGE_CLASS)
         async with asyncio.TaskGroup() as tasks:

@@ -54,19 +54,17 @@ class Fitting:
 
     def _count(self, nodes: Sequence[Node], *, most: int) -> tuple[int, list[str]]:
         """How many of at most `most` copies fit, tried in growing batches."""
+        placed_before = sum(
+            isinstance(each, Pod) and bool(each.spec.node_name) for each in self._scenario.objects
+        )
         batch = min(_FIRST_BATCH, most)
         while True:
             outcome = simulate(replace(self._scenario, nodes=nodes, arrivals=[self._pod] * batch), seed=0)
-            own = outcome.pods.placed - self._already_placed(outcome.pods.preempted)
+            # Neither pods that were on nodes at the start, nor those recreated after preemption.
+            own = outcome.pods.placed - placed_before - outcome.pods.preempted
             if own < batch or batch == most:
                 return own, [each.text for each in outcome.reasons]
             batch = min(4 * batch, most)
-
-    def _already_placed(self, preempted: int) -> int:
-        """Pods that were on nodes at the start, and those recreated after preemption."""
-        return preempted + sum(
-            1 for each in self._scenario.objects if isinstance(each, Pod) and each.spec.node_name
-        )
 
     def _needed(self, shape: Mapping[str, Any], wanted: int) -> NodesNeeded:
         name = str(shape.get("name", "node"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -76,38 +77,36 @@ class Kubelets:
         """Whether they have nothing left to do."""
         return not (self._timed or self._pending or self._busy)
 
-    async def check(self) -> None:
-        """Nothing to check: they can run any pod."""
-
     async def wait_idle(self) -> None:
         """Return when they are idle."""
         while not self.idle:
             self._idle_again.clear()
             await self._idle_again.wait()
 
-    def stop_timers(self) -> None:
-        """Cancel the timers that end pods."""
-        for uid in list(self._ends):
-            self._forget(uid)
-
     async def run(self) -> None:
-        """Execute pending actions one after the other, until cancelled."""
-        while True:
-            while self._pending:
-                action, pod = self._pending.popleft()
-                self._busy = True
-                try:
-                    await action(pod)
-                except (NotFoundError, ConflictError):
-                    pass  # it was removed meanwhile
-                finally:
-                    self._busy = False
-            if self.idle:
-                self._idle_again.set()
-            self._wake.clear()
-            await self._wake.wait()
+        """Execute pending actions one after the other, until cancelled; then no timer ends a pod any more."""
+        try:
+            while True:
+                while self._pending:
+                    await self._execute(*self._pending.popleft())
+                if self.idle:
+                    self._idle_again.set()
+                self._wake.clear()
+                await self._wake.wait()
+        finally:
+            for uid in list(self._ends):
+                self._forget(uid)
 
-    def note(self, event: WatchEvent) -> None:
+    async def _execute(self, action: Action, pod: Pod) -> None:
+        self._busy = True
+        try:
+            await action(pod)
+        except (NotFoundError, ConflictError):
+            pass  # it was removed meanwhile
+        finally:
+            self._busy = False
+
+    def handle_pod(self, event: WatchEvent) -> None:
         """Process a change of a pod."""
         pod: Pod = event.object
         if not pod.spec.node_name:
@@ -133,7 +132,7 @@ class Kubelets:
             self._timed += 1
         self._ends[pod.metadata.uid] = timer
         if pod.status.phase != "Running" or pod.status.start_time != moment(self._clock.now_ns()):
-            self._schedule(self._begin, pod)
+            self._schedule(partial(self._report, phase="Running"), pod)
 
     def _end(self, pod: Pod) -> None:
         if self._forget(pod.metadata.uid):
@@ -153,10 +152,7 @@ class Kubelets:
         self._pending.append((action, pod))
         self._wake.set()
 
-    async def _begin(self, pod: Pod) -> None:
-        await self._report(pod, "Running")
-
-    async def _report(self, pod: Pod, phase: str) -> None:
+    async def _report(self, pod: Pod, *, phase: str) -> None:
         status: dict[str, Any] = {"phase": phase}
         if phase == "Running":
             status["startTime"] = timestamp(self._clock.now_ns())
@@ -170,7 +166,7 @@ class Kubelets:
         )
 
     async def _finish(self, pod: Pod) -> None:
-        await self._report(pod, "Succeeded")
+        await self._report(pod, phase="Succeeded")
         await self._remove(pod)
 
     async def _stop(self, pod: Pod) -> None:

@@ -1,23 +1,26 @@
 """Policies that add and remove nodes: an autoscaler, spot interruptions, or your own.
 
-In: the state of the cluster at regular times. Out: orders to add and remove nodes. A policy is a value;
-`begin` creates the function that decides in one run, so that the same seed gives the same nodes.
+In: the state of the cluster at regular times. Out: orders to add and remove nodes, which `Fleet` executes: it
+creates and deletes nodes, and evicts pods of deleted nodes. A policy is a value; `begin` creates the function
+that decides in one run, so that the same seed gives the same nodes.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import InitVar, dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 from kuberth.api.core import Node, Pod
+from kuberth.client.protocol import Api, WatchEvent, WatchType
 from kuberth.errors import ConfigError
 from kuberth.simulation.arrivals import requests_of
 from kuberth.simulation.clusters import from_shapes
-from kuberth.simulation.observing import capacity_of
+from kuberth.simulation.observing import ENDED, capacity_of
 
 
 class AddNode(NamedTuple):
@@ -183,3 +186,108 @@ def shape_like(node: Node) -> dict[str, Any]:
 def node_of(shape: Mapping[str, Any], name: str) -> Node:
     """A node of this shape; its name ends with `-1`."""
     return from_shapes([{**shape, "name": name, "count": 1}], count=0).nodes[0]
+
+
+class NodeListener(Protocol):
+    """Is notified when nodes join and leave."""
+
+    def __call__(self, node: Node, *, joined: bool) -> None: ...
+
+
+@dataclass(eq=False)
+class Fleet:
+    """The nodes of a run, as policies change them."""
+
+    api: Api
+    nodes: InitVar[Sequence[Node]]
+    policies: Sequence[NodePolicy]
+    seed: int
+    now: Callable[[], float]
+    evict: Callable[[Pod], None]
+    listeners: Sequence[NodeListener]
+
+    def __post_init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = {node.metadata.name: NodeState(node, 0, 0.0, added=False) for node in nodes}
+        self._pods: dict[str, dict[str, Pod]] = {name: {} for name in self._nodes}
+        """Running pods by node and UID."""
+        self._waiting: dict[str, Pod] = {}
+        self._ordered = 0
+        self._joined = 0
+        self._changed = 0.0
+
+    @property
+    def empty(self) -> bool:
+        """Whether there are no nodes: pods are then retried continuously, as in kube-scheduler."""
+        return not self._nodes
+
+    @property
+    def idle(self) -> bool:
+        """Whether policies have reacted to the last change, and no node is ordered."""
+        slowest = max((each.interval for each in self.policies), default=0.0)
+        return not self.policies or not (self._ordered or self.now() - self._changed <= 2 * slowest)
+
+    def handle_pod(self, event: WatchEvent) -> None:
+        """Process a change of a pod."""
+        pod: Pod = event.object
+        uid, name = pod.metadata.uid, pod.spec.node_name
+        self._changed = self.now()
+        over = event.type is WatchType.DELETED or pod.status.phase in ENDED
+        if over or name:
+            self._waiting.pop(uid, None)
+        else:
+            self._waiting[uid] = pod
+        if not name:
+            return
+        if name not in self._nodes:
+            if not over:
+                self.evict(pod)
+        elif over:
+            if self._pods[name].pop(uid, None) is not None and not self._pods[name]:
+                self._nodes[name] = self._nodes[name]._replace(empty_since=self.now())
+        else:
+            self._pods[name][uid] = pod
+
+    async def run(self) -> None:
+        """Run all policies until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for number, policy in enumerate(self.policies):
+                decide = policy.begin(random.Random(f"nodes {number} {self.seed}"))
+                tasks.create_task(self._follow(policy, decide, tasks), name=f"node policy {number + 1}")
+
+    async def _follow(self, policy: NodePolicy, decide: Decide, tasks: asyncio.TaskGroup) -> None:
+        while True:
+            for order in list(decide(self._state())):
+                if isinstance(order, RemoveNode):
+                    await self._remove(order.name)
+                else:
+                    self._ordered += 1
+                    tasks.create_task(self._add(order), name="ordered node")
+            await asyncio.sleep(policy.interval)
+
+    def _state(self) -> ClusterNow:
+        nodes = {name: each._replace(pods=len(self._pods[name])) for name, each in self._nodes.items()}
+        return ClusterNow(self.now(), nodes, self._ordered, list(self._waiting.values()))
+
+    async def _add(self, order: AddNode) -> None:
+        await asyncio.sleep(order.after)
+        self._joined += 1
+        node: Node = await self.api.create(node_of(order.shape, f"added-{self._joined}"))
+        name = node.metadata.name
+        self._nodes[name] = NodeState(node, 0, self.now(), added=True)
+        self._pods[name] = {}
+        self._ordered -= 1
+        self._notify(node, joined=True)
+
+    async def _remove(self, name: str) -> None:
+        if name not in self._nodes:
+            return
+        gone = self._nodes.pop(name)
+        self._notify(gone.node, joined=False)
+        await self.api.delete(Node, name)
+        for pod in self._pods.pop(name).values():
+            self.evict(pod)
+
+    def _notify(self, node: Node, *, joined: bool) -> None:
+        self._changed = self.now()
+        for notify in self.listeners:
+            notify(node, joined=joined)

@@ -126,7 +126,7 @@ class Books:
         """The number of nodes with pods."""
         return len(self._pods_on)
 
-    def came(self, pod: Pod, now: float) -> None:
+    def record_arrival(self, pod: Pod, now: float) -> None:
         demand = self._demand(pod)
         self._asked[demand] += 1
         tenant = pod.metadata.namespace
@@ -135,7 +135,7 @@ class Books:
         self.arrived += 1
         self.waiting += 1
 
-    def started(self, pod: Pod, now: float) -> None:
+    def record_start(self, pod: Pod, now: float) -> None:
         """Record that the pod has a node."""
         tracked = self._tracked[pod.metadata.uid]
         self._waited.setdefault((tracked.tenant, tracked.priority), []).append(now - tracked.since)
@@ -154,7 +154,7 @@ class Books:
                 held = self._held[tracked.tenant] = np.zeros(len(self.resources))
             held += vector
 
-    def ended(self, pod: Pod, *, finished: bool) -> None:
+    def record_end(self, pod: Pod, *, finished: bool) -> None:
         tracked = self._tracked.pop(pod.metadata.uid, None)
         if tracked is None:
             return
@@ -174,14 +174,14 @@ class Books:
             self._taken -= vector
             self._held[tracked.tenant] -= vector
 
-    def leaves(self, pod: Pod) -> None:
+    def record_preemption(self, pod: Pod) -> None:
         """Mark the pod as preempted; further changes until its deletion count once."""
         uid = pod.metadata.uid
         if uid not in self._leaving and is_preempted(pod):
             self._leaving.add(uid)
             self.preempted += 1
 
-    def knows(self, pod: Pod) -> bool:
+    def is_tracked(self, pod: Pod) -> bool:
         return pod.metadata.uid in self._tracked
 
     def has_started(self, pod: Pod) -> bool:
@@ -301,24 +301,24 @@ class RunObserver:
         self._waited = 0.0
         self._waited_until = 0.0
 
-    def note(self, event: WatchEvent) -> None:
+    def handle_pod(self, event: WatchEvent) -> None:
         """Process a change of a pod."""
         books, pod, now = self.books, event.object, self._now()
         self.waiting_seconds()
         if event.type is WatchType.DELETED:
             self._let_time_pass(now)
-            books.ended(pod, finished=False)
+            books.record_end(pod, finished=False)
         elif pod.status.phase in ENDED:
             self._let_time_pass(now)
-            books.ended(pod, finished=pod.status.phase == "Succeeded")
+            books.record_end(pod, finished=pod.status.phase == "Succeeded")
         else:
-            if not books.knows(pod):
-                books.came(pod, now)
+            if not books.is_tracked(pod):
+                books.record_arrival(pod, now)
             if pod.spec.node_name and not books.has_started(pod):
                 self._let_time_pass(now)
-                books.started(pod, now)
+                books.record_start(pod, now)
             if pod.metadata.deletion_timestamp is not None:
-                books.leaves(pod)
+                books.record_preemption(pod)
         self.last_change = now
 
     @property
@@ -333,7 +333,7 @@ class RunObserver:
         self._waited_until = now
         return self._waited
 
-    def note_node(self, node: Node, *, joined: bool) -> None:
+    def handle_node(self, node: Node, *, joined: bool) -> None:
         """Process a node that joins or leaves."""
         self._let_time_pass(self._now())
         if joined:
@@ -386,7 +386,7 @@ class RunObserver:
 
     @property
     def arrival_seconds(self) -> float:
-        """Time of the last arrival, or of the end if that came first or soon after."""
+        """Time of the last arrival, or of the end if the run ended before it or soon after it."""
         return self._last_arrival if self._since * (1 - SHORT_DRAIN) > self._last_arrival else self._since
 
     def utilisation(self) -> dict[str, float]:
@@ -428,9 +428,9 @@ class RunRecorder:
         self._nodes: dict[str, NodeRecord] = {}
         self._left: list[NodeRecord] = []
         for node in nodes:
-            self.note_node(node, joined=True)
+            self.handle_node(node, joined=True)
 
-    def note(self, event: WatchEvent) -> None:
+    def handle_pod(self, event: WatchEvent) -> None:
         """Process a change of a pod."""
         pod: Pod = event.object
         uid = pod.metadata.uid
@@ -452,13 +452,13 @@ class RunRecorder:
             gone = pod.spec.node_name and pod.spec.node_name not in self._nodes
             self._add(uid, "evicted" if gone else "deleted", "")
 
-    def note_event(self, event: PodEvent) -> None:
+    def handle_event(self, event: PodEvent) -> None:
         """Process an event that the scheduler recorded for a pod."""
         uid = event.regarding.metadata.uid
         if event.reason == "FailedScheduling" and uid in self._pods:
             self._pods[uid].story.append(StoryLine(rounded(self._now()), "rejected", event.note))
 
-    def note_node(self, node: Node, *, joined: bool) -> None:
+    def handle_node(self, node: Node, *, joined: bool) -> None:
         """Process a node that joins or leaves."""
         name, now = node.metadata.name, rounded(self._now())
         if joined:

@@ -15,9 +15,8 @@ import msgspec
 from kuberth.api.core import Pod
 from kuberth.client.protocol import Api, WatchType
 from kuberth.simulation.arrivals import Arrival
+from kuberth.simulation.observing import ENDED
 from kuberth.simulation.workloads import as_arrival
-
-_ENDED = ("Succeeded", "Failed")
 
 
 @dataclass(slots=True)
@@ -45,9 +44,9 @@ class Recording:
             async for event in self._api.watch(Pod, resource_version=version):
                 version = event.resource_version
                 if event.object is not None:
-                    self._note(event.type, event.object)
+                    self._record(event.type, event.object)
 
-    def _note(self, type_: WatchType, pod: Pod) -> None:
+    def _record(self, type_: WatchType, pod: Pod) -> None:
         now = self._now() - self._began
         seen = self._seen.get(pod.metadata.uid)
         if seen is None:
@@ -56,7 +55,7 @@ class Recording:
             seen = self._seen[pod.metadata.uid] = _Seen(pod, now)
         if pod.spec.node_name and seen.started is None:
             seen.started = now
-        if seen.ended is None and (type_ is WatchType.DELETED or pod.status.phase in _ENDED):
+        if seen.ended is None and (type_ is WatchType.DELETED or pod.status.phase in ENDED):
             seen.ended = now
 
     def arrivals(self) -> list[Arrival]:

@@ -5,9 +5,8 @@ In: a `Comparison`. Out: text. The HTML page is self-contained: plots are embedd
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Final
@@ -16,8 +15,9 @@ import msgspec
 
 from kuberth.bench.drawing import Chart, Curve, single_svgs
 from kuberth.bench.plotting import expect_drawable, write_charts
-from kuberth.simulation.comparing import Comparison, Figure, Unit, unit_of
+from kuberth.simulation.comparing import Comparison, Figure
 from kuberth.simulation.outcomes import Outcome, Sample, Waits
+from kuberth.simulation.tables import Table, html_table
 from kuberth.text.figures import count, decimal, duration, percent
 
 _STYLE: Final = """
@@ -36,8 +36,6 @@ small{opacity:.75}
 """
 
 INTERRUPTED: Final = "interrupted: these are the figures until then"
-
-_FORMATS: Final = {Unit.COUNT: decimal, Unit.SECONDS: duration, Unit.SHARE: percent}
 
 
 def as_json(comparison: Comparison) -> bytes:
@@ -58,47 +56,36 @@ def single(comparison: Comparison) -> Outcome:
 
 def as_csv(comparison: Comparison) -> str:
     """One line per figure and variant."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(Figure.__struct_fields__)
-    writer.writerows(msgspec.structs.astuple(figure) for figure in comparison.figures)
-    return text.getvalue()
+    return Table(map(msgspec.structs.asdict, comparison.figures)).to_csv()
 
 
 def charts(comparison: Comparison) -> list[Chart]:
     """Values over time, for the first seed of each variant."""
     runs = {name: outcomes[0] for name, outcomes in comparison.outcomes.items()}
-    resources = [
-        name
-        for name in sorted({name for run in runs.values() for name in run.utilisation})
-        if any(run.utilisation.get(name) for run in runs.values())
+    resources = sorted({name for run in runs.values() for name, share in run.utilisation.items() if share})
+    measures: list[tuple[str, str, Callable[[Sample], float]]] = [
+        (f"Utilisation of {each}", "%", partial(_used_percent, each)) for each in resources
     ]
-    drawn = [
+    measures += [
+        ("Waiting pods", "pods", lambda sample: float(sample.waiting)),
+        ("Fragmentation", "%", lambda sample: 100 * sample.fragmentation),
+        ("Fairness among tenants", "%", lambda sample: 100 * sample.fairness),
+    ]
+    return [
         Chart(
-            f"Utilisation of {resource}",
-            "%",
+            title,
+            unit,
             [
-                Curve(name, [(each.at, 100 * each.utilisation.get(resource, 0.0)) for each in run.samples])
+                Curve(name, [(sample.at, measure(sample)) for sample in run.samples])
                 for name, run in runs.items()
             ],
         )
-        for resource in resources
+        for title, unit, measure in measures
     ]
-    drawn.append(_over_time("Waiting pods", "pods", runs, lambda each: each.waiting))
-    drawn.append(_over_time("Fragmentation", "%", runs, lambda each: 100 * each.fragmentation))
-    drawn.append(_over_time("Fairness among tenants", "%", runs, lambda each: 100 * each.fairness))
-    return drawn
 
 
-def _over_time(title: str, unit: str, runs: dict[str, Outcome], measure: Callable[[Sample], float]) -> Chart:
-    return Chart(
-        title,
-        unit,
-        [
-            Curve(name, [(each.at, float(measure(each))) for each in run.samples])
-            for name, run in runs.items()
-        ],
-    )
+def _used_percent(resource: str, sample: Sample) -> float:
+    return 100 * sample.utilisation.get(resource, 0.0)
 
 
 def write_plots(comparison: Comparison, path: Path | str) -> None:
@@ -157,14 +144,21 @@ def figure_table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     return ["figure", *comparison.variants], rows
 
 
+def _format_of(figure: str) -> Callable[[float], str]:
+    """How values of the figure of this name are shown: as seconds, a count or a share."""
+    if figure.endswith("(s)"):
+        return duration
+    return decimal if figure.startswith(("pods", "preempted", "nodes")) else percent
+
+
 def shown(figure: str, value: float, *, signed: bool = False) -> str:
     """A value of the figure of this name, in its unit."""
-    text = _FORMATS[unit_of(figure)](value)
+    text = _format_of(figure)(value)
     return f"+{text}" if signed and value > 0 else text
 
 
 def _cell(figure: Figure, index: int) -> str:
-    show = _FORMATS[unit_of(figure.name)]
+    show = _format_of(figure.name)
     text = show(figure.mean) + (f" ± {show(figure.spread)}" if figure.spread else "")
     if index and figure.difference:
         spread = f" ± {show(figure.difference_spread)}" if figure.difference_spread else ""
@@ -190,11 +184,3 @@ def _cells(each: Waits) -> Iterator[str]:
     for seconds in (each.mean, each.p50, each.p90, each.p99, each.longest):
         yield bound + duration(seconds)
     yield str(each.still_waiting)
-
-
-def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table that scrolls if it is too wide."""
-    head = "".join(f"<th scope='col'>{escape(cell)}</th>" for cell in header)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f"<div class='table'>{table}</div>"

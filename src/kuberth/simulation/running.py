@@ -14,7 +14,7 @@ import re
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -39,9 +39,8 @@ from kuberth.outcomes.event_recorder import ApiEventRecorder, EventSeriesState
 from kuberth.queue.interface import QueueFactory
 from kuberth.simulation.arrivals import Arrival, ArrivalPods, named, pod_groups
 from kuberth.simulation.controlling import ManagedCluster, namespace_of, served
-from kuberth.simulation.fleet import Fleet
 from kuberth.simulation.kubelets import Kubelets, create_arrivals, started
-from kuberth.simulation.node_policies import NodePolicy, node_of
+from kuberth.simulation.node_policies import Fleet, NodePolicy, node_of
 from kuberth.simulation.observing import ENDED, MAX_SAMPLES, Books, RunObserver, RunRecorder
 from kuberth.simulation.outcomes import VERSION, Attempts, Outcome, Reason, rounded, waits
 from kuberth.simulation.workloads import arrival_of
@@ -115,13 +114,11 @@ def simulate(
     async def main() -> Outcome:
         gates = effective_gates(scenario)
         clock = LoopClock(asyncio.get_running_loop())
-        async with contextlib.AsyncExitStack() as stack:
-            managed: ManagedCluster | None = None
-            if scenario.has_controllers:
-                managed = await stack.enter_async_context(
-                    served(scenario.managed, clock=clock, gates=gates, seed=seed)
-                )
-            return await SimulationRun(
+        cluster: AbstractAsyncContextManager[ManagedCluster | None] = contextlib.nullcontext()
+        if scenario.has_controllers:
+            cluster = served(scenario.managed, clock=clock, gates=gates, seed=seed)
+        async with cluster as managed:
+            run = SimulationRun(
                 scenario,
                 SimulationApi(clock=clock, feature_gates=gates, steady=True)
                 if managed is None
@@ -131,7 +128,8 @@ def simulate(
                 interruptible=interruptible,
                 pod_runners=managed,
                 on_start=on_start,
-            ).run()
+            )
+            return await run.run()
 
     with _rare_garbage_collection(), _single_error():
         return run_in_virtual_time(main, limit_seconds=_LIMIT_SECONDS)
@@ -196,7 +194,7 @@ class SimulationRun:
         self._kubelets = Kubelets(api, clock=self._clock) if pod_runners is None else pod_runners
         self._recorder = RunRecorder(scenario.nodes, now=self._now) if scenario.records else None
         self._reason_counter = ReasonCounter(
-            api, self._clock, note=None if self._recorder is None else self._recorder.note_event
+            api, self._clock, note=None if self._recorder is None else self._recorder.handle_event
         )
         self._scheduler = Scheduler(
             self._api,
@@ -213,7 +211,6 @@ class SimulationRun:
         scenario, api, kubelets = self._scenario, self._api, self._kubelets
         arrivals = named(scenario.arrivals)
         await self._create_objects()
-        await kubelets.check()
         span = scenario.until or max((each.arrival for _, each in arrivals), default=0.0)
         shapes = [shape for policy in scenario.node_policies for shape in policy.shapes()]
         observer = RunObserver(
@@ -234,11 +231,11 @@ class SimulationRun:
             seed=self._seed,
             now=self._now,
             evict=kubelets.evict,
-            listeners=[observer.note_node, *(each.note_node for each in recorders)],
+            listeners=[observer.handle_node, *(each.handle_node for each in recorders)],
         )
-        notified = [*(each.note for each in recorders), observer.note, kubelets.note]
+        notified = [*(each.handle_pod for each in recorders), observer.handle_pod, kubelets.handle_pod]
         if scenario.node_policies:
-            notified.append(self._fleet.note)
+            notified.append(self._fleet.handle_pod)
         interrupted = False
         async with asyncio.TaskGroup() as tasks:
             scheduling = tasks.create_task(self._scheduler.run(), name="scheduler")
@@ -255,7 +252,7 @@ class SimulationRun:
                 pod_groups(scenario.arrivals),
                 maker=ArrivalPods(scheduler_name=self._scheduler.config.profiles[0].scheduler_name),
                 now=self._now,
-                on_arrival=self._note_arrival,
+                on_arrival=self._report_arrival,
             )
             playing = tasks.create_task(users, name="users")
             try:
@@ -273,7 +270,6 @@ class SimulationRun:
             for task in followers:
                 task.cancel()
             await scheduling
-            kubelets.stop_timers()
         return outcome
 
     async def _wait_for_end(self, playing: asyncio.Task[None]) -> None:
@@ -286,7 +282,7 @@ class SimulationRun:
             async with asyncio.timeout(patience):
                 await self._settle()
 
-    def _note_arrival(self, number: int) -> None:
+    def _report_arrival(self, number: int) -> None:
         self._arrived = number
         self._report(number, self._now())
 
@@ -302,7 +298,7 @@ class SimulationRun:
                 await api.create(Namespace(metadata=ObjectMeta(name=name)))
         # Sorted as an API server lists them: the scheduler tries nodes in the order of their creation.
         nodes = sorted(scenario.nodes, key=lambda node: node.metadata.name)
-        for obj in (*nodes, *sorted(scenario.objects, key=_turn)):
+        for obj in (*nodes, *sorted(scenario.objects, key=lambda obj: _TURNS.get(type(obj), 2))):
             await api.create(obj)
 
     async def _follow(self, *listeners: Callable[[WatchEvent], None]) -> None:
@@ -379,12 +375,8 @@ def _end_on_interrupt(limit: asyncio.Timeout) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-_TURNS: Final[Mapping[int, type[Any]]] = {0: Namespace, 1: PriorityClass, 3: Pod}
-
-
-def _turn(obj: Any) -> int:
-    """Objects that others refer to come before them."""
-    return next((turn for turn, kind in _TURNS.items() if isinstance(obj, kind)), 2)
+_TURNS: Final[Mapping[type[Any], int]] = {Namespace: 0, PriorityClass: 1, Pod: 3}
+"""The order of creation: objects that others refer to come before them; 2 for other kinds."""
 
 
 def _since(time: Callable[[], float], beginning: float) -> float:

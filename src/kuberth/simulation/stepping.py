@@ -152,12 +152,12 @@ class Environment:
     @property
     def action_space(self) -> Any:
         """`gymnasium.spaces.Discrete`; ConfigError without Gymnasium."""
-        return _spaces().Discrete(len(self.nodes))
+        return _imported("gymnasium.spaces").Discrete(len(self.nodes))
 
     @property
     def observation_space(self) -> Any:
         """`gymnasium.spaces.Dict`; ConfigError without Gymnasium."""
-        spaces, nodes, resources = _spaces(), len(self.nodes), len(self.resources)
+        spaces, nodes, resources = _imported("gymnasium.spaces"), len(self.nodes), len(self.resources)
         return spaces.Dict(
             {
                 "free": spaces.Box(0, 1, (nodes, resources), np.float32),
@@ -337,10 +337,6 @@ def _resources(experiment: Experiment) -> list[str]:
     """The amounts in the scheduler's table, which counts the number of pods separately."""
     offered = {name for node in experiment.cluster.nodes for name in capacity_of(node)}
     return sorted(offered - {"pods"})
-
-
-def _spaces() -> Any:
-    return _imported("gymnasium.spaces")
 
 
 def _imported(module: str) -> Any:

@@ -82,9 +82,9 @@ def _report_total(report: Report, before: int, arrived: int, seconds: float) -> 
 
 
 def comparable(outcomes: Mapping[str, Sequence[Outcome]]) -> dict[str, list[Outcome]]:
-    """Outcomes with the same seeds for every variant: those of the first seeds, which all variants finished.
+    """Outcomes with the same seeds for every variant.
 
-    If no seed is finished, all outcomes.
+    These are the seeds that all variants have finished; if there is none, all outcomes.
     """
     whole = {name: [each for each in runs if not each.interrupted] for name, runs in outcomes.items()}
     seeds = min(map(len, whole.values()))
@@ -95,7 +95,7 @@ def comparable(outcomes: Mapping[str, Sequence[Outcome]]) -> dict[str, list[Outc
     }
 
 
-def _play(variants: Mapping[str, ScenarioMaker], task: Task) -> Outcome:
+def _simulate_task(variants: Mapping[str, ScenarioMaker], task: Task) -> Outcome:
     name, seed = task
     return simulate(variants[name](seed), seed=seed)
 
@@ -111,8 +111,8 @@ def _start(variants: Mapping[str, ScenarioMaker]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _play_received(task: Task) -> Outcome:
-    return _play(_received, task)
+def _simulate_received(task: Task) -> Outcome:
+    return _simulate_task(_received, task)
 
 
 def _on_cores(
@@ -120,7 +120,7 @@ def _on_cores(
 ) -> Iterator[Outcome]:
     count = min(len(tasks), processes or len(os.sched_getaffinity(0)))
     if count <= 1:
-        yield from map(partial(_play, variants), tasks)
+        yield from map(partial(_simulate_task, variants), tasks)
         return
     try:
         pickle.dumps(variants)
@@ -130,7 +130,7 @@ def _on_cores(
             "module, or run with processes=1"
         ) from error
     with multiprocessing.get_context("spawn").Pool(count, _start, (variants,)) as pool:
-        yield from pool.imap(_play_received, tasks)
+        yield from pool.imap(_simulate_received, tasks)
 
 
 def _on_dask(variants: Mapping[str, ScenarioMaker], tasks: Sequence[Task], address: str) -> Iterable[Outcome]:
@@ -144,6 +144,6 @@ def _on_dask(variants: Mapping[str, ScenarioMaker], tasks: Sequence[Task], addre
         raise ConfigError(f"--dask {address}: the cluster cannot be reached: {error}") from error
     with client:
         sent = client.scatter([variants], broadcast=True)[0]
-        futures = [client.submit(_play, sent, task, pure=False) for task in tasks]
+        futures = [client.submit(_simulate_task, sent, task, pure=False) for task in tasks]
         results: Iterable[Outcome] = client.gather(futures)
         yield from results

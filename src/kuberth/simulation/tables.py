@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import importlib
 import io
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
@@ -40,11 +41,17 @@ class Table(list[dict[str, Any]]):
 
     def _repr_html_(self) -> str:
         """The table as Jupyter shows it."""
-        head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
-        rows = ("".join(f"<td>{_cell(row.get(name))}</td>" for name in self.columns) for row in self)
-        body = "".join(f"<tr>{row}</tr>" for row in rows)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        rows = [[_cell(row.get(name)) for name in self.columns] for row in self]
+        return html_table(self.columns, rows)
+
+
+def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table that scrolls if it is too wide."""
+    head = "".join(f"<th scope='col'>{escape(cell)}</th>" for cell in header)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<div class='table'>{table}</div>"
 
 
 def _cell(value: object) -> str:
-    return "" if value is None else escape(f"{value:g}" if isinstance(value, float) else str(value))
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

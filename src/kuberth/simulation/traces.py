@@ -7,10 +7,9 @@ cells of lists and mappings hold JSON (`{"disk": "ssd"}`).
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -18,6 +17,7 @@ import msgspec
 
 from kuberth.errors import ConfigError
 from kuberth.simulation.arrivals import Arrival, problem_of
+from kuberth.simulation.csv_rows import TableRow, read_rows
 from kuberth.text.documents import read_text
 
 FIELDS: Final = Arrival.__struct_fields__
@@ -28,8 +28,10 @@ _NUMBERS: Final = {"arrival": float, "duration": float, "priority": int, "gang_s
 
 def read_trace(path: Path) -> list[Arrival]:
     """Read a trace; the extension decides the format (.csv, else JSON lines)."""
-    text = read_text(path)
-    arrivals = list(_read_csv(text, path) if path.suffix == ".csv" else _read_lines(text, path))
+    if path.suffix == ".csv":
+        arrivals = list(map(_from_row, read_rows(path, check=partial(_check_header, path))))
+    else:
+        arrivals = list(_read_lines(read_text(path), path))
     if not arrivals:
         raise ConfigError(f"{path}: there is no pod in this trace")
     return arrivals
@@ -90,19 +92,7 @@ def _no_constant(name: str) -> float:
 # CSV
 
 
-def _read_csv(text: str, path: Path) -> Iterator[Arrival]:
-    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
-    try:
-        header = [name.strip() for name in next(rows, ())]
-        _check_header(header, path)
-        for row in rows:
-            if any(cell.strip() for cell in row):
-                yield _from_row(header, row, path, rows.line_num)
-    except csv.Error as error:
-        _refuse(path, rows.line_num, 1, f"this is no CSV: {error}", error)
-
-
-def _check_header(header: Sequence[str], path: Path) -> None:
+def _check_header(path: Path, header: Sequence[str]) -> None:
     for column, name in enumerate(header, 1):
         if name not in FIELDS and not _is_resource(name):
             known = ", ".join(field for field in FIELDS if field != "requests")
@@ -117,13 +107,10 @@ def _is_resource(name: str) -> bool:
     return name in _RESOURCES or "/" in name or name.startswith("hugepages-")
 
 
-def _from_row(header: Sequence[str], row: Sequence[str], path: Path, line: int) -> Arrival:
-    if len(row) != len(header):
-        found = f"{len(row)} cells where the header has {len(header)}"
-        _refuse(path, line, min(len(row), len(header)) + 1, found)
+def _from_row(row: TableRow) -> Arrival:
     tree: dict[str, Any] = {"requests": {}}
-    for column, (name, cell) in enumerate(zip(header, row, strict=True), 1):
-        cell = cell.strip()
+    for name in row.columns:
+        cell = row.text(name)
         if not cell:
             continue
         try:
@@ -137,16 +124,12 @@ def _from_row(header: Sequence[str], row: Sequence[str], path: Path, line: int) 
                 tree[name] = cell
             msgspec.convert({"arrival": 0.0, name: tree[name]} if name in tree else {"arrival": 0.0}, Arrival)
         except (ValueError, RecursionError) as error:
-            _refuse(path, line, column, f"{name}: {cell!r:.80} cannot be read: {error}", error)
+            row.refuse(name, f"{cell!r:.80} cannot be read: {error}")
     if "arrival" not in tree:
-        _refuse(path, line, header.index("arrival") + 1, "arrival: every pod has one")
+        row.refuse("arrival", "every pod has one")
     arrival = msgspec.convert(tree, Arrival)
     if (problem := problem_of(arrival)) is not None:
-        _refuse(path, line, _cell_of(problem[0], header), f"{problem[0]}: {problem[1]}")
+        # Requests are in the columns of their resources.
+        cell = problem[0] if problem[0] in row.columns else next(filter(_is_resource, row.columns), "")
+        row.refuse(*problem, cell=cell)
     return arrival
-
-
-def _cell_of(field: str, header: Sequence[str]) -> int:
-    if field in header:
-        return header.index(field) + 1
-    return next((column for column, name in enumerate(header, 1) if _is_resource(name)), 1)

@@ -291,7 +291,7 @@ class Tuning:
             [
                 experiment.until,
                 experiment.controllers,
-                *map(_said_of, (experiment.interruptions, policy.nodes)),
+                *map(_identity_of, (experiment.interruptions, policy.nodes)),
             ],
             sorted((name, _code_of(factory)) for name, factory in policy.plugins.items()),
             None if policy.queue is None else _code_of(policy.queue),
@@ -300,7 +300,7 @@ class Tuning:
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-def _said_of(policy: NodePolicy | None) -> object:
+def _identity_of(policy: NodePolicy | None) -> object:
     return repr(policy) if policy is None or is_dataclass(policy) else _code_of(policy)
 
 
@@ -362,21 +362,16 @@ def _key(parameters: Parameters) -> bytes:
     return msgspec.json.encode(parameters, order="sorted")
 
 
+@dataclass(eq=False)
 class _Search:
-    def __init__(
-        self,
-        tuning: Tuning,
-        finished: _Finished,
-        *,
-        processes: int | None,
-        dask: str,
-        on_progress: Callable[[TuningProgress], None],
-    ) -> None:
-        self._tuning = tuning
-        self._finished = finished
-        self._processes = processes
-        self._dask = dask
-        self._on_progress = on_progress
+    tuning: Tuning
+    finished: _Finished
+    processes: int | None
+    dask: str
+    on_progress: Callable[[TuningProgress], None]
+
+    def __post_init__(self) -> None:
+        tuning = self.tuning
         coming = tuning.experiment.workload(tuning.seed)
         self._resources = _requested(coming)
         own = tuning.own_weights()
@@ -387,7 +382,7 @@ class _Search:
 
     def run(self) -> Tuned:
         optuna = _optuna()
-        tuning = self._tuning
+        tuning = self.tuning
         sampler = optuna.samplers.TPESampler(
             seed=tuning.seed, n_startup_trials=max(_BATCH, tuning.trials // 4)
         )
@@ -406,7 +401,7 @@ class _Search:
                 tried[_key(parameters)] = mean, parameters
                 study.tell(trial, mean)
             best = min(mean for mean, _ in tried.values())
-            self._on_progress(TuningProgress(done, tuning.trials, min(0.0, rounded(best))))
+            self.on_progress(TuningProgress(done, tuning.trials, min(0.0, rounded(best))))
         # Among configurations with equal means, the first in the order of their parameters, so that the order
         # of trials has no effect.
         distinct: dict[float, Parameters] = {}
@@ -436,38 +431,38 @@ class _Search:
             **{name: trial.suggest_int(name, 0, MAX_CUSTOM_SCORE) for name in points},
             **{
                 f"{_ARGUMENT}{name}": _drawn(trial, f"{_ARGUMENT}{name}", bounds)
-                for name, bounds in self._tuning.search.items()
+                for name, bounds in self.tuning.search.items()
             },
         }
 
     def _values(self, drawn: Sequence[Parameters]) -> list[list[float]]:
         """The objective of each configuration, by seed; {} is the base."""
-        tuning = self._tuning
-        missing = {_key(each): each for each in drawn if self._finished.get(each) is None}
+        tuning = self.tuning
+        missing = {_key(each): each for each in drawn if self.finished.get(each) is None}
         if missing:
             policies = [self._policy(str(number), each) for number, each in enumerate(missing.values())]
             seeds = range(tuning.seed, tuning.seed + tuning.seeds)
             outcomes = self._run(tuning.experiment, policies, seeds)
             for policy, each in zip(policies, missing.values(), strict=True):
-                self._finished.add(each, [tuning.objective.value(run) for run in outcomes[policy.name]])
-        found = [self._finished.get(each) for each in drawn]
+                self.finished.add(each, [tuning.objective.value(run) for run in outcomes[policy.name]])
+        found = [self.finished.get(each) for each in drawn]
         return [values for values in found if values is not None]
 
     def _run(
         self, experiment: Experiment, policies: Sequence[Policy], seeds: Sequence[int]
     ) -> dict[str, list[Outcome]]:
         makers = replace(experiment, records=False).makers(policies)
-        outcomes = run_all(makers, seeds, processes=self._processes, dask=self._dask)
+        outcomes = run_all(makers, seeds, processes=self.processes, dask=self.dask)
         if any(len(outcomes.get(policy.name, ())) < len(seeds) for policy in policies):
             raise KeyboardInterrupt
         return outcomes
 
     def _policy(self, name: str, parameters: Parameters) -> Policy:
-        config = tuned(self._tuning.base, parameters) if parameters else self._tuning.base
-        return replace(self._tuning.policy, name=name, config=config)
+        config = tuned(self.tuning.base, parameters) if parameters else self.tuning.base
+        return replace(self.tuning.policy, name=name, config=config)
 
     def _check(self, chosen: Sequence[tuple[float, Parameters]]) -> Tuned:
-        tuning = self._tuning
+        tuning = self.tuning
         names = [f"tuned-{number}" for number in range(1, len(chosen) + 1)]
         policies = [self._policy("base", {})]
         policies += (self._policy(name, each) for name, (_, each) in zip(names, chosen, strict=True))

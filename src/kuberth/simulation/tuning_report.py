@@ -11,7 +11,8 @@ from html import escape
 
 from kuberth.config.types import API_VERSION, KIND
 from kuberth.simulation.comparing import Comparison, interval
-from kuberth.simulation.reporting import as_html, html_table, shown
+from kuberth.simulation.reporting import as_html, shown
+from kuberth.simulation.tables import html_table
 from kuberth.simulation.tuning import Objective, Tuned, TunedConfiguration
 from kuberth.text.documents import write_yaml
 from kuberth.text.figures import count, decimal

@@ -12,6 +12,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -58,8 +59,6 @@ SCHEDULED_CLUSTERS: Final = 8
 NODES_TIMED: Final = 5000
 RULE_SECONDS: Final = 30.0
 """The longest that a rule may take. A plugin that answers at once takes a second for the longest."""
-SLOW_MICROSECONDS: Final = 2.0
-"""Time per node from which on a whole-table form is recommended."""
 TIMED: Final = ("filter", "score")
 REFERENCE: Final = "NodeResourcesFit"
 """The in-tree plugin whose time is measured for comparison."""
@@ -173,7 +172,7 @@ def check_plugin(
             findings.append(_found(rule, plugin.__module__))
             if findings[-1].rule == "answers" and findings[-1].outcome is RuleOutcome.FAILED:
                 break  # every other rule would report the same
-        if timed and check.is_sound(findings):
+        if timed and all(each.outcome is not RuleOutcome.FAILED for each in findings):
             try:
                 with time_limit(RULE_SECONDS, plugin.__module__):
                     timings, not_timed = check.timings()
@@ -210,21 +209,22 @@ def _found(rule: Callable[[], Result], module: str) -> RuleFinding:
         return RuleFinding(rule.__name__, RuleOutcome.FAILED, described(error))
 
 
+@dataclass(eq=False)
 class _Check:
-    def __init__(
-        self, plugin: type[Plugin], args: Mapping[str, Any] | None, pods: Sequence[Pod], seeds: range
-    ) -> None:
-        self._plugin = plugin
-        self._args = args
-        self._pods = pods
-        self._seeds = seeds
-        self._judges = issubclass(plugin, PreFilterPlugin | FilterPlugin | ScorePlugin)
+    plugin: type[Plugin]
+    args: Mapping[str, Any] | None
+    pods: Sequence[Pod]
+    seeds: range
+
+    @cached_property
+    def _judges(self) -> bool:
+        return issubclass(self.plugin, PreFilterPlugin | FilterPlugin | ScorePlugin)
 
     # Rules, in the order they are shown
 
     def construction(self) -> Result:
         try:
-            evaluator = self._evaluator(RandomCluster(self._seeds.start))
+            evaluator = self._evaluator(RandomCluster(self.seeds.start))
         except InvalidConfiguration as error:
             problems = "; ".join(str(each) for each in error.errors)
             return RuleOutcome.FAILED, f"its arguments are refused: {problems}"
@@ -233,15 +233,15 @@ class _Check:
         warnings = evaluator.runner.profile.warnings
         if warnings:
             return RuleOutcome.WARNING, "; ".join(warnings)
-        return RuleOutcome.OK, f"serves {', '.join(points_of(self._plugin)) or 'no extension point'}"
+        return RuleOutcome.OK, f"serves {', '.join(points_of(self.plugin)) or 'no extension point'}"
 
     def arguments(self) -> Result:
-        if self._plugin.args_type is None:
+        if self.plugin.args_type is None:
             return RuleOutcome.SKIPPED, "it declares no args_type, so its arguments are not checked"
         try:
-            self._configuration({**(self._args or {}), "noSuchArgument": 1})
+            self._configuration({**(self.args or {}), "noSuchArgument": 1})
         except InvalidConfiguration:
-            return RuleOutcome.OK, f"decoded as {self._plugin.args_type.__name__}; unknown ones are refused"
+            return RuleOutcome.OK, f"decoded as {self.plugin.args_type.__name__}; unknown ones are refused"
         return RuleOutcome.FAILED, "an unknown argument is accepted, so a typing error goes unnoticed"
 
     def answers(self) -> Result:
@@ -253,8 +253,8 @@ class _Check:
                 answer = evaluator.evaluate(pod)
                 asked += 1
                 rejected += bool(answer.rejections or answer.pre_filter)
-        message = f"{asked} pods on {len(self._seeds)} random clusters, {rejected} with rejected nodes"
-        if issubclass(self._plugin, _MAY_REJECT) and not rejected and issubclass(self._plugin, FilterPlugin):
+        message = f"{asked} pods on {len(self.seeds)} random clusters, {rejected} with rejected nodes"
+        if issubclass(self.plugin, _MAY_REJECT) and not rejected and issubclass(self.plugin, FilterPlugin):
             return RuleOutcome.WARNING, (
                 f"{message}: no branch that rejects was reached; give it pods of yours (--pods FILE)"
             )
@@ -267,7 +267,7 @@ class _Check:
             return RuleOutcome.WARNING, f"no scheduler could be started with it: {trial.not_started}"
         if trial.errors:
             return RuleOutcome.FAILED, _first(trial.errors)
-        served = points_of(self._plugin)
+        served = points_of(self.plugin)
         message = f"{trial.pods} pods in {trial.clusters} schedulers, {trial.bound} bound"
         missed = [point for point in served if point in _TRIED - _JUDGED and not trial.calls[point]]
         if missed:
@@ -288,13 +288,13 @@ class _Check:
     @cached_property
     def _trial(self) -> SchedulingTrial:
         trial = SchedulingTrial()
-        clusters = [RandomCluster(seed, words=self._words) for seed in self._seeds[:SCHEDULED_CLUSTERS]]
+        clusters = [RandomCluster(seed, words=self._words) for seed in self.seeds[:SCHEDULED_CLUSTERS]]
         trial.run(
-            self._profile(self._args, Obstacles.name),
-            self._registry(self._plugin),
-            self._plugin,
+            self._profile(self.args, Obstacles.name),
+            self._registry(self.plugin),
+            self.plugin,
             [(cluster, [*self._pods_of(cluster)]) for cluster in clusters],
-            name=self._plugin.name,
+            name=self.plugin.name,
         )
         return trial
 
@@ -312,10 +312,10 @@ class _Check:
 
     def forms(self) -> Result:
         """Compare both forms, and a view of one node with a view of all."""
-        if not issubclass(self._plugin, FilterPlugin | ScorePlugin):
+        if not issubclass(self.plugin, FilterPlugin | ScorePlugin):
             return RuleOutcome.SKIPPED, "it does not judge nodes one by one"
         for cluster, evaluator in self._clusters():
-            plugin, nodes = evaluator.runner.profile.plugins[self._plugin.name], evaluator.cluster.all_nodes()
+            plugin, nodes = evaluator.runner.profile.plugins[self.plugin.name], evaluator.cluster.all_nodes()
             for pod in self._pods_of(cluster):
                 for answers in _all_forms(plugin, evaluator, pod, nodes):
                     (first, expected), *others = answers.items()
@@ -329,14 +329,14 @@ class _Check:
         return RuleOutcome.OK, "one node and all nodes at once get the same answers"
 
     def statement(self) -> Result:
-        evaluator = self._evaluator(RandomCluster(self._seeds.start))
-        if evaluator.runner.profile.plugins[self._plugin.name].inputs is None:
+        evaluator = self._evaluator(RandomCluster(self.seeds.start))
+        if evaluator.runner.profile.plugins[self.plugin.name].inputs is None:
             return RuleOutcome.WARNING, (
                 "it states no `inputs`, so it is asked about every pod and node again, and equal pods that "
                 "fit nowhere are not rejected together"
             )
         recorder = ReadRecorder()
-        for cluster, evaluator in self._clusters(recorder.watching(self._plugin)):
+        for cluster, evaluator in self._clusters(recorder.watching(self.plugin)):
             for pod in self._pods_of(cluster):
                 evaluator.evaluate(pod)
                 for event, old, new in _changes(cluster):
@@ -358,18 +358,18 @@ class _Check:
         return RuleOutcome.OK, "it reads what it states, and kept answers stay right"
 
     def events(self) -> Result:
-        if not issubclass(self._plugin, _MAY_REJECT):
+        if not issubclass(self.plugin, _MAY_REJECT):
             return RuleOutcome.SKIPPED, "it rejects no pods"
-        if not issubclass(self._plugin, EnqueueExtensions):
+        if not issubclass(self.plugin, EnqueueExtensions):
             return RuleOutcome.WARNING, (
                 "it registers no events, so every event brings back the pods that it rejected; derive it "
                 "from EnqueueExtensions and say which events help"
             )
-        evaluator = self._evaluator(RandomCluster(self._seeds.start))
+        evaluator = self._evaluator(RandomCluster(self.seeds.start))
         registered = [
             each
             for each in evaluator.runner.profile.hints
-            if each.plugin == self._plugin.name and not each.implied
+            if each.plugin == self.plugin.name and not each.implied
         ]
         if not registered:
             return RuleOutcome.WARNING, (
@@ -380,8 +380,8 @@ class _Check:
 
     def hints(self) -> Result:
         """Check that a change of a node that lets the plugin's pod pass requeues the pod."""
-        if not issubclass(self._plugin, FilterPlugin | PreFilterPlugin) or not issubclass(
-            self._plugin, EnqueueExtensions
+        if not issubclass(self.plugin, FilterPlugin | PreFilterPlugin) or not issubclass(
+            self.plugin, EnqueueExtensions
         ):
             return RuleOutcome.SKIPPED, "it has none about nodes that let pods pass"
         helped = 0
@@ -393,7 +393,7 @@ class _Check:
                     evaluator.add(new)
                     fits_now = bool(evaluator.evaluate(pod, score=False).feasible)
                     self._ask_hints(evaluator, pod, event, old, new)
-                    hint = evaluator.hints(pod, event, old, new).get(self._plugin.name)
+                    hint = evaluator.hints(pod, event, old, new).get(self.plugin.name)
                     if old is None:
                         evaluator.remove(new)
                     else:
@@ -419,7 +419,7 @@ class _Check:
         self, evaluator: Evaluator, pod: Pod, event: ClusterEvent, old: Node | None, new: Node
     ) -> None:
         """PluginError if its hint raises or returns an invalid value, which the queue treats as Queue."""
-        name, about = self._plugin.name, f"its hint for {event.label} of node {new.metadata.name}"
+        name, about = self.plugin.name, f"its hint for {event.label} of node {new.metadata.name}"
         for registered in evaluator.runner.profile.hints:
             if registered.plugin == name and registered.hint and concerns(registered.event, event):
                 try:
@@ -432,7 +432,7 @@ class _Check:
     def _is_queued_by_another(self, evaluator: Evaluator, pod: Pod, old: Node | None, new: Node) -> bool:
         """Whether another event of the same change of the node requeues the pod."""
         return old is not None and any(
-            evaluator.hints(pod, event, old, new).get(self._plugin.name) is Hint.QUEUE
+            evaluator.hints(pod, event, old, new).get(self.plugin.name) is Hint.QUEUE
             for event in node_changes(old, new)
         )
 
@@ -441,49 +441,45 @@ class _Check:
     def timings(self) -> tuple[Sequence[PluginTiming], Sequence[RuleFinding]]:
         """Measure the plugin on a large cluster, in turns with an in-tree one.
 
-        It uses pods that the plugin does not skip; if there is none, a finding says so.
+        It uses pods that the plugin does not skip; a finding reports if there is none.
         """
-        points = [point for point in points_of(self._plugin) if point in TIMED]
+        points = [point for point in points_of(self.plugin) if point in TIMED]
         if not points:
             return (), ()
-        cluster = RandomCluster(self._seeds.start, words=self._words, nodes=NODES_TIMED)
+        cluster = RandomCluster(self.seeds.start, words=self._words, nodes=NODES_TIMED)
         own = self._evaluator(cluster)
         reference = Evaluator(
             [*cluster.nodes, *cluster.placed], config=load(_tree(profile(REFERENCE))), with_plans=False
         )
         found, skipped = [], []
-        pods = [*self._pods, *(cluster.pod(f"pod-{number}") for number in range(_PODS_TRIED))]
+        pods = [*self.pods, *(cluster.pod(f"pod-{number}") for number in range(_PODS_TRIED))]
         for point in points:
-            pod = next((each for each in pods if not _skips(own, self._plugin.name, point, each)), None)
+            pod = next((each for each in pods if _prepared(own, self.plugin.name, point, each)), None)
             if pod is None:
                 message = f"{point} is not measured: it skips every pod; give it pods of yours (--pods FILE)"
                 skipped.append(RuleFinding("time", RuleOutcome.SKIPPED, message))
                 continue
-            turns = [
-                (_microseconds(own, point, pod), _microseconds(reference, point, pod)) for _ in range(_RUNS)
-            ]
+            timed = ((own, self.plugin.name), (reference, REFERENCE))
+            turns = [[_microseconds(*each, point, pod) for each in timed] for _ in range(_RUNS)]
             mine, others = (statistics.median(each) for each in zip(*turns, strict=True))
             found.append(PluginTiming(point, mine, REFERENCE, others))
         return found, skipped
-
-    def is_sound(self, findings: Sequence[RuleFinding]) -> bool:
-        return all(each.outcome is not RuleOutcome.FAILED for each in findings)
 
     # Clusters to ask about
 
     @cached_property
     def _words(self) -> Sequence[str]:
-        return words_of(self._plugin, self._args)
+        return words_of(self.plugin, self.args)
 
     def _clusters(
         self, factory: PluginFactory | None = None, *, with_plans: bool = False
     ) -> Iterator[tuple[RandomCluster, Evaluator]]:
-        for seed in self._seeds:
+        for seed in self.seeds:
             cluster = RandomCluster(seed, words=self._words)
             yield cluster, self._evaluator(cluster, factory, with_plans=with_plans)
 
     def _pods_of(self, cluster: RandomCluster) -> Iterator[Pod]:
-        yield from self._pods
+        yield from self.pods
         for number in range(PODS):
             yield cluster.pod(f"pod-{number}")
 
@@ -493,29 +489,29 @@ class _Check:
         return Evaluator(
             [*cluster.nodes, *cluster.placed],
             config=self._config,
-            registry=self._registry(factory or self._plugin),
+            registry=self._registry(factory or self.plugin),
             with_plans=with_plans,
         )
 
     @cached_property
     def _config(self) -> KubeSchedulerConfiguration:
-        return self._configuration(self._args)
+        return self._configuration(self.args)
 
     def _registry(self, factory: PluginFactory) -> Registry:
         """All plugins, with the checked one replacing an in-tree one of the same name."""
-        return self._known.replacing(self._plugin.name, factory)
+        return self._known.replacing(self.plugin.name, factory)
 
     @cached_property
     def _known(self) -> Registry:
         return full_registry()
 
     def _configuration(self, args: Mapping[str, Any] | None) -> KubeSchedulerConfiguration:
-        return load_configuration(_tree(self._profile(args)), self._registry(self._plugin))
+        return load_configuration(_tree(self._profile(args)), self._registry(self.plugin))
 
     def _profile(self, args: Mapping[str, Any] | None, *others: str) -> dict[str, Any]:
         """A profile of the plugin and `others`."""
-        name = self._plugin.name
-        sorts = issubclass(self._plugin, QueueSortPlugin)
+        name = self.plugin.name
+        sorts = issubclass(self.plugin, QueueSortPlugin)
         tree = profile(*others, sort=name) if sorts else profile(name, *others)
         if args is not None:
             tree["pluginConfig"] = [{"name": name, "args": dict(args)}]
@@ -560,11 +556,8 @@ def _all_forms(
     plugin: Plugin, evaluator: Evaluator, pod: Pod, nodes: Nodes
 ) -> Iterator[dict[str, dict[str, object]]]:
     """For Filter and for Score: the result for every node, by form."""
-    state = CycleState(PodInfo(pod))
-    if not evaluator.runner.pre_filtering.run(state, pod, nodes).status.is_success:
-        return
     single = [(row.name, row) for row in nodes]
-    if isinstance(plugin, FilterPlugin) and plugin.name not in state.skip_filter:
+    if isinstance(plugin, FilterPlugin) and (state := _prepared(evaluator, plugin.name, "filter", pod)):
         forms: dict[str, dict[str, object]] = {}
         if type(plugin).filter_nodes is not FilterPlugin.filter_nodes:
             forms["filter_nodes"] = _verdicts(plugin, state, pod, nodes)
@@ -574,11 +567,7 @@ def _all_forms(
         if type(plugin).filter is not FilterPlugin.filter:
             forms["filter"] = {name: _named(plugin.filter(state, pod, row), plugin) for name, row in single}
         yield forms
-    if isinstance(plugin, ScorePlugin):
-        if not evaluator.runner.scoring.run_pre_score(state, pod, nodes).is_success:
-            return
-        if plugin.name in state.skip_score:
-            return
+    if isinstance(plugin, ScorePlugin) and (state := _prepared(evaluator, plugin.name, "score", pod)):
         forms = {}
         if type(plugin).score_nodes is not ScorePlugin.score_nodes:
             forms["score_nodes"] = _scores(plugin, state, pod, nodes)
@@ -611,25 +600,22 @@ def _scores(plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: Nodes) -> d
     return dict(zip(nodes.names(), scores.tolist(), strict=True))
 
 
-def _skips(evaluator: Evaluator, plugin: str, point: str, pod: Pod) -> bool:
-    """Whether the plugin is not called for any node for this pod."""
+def _prepared(evaluator: Evaluator, plugin: str, point: str, pod: Pod) -> CycleState | None:
+    """The state in which Filter or Score begins for the pod; None if the plugin is not called for any
+    node."""
     nodes, state = evaluator.cluster.all_nodes(), CycleState(PodInfo(pod))
-    if not evaluator.runner.pre_filtering.run(state, pod, nodes).status.is_success:
-        return True
-    if point == "filter":
-        return plugin in state.skip_filter
-    return (
-        not evaluator.runner.scoring.run_pre_score(state, pod, nodes).is_success or plugin in state.skip_score
-    )
+    runner = evaluator.runner
+    if not runner.pre_filtering.run(state, pod, nodes).status.is_success:
+        return None
+    if point == "score" and not runner.scoring.run_pre_score(state, pod, nodes).is_success:
+        return None
+    return None if plugin in (state.skip_filter if point == "filter" else state.skip_score) else state
 
 
-def _microseconds(evaluator: Evaluator, point: str, pod: Pod) -> float:
+def _microseconds(evaluator: Evaluator, plugin: str, point: str, pod: Pod) -> float:
     """CPU time of one extension point for a node, as the framework calls it."""
     runner, nodes = evaluator.runner, evaluator.cluster.all_nodes()
-    state = CycleState(PodInfo(pod))
-    runner.pre_filtering.run(state, pod, nodes)
-    if point == "score":
-        runner.scoring.run_pre_score(state, pod, nodes)
+    state = _prepared(evaluator, plugin, point, pod) or CycleState(PodInfo(pod))
     started = time.thread_time()
     if point == "score":
         runner.scoring.run(state, pod, nodes)

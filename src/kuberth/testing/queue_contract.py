@@ -216,6 +216,15 @@ class QueueRule:
     __repr__ = __str__
 
 
+_RULES: Final[list[QueueRule]] = []
+
+
+def _rule(check: Callable[[_Bench], None]) -> None:
+    """Add a rule to the contract; its name is that of the function."""
+    _RULES.append(QueueRule(check))
+
+
+@_rule
 def _a_new_pod_is_popped_once(bench: _Bench) -> None:
     assert bench.queue.pop_nowait() is None, "an empty queue returned a pod"
     bench.add("p")
@@ -226,12 +235,14 @@ def _a_new_pod_is_popped_once(bench: _Bench) -> None:
     assert bench.queue.pop_nowait() is None, "the pod was popped twice"
 
 
+@_rule
 def _a_pod_added_again_waits_once(bench: _Bench) -> None:
     pod = bench.add("p")
     bench.queue.add(PodInfo(pod))
     bench.expect(waiting=["p"])
 
 
+@_rule
 def _a_new_pod_of_the_same_name_replaces_the_old_one(bench: _Bench) -> None:
     bench.add("p")
     new = bench.add("p")
@@ -239,6 +250,7 @@ def _a_new_pod_of_the_same_name_replaces_the_old_one(bench: _Bench) -> None:
     assert bench.pop("p").uid == new.metadata.uid, "the old pod was popped"
 
 
+@_rule
 def _an_update_of_a_waiting_pod_is_what_is_popped(bench: _Bench) -> None:
     old = bench.add("p")
     new = _relabelled(old)
@@ -247,12 +259,14 @@ def _an_update_of_a_waiting_pod_is_what_is_popped(bench: _Bench) -> None:
     assert bench.pop("p").pod is new, "the old version was popped"
 
 
+@_rule
 def _an_update_of_an_unknown_pod_adds_it(bench: _Bench) -> None:
     pod = make_pod("p")
     bench.queue.update(pod, PodInfo(_relabelled(pod)))
     bench.expect(waiting=["p"])
 
 
+@_rule
 def _an_update_of_a_pod_in_flight_does_not_queue_it(bench: _Bench) -> None:
     pod = bench.add("p")
     bench.pop("p")
@@ -260,6 +274,7 @@ def _an_update_of_a_pod_in_flight_does_not_queue_it(bench: _Bench) -> None:
     bench.expect(in_flight=["p"])
 
 
+@_rule
 def _a_deleted_pod_is_gone(bench: _Bench) -> None:
     waiting = bench.add("p")
     bench.queue.delete(waiting)
@@ -271,6 +286,7 @@ def _a_deleted_pod_is_gone(bench: _Bench) -> None:
     assert bench.queue.pop_nowait() is None, "a deleted pod came back"
 
 
+@_rule
 def _deleting_a_pod_in_flight_leaves_its_cycle_to_end_it(bench: _Bench) -> None:
     pod = bench.add("p")
     queued = bench.pop("p")
@@ -280,6 +296,7 @@ def _deleting_a_pod_in_flight_leaves_its_cycle_to_end_it(bench: _Bench) -> None:
     bench.expect()
 
 
+@_rule
 def _done_ends_the_flight(bench: _Bench) -> None:
     bench.queue.done("unknown")
     bench.add("p")
@@ -291,11 +308,13 @@ def _done_ends_the_flight(bench: _Bench) -> None:
     assert bench.queue.pop_nowait() is None, "a pod that was done came back"
 
 
+@_rule
 def _requeue_ends_the_flight_as_done_does(bench: _Bench) -> None:
     bench.rejected("p")
     bench.expect(waiting=["p"])
 
 
+@_rule
 def _requeue_of_a_waiting_pod_raises_queue_error(bench: _Bench) -> None:
     pod = bench.add("p")
     queued = bench.pop("p")
@@ -308,6 +327,7 @@ def _requeue_of_a_waiting_pod_raises_queue_error(bench: _Bench) -> None:
         raise AssertionError("no QueueError")
 
 
+@_rule
 def _an_event_brings_a_rejected_pod_back(bench: _Bench) -> None:
     bench.rejected("p")
     bench.queue.move(NODE_ADDED, None, None)
@@ -315,6 +335,7 @@ def _an_event_brings_a_rejected_pod_back(bench: _Bench) -> None:
     bench.expect(in_flight=["p"])
 
 
+@_rule
 def _an_event_during_the_flight_is_not_lost(bench: _Bench) -> None:
     bench.add("p")
     queued = bench.pop("p")
@@ -323,23 +344,27 @@ def _an_event_during_the_flight_is_not_lost(bench: _Bench) -> None:
     bench.pop_within("p", _BACKOFF_SECONDS)
 
 
+@_rule
 def _a_pod_after_an_error_comes_back_without_an_event(bench: _Bench) -> None:
     bench.add("p")
     bench.reject(bench.pop("p"))
     bench.pop_within("p", _BACKOFF_SECONDS)
 
 
+@_rule
 def _no_rejected_pod_waits_for_ever(bench: _Bench) -> None:
     bench.rejected("p")
     bench.pop_within("p", 2 * bench.context.max_unschedulable_seconds + _BACKOFF_SECONDS)
 
 
+@_rule
 def _activate_brings_a_rejected_pod_back_at_once(bench: _Bench) -> None:
     pod = bench.rejected("p")
     bench.queue.activate({"default/p": pod, "default/unknown": make_pod("unknown")})
     bench.pop("p")
 
 
+@_rule
 def _a_gated_pod_waits_until_its_gate_is_gone(bench: _Bench) -> None:
     old = bench.add("p", gates=["example.com/wait"])
     bench.expect(waiting=["p"])
@@ -352,6 +377,7 @@ def _a_gated_pod_waits_until_its_gate_is_gone(bench: _Bench) -> None:
     bench.pop_within("p", _BACKOFF_SECONDS)
 
 
+@_rule
 def _it_notifies_when_a_pod_is_ready(bench: _Bench) -> None:
     pod = bench.add("p")
     assert bench.notified, "`notify` was not called when a pod was added"
@@ -361,6 +387,7 @@ def _it_notifies_when_a_pod_is_ready(bench: _Bench) -> None:
     assert bench.notified > before, "`notify` was not called when a pod was activated"
 
 
+@_rule
 def _a_pod_can_be_taken_out_of_order(bench: _Bench) -> None:
     if not bench.queue.gives_out_of_order:
         return
@@ -374,6 +401,7 @@ def _a_pod_can_be_taken_out_of_order(bench: _Bench) -> None:
     bench.expect(waiting=["first", "gated"], in_flight=["second"])
 
 
+@_rule
 def _a_queue_takes_over_every_waiting_pod(bench: _Bench) -> None:
     for name in ("rejected", "failed", "flying"):
         bench.add(name)
@@ -393,6 +421,7 @@ def _a_queue_takes_over_every_waiting_pod(bench: _Bench) -> None:
     assert waiting == ["default/failed", "default/gated", "default/ready", "default/rejected"], bench.places()
 
 
+@_rule
 def _pods_are_in_one_place_whatever_happens(bench: _Bench) -> None:
     rng = random.Random(0)
     pods: dict[str, Pod] = {}
@@ -425,32 +454,7 @@ def _pods_are_in_one_place_whatever_happens(bench: _Bench) -> None:
         bench.expect(waiting=[each for each in pods if each not in flying], in_flight=list(flying))
 
 
-QUEUE_CONTRACT: Final = tuple(
-    QueueRule(check)
-    for check in (
-        _a_new_pod_is_popped_once,
-        _a_pod_added_again_waits_once,
-        _a_new_pod_of_the_same_name_replaces_the_old_one,
-        _an_update_of_a_waiting_pod_is_what_is_popped,
-        _an_update_of_an_unknown_pod_adds_it,
-        _an_update_of_a_pod_in_flight_does_not_queue_it,
-        _a_deleted_pod_is_gone,
-        _deleting_a_pod_in_flight_leaves_its_cycle_to_end_it,
-        _done_ends_the_flight,
-        _requeue_ends_the_flight_as_done_does,
-        _requeue_of_a_waiting_pod_raises_queue_error,
-        _an_event_brings_a_rejected_pod_back,
-        _an_event_during_the_flight_is_not_lost,
-        _a_pod_after_an_error_comes_back_without_an_event,
-        _no_rejected_pod_waits_for_ever,
-        _activate_brings_a_rejected_pod_back_at_once,
-        _a_gated_pod_waits_until_its_gate_is_gone,
-        _it_notifies_when_a_pod_is_ready,
-        _a_pod_can_be_taken_out_of_order,
-        _a_queue_takes_over_every_waiting_pod,
-        _pods_are_in_one_place_whatever_happens,
-    )
-)
+QUEUE_CONTRACT: Final = tuple(_RULES)
 """All rules that the scheduler relies on, for `pytest.mark.parametrize`."""
 
 

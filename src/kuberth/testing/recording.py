@@ -9,8 +9,8 @@ read; a field outside the plugin's `inputs` is reported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -18,20 +18,15 @@ import msgspec
 from kuberth.api.core import Pod
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.config.types import (
-    KubeSchedulerConfiguration,
-    KubeSchedulerProfile,
-    PluginRef,
-    Plugins,
-    PluginSet,
-)
+from kuberth.config import load
 from kuberth.evaluation import Evaluator
-from kuberth.framework.cluster_events import ClusterEvent, EventWithHint, Hint
+from kuberth.framework.cluster_events import ClusterEvent
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.extension_points import EnqueueExtensions, Plugin
 from kuberth.framework.handle import Handle
 from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.registry import PluginFactory, Registry
+from kuberth.testing.harness import API_VERSION, profile
 
 _REQUESTS: Final = (
     "spec.containers",
@@ -114,6 +109,38 @@ _PHASES: Final = {
 """The recorded methods, with the phase of a statement that covers each."""
 
 
+HINT: Final = "its hint"
+"""Stands for the hints of a plugin among the names of its methods."""
+
+
+class WatchedFactory:
+    """A factory of a plugin, with the attributes of the plugin's class that a registry reads."""
+
+    def __init__(self, make: PluginFactory, plugin: object) -> None:
+        self._make = make
+        self.args_type = getattr(plugin, "args_type", None)
+        self.name = getattr(plugin, "name", "")
+
+    def __call__(self, args: Any, handle: Handle) -> Plugin:
+        return self._make(args, handle)
+
+
+def replace_methods(
+    plugin: Plugin, methods: Iterable[str], replaced: Callable[[str, Callable[..., Any]], Callable[..., Any]]
+) -> None:
+    """Replace the methods that the plugin has, and its hints, which `replaced` gets as "its hint"."""
+    for method in methods:
+        original = getattr(plugin, method, None)
+        if original is not None:
+            setattr(plugin, method, replaced(method, original))
+    if isinstance(plugin, EnqueueExtensions):
+        registered = plugin.events_to_register
+        plugin.events_to_register = lambda: [  # type: ignore[method-assign]  # the same events
+            each if each.hint is None else each._replace(hint=replaced(HINT, each.hint))
+            for each in registered()
+        ]
+
+
 class OutsideRead(NamedTuple):
     """A field that a plugin read and does not state."""
 
@@ -149,9 +176,9 @@ class ReadRecorder:
                 self._watch(plugin, plugin.inputs)
             return plugin
 
-        if isinstance(factory, type):  # what a registry reads from a plugin's class
+        if isinstance(factory, type):
             made = type(factory.__name__, (factory,), {"__module__": factory.__module__})
-            return _Watched(make, made)
+            return WatchedFactory(make, made)
         return make
 
     def registry(self, registry: Registry) -> Registry:
@@ -169,46 +196,23 @@ class ReadRecorder:
     # Wrapping
 
     def _watch(self, plugin: Plugin, inputs: Inputs) -> None:
-        for method, phase in _PHASES.items():
-            original = getattr(plugin, method, None)
-            if original is not None:
-                stated = getattr(inputs, phase) if phase else DependsOn.ANYTHING
-                setattr(plugin, method, self._recorded(plugin, inputs, method, original, stated))
-        if isinstance(plugin, EnqueueExtensions):
-            registered = plugin.events_to_register
-            plugin.events_to_register = lambda: [  # type: ignore[method-assign]  # the same events
-                self._recorded_hint(plugin, inputs, each) for each in registered()
-            ]
+        def recorded(method: str, original: Callable[..., Any]) -> Callable[..., Any]:
+            if method == HINT:
+                hint_notes = self._notes_of(plugin, inputs, method, None)
+                return lambda pod, old, new: original(hint_notes.pod(pod), old, new)
+            stated = getattr(inputs, _PHASES[method]) if _PHASES[method] else DependsOn.ANYTHING
+            notes = self._notes_of(plugin, inputs, method, None if inputs.versions else stated)
 
-    def _recorded(
-        self,
-        plugin: Plugin,
-        inputs: Inputs,
-        method: str,
-        original: Callable[..., Any],
-        stated: DependsOn | None,
-    ) -> Callable[..., Any]:
-        notes = self._notes_of(plugin, inputs, method, None if inputs.versions else stated)
+            def call(state: CycleState, pod: Pod, *rest: Any) -> Any:
+                info, state.pod_info = state.pod_info, notes.info(state.pod_info)
+                try:
+                    return original(state, notes.pod(pod), *map(notes.nodes, rest))
+                finally:
+                    state.pod_info = info
 
-        def call(state: CycleState, pod: Pod, *rest: Any) -> Any:
-            info, state.pod_info = state.pod_info, notes.info(state.pod_info)
-            try:
-                return original(state, notes.pod(pod), *map(notes.nodes, rest))
-            finally:
-                state.pod_info = info
+            return call
 
-        return call
-
-    def _recorded_hint(self, plugin: Plugin, inputs: Inputs, registered: EventWithHint) -> EventWithHint:
-        original = registered.hint
-        if original is None:
-            return registered
-        notes = self._notes_of(plugin, inputs, "its hint", None)
-
-        def hint(pod: Pod, old: object, new: object) -> Hint:
-            return original(notes.pod(pod), old, new)
-
-        return registered._replace(hint=hint)
+        replace_methods(plugin, _PHASES, recorded)
 
     def _notes_of(self, plugin: Plugin, inputs: Inputs, method: str, stated: DependsOn | None) -> _Notes:
         key = (plugin.name, method, inputs.pod, stated)
@@ -217,30 +221,19 @@ class ReadRecorder:
         return self._notes[key]
 
 
-class _Watched:
-    """A factory with the attributes of its class."""
-
-    def __init__(self, make: PluginFactory, plugin: type[Plugin]) -> None:
-        self._make = make
-        self.args_type = plugin.args_type
-        self.name = plugin.name
-
-    def __call__(self, args: Any, handle: Handle) -> Plugin:
-        return self._make(args, handle)
-
-
+@dataclass(eq=False)
 class _Notes:
     """The reads of one method of one plugin."""
 
-    def __init__(
-        self, recorder: ReadRecorder, plugin: str, inputs: Inputs, method: str, stated: DependsOn | None
-    ) -> None:
-        self._recorder = recorder
-        self._plugin = plugin
-        self._inputs = inputs
-        self._method = method
-        self._allowed = None if stated is None else _ALLOWED.get(stated)
-        self._is_hint = method == "its hint"
+    recorder: ReadRecorder
+    plugin: str
+    inputs: Inputs
+    method: str
+    stated: DependsOn | None
+
+    def __post_init__(self) -> None:
+        self._allowed = None if self.stated is None else _ALLOWED.get(self.stated)
+        self._is_hint = self.method == HINT
         self._kinds: dict[str, Any] = {}
 
     def pod(self, pod: Pod) -> Pod:
@@ -274,22 +267,22 @@ class _Notes:
 
     def read(self, field: str) -> None:
         """Record a read of a field of the pod."""
-        self._recorder.read.setdefault(self._plugin, set()).add(field)
+        self.recorder.read.setdefault(self.plugin, set()).add(field)
         if self._is_hint and field in ("metadata.uid", "info.uid"):
             return  # results of events about the pod itself are never reused for equal pods
-        stated = self._inputs.pod
+        stated = self.inputs.pod
         if _NARROWED.get(field) in stated:
             return
         if field in stated or any(each.startswith(f"{field}.") for each in stated):
             return
         sources = _DERIVED_FROM.get(field.removeprefix("info."), ()) if field.startswith("info.") else ()
         if not sources or not stated.issuperset(sources):
-            self._recorder.outside.add(OutsideRead(self._plugin, self._method, field))
+            self.recorder.outside.add(OutsideRead(self.plugin, self.method, field))
 
     def read_table(self, name: str) -> None:
         """Record a read of the cluster table."""
         if self._allowed is not None and name not in self._allowed:
-            self._recorder.outside.add(OutsideRead(self._plugin, self._method, f"table.{name}"))
+            self.recorder.outside.add(OutsideRead(self.plugin, self.method, f"table.{name}"))
 
 
 def _recording(kind: type[msgspec.Struct], path: str, note: Callable[[str], None]) -> Any:
@@ -362,29 +355,23 @@ def assert_reads_only(
     if not pods:
         raise AssertionError("give at least one pod to ask the plugin about")
     recorder = ReadRecorder()
-    with _evaluator(plugin, recorder, objects, args) as evaluator:
-        if evaluator.runner.profile.statements.of(plugin.name) is None:
-            raise AssertionError(f"plugin {plugin.name!r} gives no statement: set `inputs`, or trust nothing")
-        for pod in pods:
-            answer = evaluator.evaluate(pod)
-            if not answer.feasible:
-                evaluator.objections(pod)
-            for event, old, new in events:
-                evaluator.hints(pod, event, old, new)
-    recorder.check()
-
-
-@contextmanager
-def _evaluator(
-    plugin: type[Plugin], recorder: ReadRecorder, objects: Iterable[Any], args: Any
-) -> Iterator[Evaluator]:
-    enabled = tuple(PluginRef(name=name) for name in ("PrioritySort", plugin.name, "DefaultBinder"))
-    profile = KubeSchedulerProfile(
-        scheduler_name="default-scheduler", plugins=Plugins(multi_point=PluginSet(enabled=enabled))
-    )
-    yield Evaluator(
+    tree = {
+        "apiVersion": API_VERSION,
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [profile(plugin.name)],
+    }
+    evaluator = Evaluator(
         objects,
-        config=KubeSchedulerConfiguration(profiles=(profile,)),
+        config=load(tree),
         plugins={plugin.name: lambda _args, handle: recorder.watching(plugin)(args, handle)},
         with_plans=False,
     )
+    if evaluator.runner.profile.statements.of(plugin.name) is None:
+        raise AssertionError(f"plugin {plugin.name!r} gives no statement: set `inputs`, or trust nothing")
+    for pod in pods:
+        answer = evaluator.evaluate(pod)
+        if not answer.feasible:
+            evaluator.objections(pod)
+        for event, old, new in events:
+            evaluator.hints(pod, event, old, new)
+    recorder.check()

@@ -24,7 +24,7 @@ from kuberth.clock import run_in_virtual_time
 from kuberth.cluster.nodes import NodeRow
 from kuberth.errors import NotFoundError, described, first_error
 from kuberth.framework.cycle_state import CycleState
-from kuberth.framework.extension_points import EnqueueExtensions, FilterPlugin, Plugin, PreBindPlugin
+from kuberth.framework.extension_points import FilterPlugin, Plugin, PreBindPlugin
 from kuberth.framework.handle import Handle
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.registry import PluginFactory, Registry
@@ -33,6 +33,7 @@ from kuberth.informers.store import object_key
 from kuberth.testing.factories import make_namespace
 from kuberth.testing.harness import World, running
 from kuberth.testing.random_clusters import RandomCluster
+from kuberth.testing.recording import WatchedFactory, replace_methods
 
 POINTS_OF_METHODS: Final[Mapping[str, str]] = {
     "pre_enqueue": "preEnqueue",
@@ -85,7 +86,13 @@ class SchedulingTrial:
         name: str,
     ) -> None:
         """Schedule the pods of every cluster; `plugin` is watched, and registered as `name`."""
-        own = registry.replacing(name, _Watched(plugin, self))
+
+        def make(args: Any, handle: Handle) -> Plugin:
+            made = plugin(args, handle)
+            replace_methods(made, POINTS_OF_METHODS, self._watched)
+            return made
+
+        own = registry.replacing(name, WatchedFactory(make, plugin))
         own.register(Obstacles.name, Obstacles, origin="code")
         for cluster, pods in clusters:
             with self._listening():
@@ -103,7 +110,7 @@ class SchedulingTrial:
         try:
             async with running(*objects, profiles=[profile], registry=registry) as world:
                 started = True
-                await self._play(world, cluster, pods)
+                await self._change_cluster(world, cluster, pods)
         except Exception as error:
             problem = described(first_error(error))
             if started:
@@ -111,7 +118,7 @@ class SchedulingTrial:
             else:
                 self.not_started = problem
 
-    async def _play(self, world: World, cluster: RandomCluster, pods: Sequence[Pod]) -> None:
+    async def _change_cluster(self, world: World, cluster: RandomCluster, pods: Sequence[Pod]) -> None:
         for pod in pods:
             world.api.put(pod)
         await world.quiet(seconds=_SETTLING_SECONDS)
@@ -145,23 +152,10 @@ class SchedulingTrial:
 
     # Watching the plugin
 
-    def watch(self, plugin: Plugin) -> None:
-        """Count the calls of the plugin's methods and compare their arguments before and after."""
-        for method, point in POINTS_OF_METHODS.items():
-            original = getattr(plugin, method, None)
-            if original is not None:
-                setattr(plugin, method, self._watched(original, method, point))
-        if isinstance(plugin, EnqueueExtensions):
-            registered = plugin.events_to_register
-            plugin.events_to_register = lambda: [  # type: ignore[method-assign]  # the same events
-                each if each.hint is None else each._replace(hint=self._watched(each.hint, "its hint", ""))
-                for each in registered()
-            ]
-
-    def _watched(self, original: Callable[..., Any], method: str, point: str) -> Callable[..., Any]:
+    def _watched(self, method: str, original: Callable[..., Any]) -> Callable[..., Any]:
         @contextmanager
         def watching(given: Sequence[object]) -> Iterator[None]:
-            self.calls[point] += 1
+            self.calls[POINTS_OF_METHODS.get(method, "")] += 1
             before = [(obj, encode(obj)) for obj in _objects_of(given)]
             try:
                 yield
@@ -208,20 +202,6 @@ class Obstacles(FilterPlugin, PreBindPlugin):
 
     def _number(self, pod: Pod) -> int:
         return self._numbers.setdefault(pod.metadata.uid, len(self._numbers))
-
-
-class _Watched:
-    """A factory with the attributes of its class."""
-
-    def __init__(self, factory: PluginFactory, trial: SchedulingTrial) -> None:
-        self._factory = factory
-        self._trial = trial
-        self.args_type = getattr(factory, "args_type", None)
-
-    def __call__(self, args: Any, handle: Handle) -> Plugin:
-        plugin = self._factory(args, handle)
-        self._trial.watch(plugin)
-        return plugin
 
 
 class _Errors(logging.Handler):

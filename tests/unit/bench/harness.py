@@ -9,13 +9,13 @@ from typing import Any
 
 from kuberth.assembly import full_registry
 from kuberth.bench.arenas import IN_PROCESS, Arena, arena
-from kuberth.bench.cases import of_file
+from kuberth.bench.cases import read_workloads
 from kuberth.bench.contenders import OwnScheduler
 from kuberth.bench.executor import Executor, Pace
 from kuberth.bench.measurements import Measurement
 from kuberth.bench.running import controlled_claims
 
-PACE = Pace(sample_seconds=0.02, look_seconds=0.01, patience_seconds=30.0)
+PACE = Pace(sample_seconds=0.02, poll_seconds=0.01, patience_seconds=30.0)
 FILES = {
     "pod.yaml": "kind: Pod\napiVersion: v1\nmetadata: {generateName: p-, labels: {app: web}}\n"
     "spec: {containers: [{name: c, image: i}]}\n",
@@ -99,7 +99,7 @@ def run(folder: Path, *operations: str, pace: Pace = PACE, **more: str) -> Ran:
     file.write_text(
         f"- name: C\n  workloadTemplate:\n{lines}  workloads:\n  - name: w\n{fields}", encoding="utf-8"
     )
-    (workload,) = of_file(file)
+    (workload,) = read_workloads(file)
 
     async def main() -> Ran:
         async with arena(IN_PROCESS, gates={}, folder=folder, assets=None) as place:

@@ -10,8 +10,8 @@ from kuberth.bench.cases import (
     ThresholdMetricSelector,
     Workload,
     enabled,
-    of_file,
     read_cases,
+    read_workloads,
     select,
     shipped,
 )
@@ -106,11 +106,10 @@ def test_everything_that_can_be_written(tmp_path: Path) -> None:
 def test_parameters_are_filled_in_and_sets_taken_apart(tmp_path: Path) -> None:
     first, second = read_cases(written(tmp_path, WHOLE))[0].workloads
     steps = first.steps()
-    assert [step.number for step in steps] == list(range(len(steps)))
-    nodes, sets, steady = steps[0].operation, steps[3:5], steps[5].operation
+    nodes, sets, steady = steps[0], steps[3:5], steps[5]
     assert isinstance(nodes, CreateNodes)
     assert nodes.count == 5
-    assert [each.operation.namespace for each in sets if isinstance(each.operation, CreatePods)] == [
+    assert [each.namespace for each in sets if isinstance(each, CreatePods)] == [
         "ns-0",
         "ns-1",
     ]
@@ -251,7 +250,7 @@ def test_problems_are_reported_with_their_place(tmp_path: Path, text: str, expec
     ],
 )
 def test_parameters_that_do_not_fit(tmp_path: Path, operation: str, workload: str, expected: str) -> None:
-    (found,) = of_file(written(tmp_path, case_with(operation, workload)))
+    (found,) = read_workloads(written(tmp_path, case_with(operation, workload)))
     with pytest.raises(ConfigError) as error:
         found.steps()
     assert "case C: workload w: op 0" in str(error.value)
@@ -260,22 +259,22 @@ def test_parameters_that_do_not_fit(tmp_path: Path, operation: str, workload: st
 
 def test_workloads_with_devices_are_known_by_gate_operation_or_object(tmp_path: Path) -> None:
     of_class = case_with("{opcode: createAny, templatePath: class.yaml}")
-    (found,) = of_file(written(tmp_path, of_class))
+    (found,) = read_workloads(written(tmp_path, of_class))
     assert not found.has_devices
     found.case.path("class.yaml").write_text(
         "apiVersion: resource.k8s.io/v1\nkind: DeviceClass\n", encoding="utf-8"
     )
-    (found,) = of_file(written(tmp_path, of_class))
+    (found,) = read_workloads(written(tmp_path, of_class))
     assert found.has_devices
-    (found,) = of_file(written(tmp_path, case_with("{opcode: allocResourceClaims}")))
+    (found,) = read_workloads(written(tmp_path, case_with("{opcode: allocResourceClaims}")))
     assert found.has_devices
     gates = "{name: w, featureGates: {DynamicResourceAllocation: true}}"
-    (found,) = of_file(written(tmp_path, case_with(workload=gates)))
+    (found,) = read_workloads(written(tmp_path, case_with(workload=gates)))
     assert found.has_devices
 
 
 def test_an_unused_parameter_is_refused(tmp_path: Path) -> None:
-    (found,) = of_file(written(tmp_path, case_with(workload="{name: w, params: {nodes: 1}}")))
+    (found,) = read_workloads(written(tmp_path, case_with(workload="{name: w, params: {nodes: 1}}")))
     assert str(found.refusal()).startswith("no operation takes $nodes; is a name misspelled")
 
 
@@ -295,7 +294,7 @@ def test_filters_of_labels(labels: str, present: list[str], passes: bool) -> Non
 
 
 def test_choosing_by_name(tmp_path: Path) -> None:
-    workloads = of_file(written(tmp_path, WHOLE))
+    workloads = read_workloads(written(tmp_path, WHOLE))
     assert [str(each) for each in select(workloads, "Whole")] == ["Whole/a/b", "Whole/plain"]
     assert [str(each) for each in select(workloads, "Whole/a/b")] == ["Whole/a/b"]
     assert [str(each) for each in select(workloads, labels="short")] == ["Whole/a/b"]
@@ -315,7 +314,7 @@ def test_choosing_by_name(tmp_path: Path) -> None:
 def test_what_ships_can_be_run(workload: Workload) -> None:
     assert workload.refusal() is None
     for step in workload.steps():
-        for path in templates(step.operation):
+        for path in templates(step):
             assert workload.case.path(path).is_file(), path
 
 

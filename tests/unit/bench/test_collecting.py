@@ -9,7 +9,7 @@ import pytest
 
 from kuberth.bench.cases import Workload, read_cases
 from kuberth.bench.collecting import Collector, ProcessUsage
-from kuberth.bench.ledger import PodLedger, SeenPod
+from kuberth.bench.ledger import PodLedger
 from kuberth.bench.measurements import Measurement
 from kuberth.testing import run_in_virtual_time
 
@@ -46,7 +46,8 @@ async def collected(workload: Workload, bound_at: list[float]) -> Measurement:
         began = asyncio.get_running_loop().time()
         for index, second in enumerate(bound_at):
             await asyncio.sleep(began + second - asyncio.get_running_loop().time())
-            ledger.set(SeenPod("default", f"pod-{index}", {}, "node", True))
+            metadata = {"name": f"pod-{index}", "namespace": "default"}
+            ledger.handle(None, {"metadata": metadata, "spec": {"nodeName": "node"}})
         return await collector.stop()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from kuberth.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from kuberth.api.wire import convert
-from kuberth.bench.making import DeviceWorld, RandomAllocation
+from kuberth.bench.making import RandomAllocation
 from kuberth.errors import ConfigError
 from kuberth.testing.factories import make_node
 from tests.unit.bench.harness import MEASURED, Ran, run
@@ -89,7 +89,7 @@ def test_claims_get_devices_without_pods(tmp_path: Path) -> None:
     assert "allocation" not in other["status"]
 
 
-def world(devices: int, *claims: ResourceClaim) -> DeviceWorld:
+def allocation_of(devices: int) -> RandomAllocation:
     tree = {
         "metadata": {"name": "s"},
         "spec": {
@@ -99,11 +99,12 @@ def world(devices: int, *claims: ResourceClaim) -> DeviceWorld:
             "devices": [{"name": f"x{number}"} for number in range(devices)],
         },
     }
-    return DeviceWorld(
+    return RandomAllocation(
         [make_node("n")],
         [convert(ResourceSlice, tree)],
         [convert(DeviceClass, {"metadata": {"name": "c"}})],
-        claims,
+        (),
+        rng=random.Random(1),
     )
 
 
@@ -116,7 +117,7 @@ REQUEST = {"name": "r", "exactly": {"deviceClassName": "c", "allocationMode": "E
 
 
 def test_what_others_have_is_not_drawn() -> None:
-    random_allocation = RandomAllocation(world(2), random.Random(1))
+    random_allocation = allocation_of(2)
     first, second = random_allocation.draw(claim(REQUEST)), random_allocation.draw(claim(REQUEST))
     assert [each.devices.results[0].device for each in (first, second)] == ["x0", "x1"]
     with pytest.raises(ConfigError, match="no node has devices for the claim ns/a; are there drivers"):
@@ -124,6 +125,6 @@ def test_what_others_have_is_not_drawn() -> None:
 
 
 def test_a_claim_of_an_unknown_class_is_refused() -> None:
-    random_allocation = RandomAllocation(world(1), random.Random(1))
+    random_allocation = allocation_of(1)
     with pytest.raises(ConfigError, match="allocate claim: claim ns/a, request r: could not retrieve device"):
         random_allocation.draw(claim({"name": "r", "exactly": {"deviceClassName": "gone", "count": 1}}))

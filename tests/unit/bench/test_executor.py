@@ -288,7 +288,7 @@ def test_collecting_that_never_stops(tmp_path: Path) -> None:
 
 
 def test_pods_that_never_fit_are_given_up(tmp_path: Path) -> None:
-    pace = Pace(sample_seconds=0.02, look_seconds=0.01, patience_seconds=0.2)
+    pace = Pace(sample_seconds=0.02, poll_seconds=0.01, patience_seconds=0.2)
     message = failure(tmp_path, MEASURED, pace=pace)
     assert (
         "op 0 (createPods): only 0 of 3 pods in measured were scheduled within 0.2 s; measured/pod-"

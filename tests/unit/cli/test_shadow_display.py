@@ -41,7 +41,7 @@ def shown(*decisions: ShadowDecision, terminal: bool = False, width: int = 100) 
     display, report = TextDisplay(console), ShadowReport()
     with display:
         for decision in decisions:
-            report.note(decision)
+            report.record(decision)
             display.decided(decision)
     display.end(report)
     assert isinstance(console.file, io.StringIO)
@@ -86,7 +86,7 @@ def test_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
     report = ShadowReport()
     with display:
         display.message("following")
-        report.note(OTHER)
+        report.record(OTHER)
         display.decided(OTHER)
     display.end(report)
     out, err = capsys.readouterr()

@@ -24,7 +24,7 @@ import yaml
 from rich.cells import cell_len
 
 from kuberth.cli.top_display import brief, detail_lines, frame, spark, whole
-from kuberth.cli.top_model import VIEWS, PodName, TopModel
+from kuberth.cli.top_model import VIEWS, TopModel
 from kuberth.cli.top_session import decode_keys
 from kuberth.overview.reading import EventReader, StreamState
 
@@ -111,7 +111,7 @@ def test_sorting_and_filtering() -> None:
     assert [row[2] for row in model.pods()] == ["web-2", "web-1", "web-7"]
     model.press("end")
     model.press("enter")
-    assert model.wanted == PodName("default", "web-7")
+    assert model.wanted == ("default", "web-7")
     model.press("escape")
     assert (model.filter, len(model.pods())) == ("", 4)
     assert pressed("/", "q", "backspace", "escape").filter == ""
@@ -122,7 +122,7 @@ def test_a_reason_leads_to_its_pods_and_a_pod_to_its_story() -> None:
     assert (model.view, model.filter) == ("pods", "noderesourcesfit")
     model.press("down")
     model.press("enter")
-    assert model.wanted == PodName("default", "web-1")
+    assert model.wanted == ("default", "web-1")
     model.show_detail([f"line {number}" for number in range(100)])
     model.press("pagedown")
     assert "line 10" in frame(model, width=80, height=10, now=NOW).plain

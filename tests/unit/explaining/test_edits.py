@@ -19,9 +19,9 @@ from kuberth.explaining.edits import (
     SetLabel,
     Tolerate,
     Uncordon,
-    applied,
 )
 from kuberth.testing import make_node, make_pod
+from tests.unit.explaining.edited import applied
 
 TAINTS = [
     {"key": "a", "effect": "NoSchedule"},

@@ -61,9 +61,9 @@ def test_a_placed_pod_is_judged_as_if_it_were_not() -> None:
     assert (answer.verdict, answer.node) == ("placed", "n")
     assert answer.scores is not None
     assert answer.scores.winner == "n"
-    assert set(answer.scores.nodes) == {"n", "m"}
+    assert {each.node for each in answer.scores.best} == {"n", "m"}
     assert answer.scores.reason.startswith("now m would score ")
-    assert answer.scores.totals == tuple(map(sum, answer.scores.scores))
+    assert all(each.total == sum(each.by_plugin.values()) for each in answer.scores.best)
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,8 @@ def test_the_table_has_the_best_nodes_and_the_pods_own() -> None:
     nodes = [make_node(f"n{number:02}", cpu="64") for number in range(20)]
     answer = ask(pod, pod, *nodes, make_node("z", cpu="2"))
     assert answer.scores is not None
-    assert len(answer.scores.nodes) == BEST_NODES
-    assert answer.scores.nodes[-1] == "z"
+    assert len(answer.scores.best) == BEST_NODES
+    assert answer.scores.best[-1].node == "z"
     assert answer.scores.feasible == 21
 
 

@@ -27,11 +27,11 @@ from kuberth.explaining.edits import (
     SetLabel,
     Tolerate,
     Uncordon,
-    applied,
 )
 from kuberth.explaining.proposals import MOST_LEAVING, TRIED_IN_FULL, minimal
 from kuberth.explaining.question import Judge
 from kuberth.testing import make_node, make_pod
+from tests.unit.explaining.edited import applied
 
 GPU = {"key": "gpu", "value": "a", "effect": "NoSchedule"}
 BROKEN = {"key": "broken", "effect": "NoExecute"}

@@ -32,9 +32,10 @@ from kuberth.explaining.edits import (
     SetLabel,
     Tolerate,
     Uncordon,
+    affinity_text,
+    spread_text,
 )
 from kuberth.explaining.proposals import TRIED_IN_FULL
-from kuberth.explaining.selector_texts import affinity_text, spread_text
 from kuberth.informers.store import object_key
 from kuberth.testing import make_node, make_pod
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from kuberth.explaining import Question, explain
-from kuberth.explaining.refusals import refusal
-from kuberth.explaining.sources import template_pod
+from kuberth.explaining.sources import refusal, template_pod
 from kuberth.testing import make_node, make_pod
 
 QUOTA = 'pods "web-0" is forbidden: exceeded quota: one, requested: pods=1, used: pods=1, limited: pods=1'

@@ -60,5 +60,4 @@ class Watched:
         """The queues a pod went to, each with the event or note that goes with it."""
         history = self.overview.histories.named(f"default/{name}")
         assert history is not None
-        trees = [move.tree() for move in history.moves]
-        return [(tree["to"], tree["event"] or tree["note"]) for tree in trees]
+        return [(move.to, move.event or move.note) for move in history.moves]

@@ -217,7 +217,7 @@ def test_a_lookup_that_fails_by_mistake_is_no_unknown_name(monkeypatch: pytest.M
 
     async def scenario() -> None:
         async with watching(make_node("n")) as watched:
-            page = overview_pages(watched.overview).routes[NODE_PATH]
+            page = overview_pages(watched.overview)[0][NODE_PATH]
             assert page(Request("GET", NODE_PATH, query=Query({"name": ["m"]}))).status == 404
             monkeypatch.setattr(pages_module, "node_tree", mistaken)
             with pytest.raises(KeyError):

@@ -10,9 +10,9 @@ import pytest
 
 from kuberth.programs.collecting import (
     COLLECTED_AFTER,
-    LOOK_AT_EVERYTHING_SECONDS,
+    FULL_COLLECTION_SECONDS,
     collecting_in_portions,
-    look_at_everything,
+    unfreeze_objects,
 )
 
 
@@ -38,10 +38,10 @@ def test_what_survives_a_full_search_is_looked_at_no_more() -> None:
         assert _looked_at() == 0
         del ring
         gc.collect()
-        look_at_everything()
+        unfreeze_objects()
         assert _looked_at() == 1
         gc.collect()
-        look_at_everything()
+        unfreeze_objects()
         assert _looked_at() == 0
         another = Ring()
         gc.collect()
@@ -73,7 +73,7 @@ def test_a_cycle_that_dies_after_it_was_frozen_is_found_later(monkeypatch: pytes
         del ring
         gc.collect()
         assert gone() is not None, "frozen"
-        now = LOOK_AT_EVERYTHING_SECONDS
+        now = FULL_COLLECTION_SECONDS
         gc.collect()
         gc.collect()
         assert gone() is None
@@ -92,7 +92,7 @@ def test_everything_is_looked_at_less_often_where_that_takes_long(
 
     monkeypatch.setattr(time, "monotonic", monotonic)
     with collecting_in_portions():
-        now = LOOK_AT_EVERYTHING_SECONDS
+        now = FULL_COLLECTION_SECONDS
         gc.collect()
         step = seconds
         gc.collect()

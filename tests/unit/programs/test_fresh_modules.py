@@ -32,13 +32,13 @@ def test_changed_modules_are_reloaded_even_if_saved_twice_in_a_second(folder: Pa
     modules = FreshModules(["fresh_rule"])
     assert answers() == (1, "old")
     json = sys.modules["json"]
-    before = asyncio.run(modules.look())
-    assert asyncio.run(modules.look()) == before
+    before = asyncio.run(modules.state())
+    assert asyncio.run(modules.state()) == before
     for number in (2, 3):
         (folder / "fresh_rule.py").write_text(f"import fresh_help\n\ndef rule():\n    return {number}\n")
         assert modules.reloaded(answers) == (number, "old")
     (folder / "fresh_help.py").write_text("def help():\n    return 'new'\n")
-    assert asyncio.run(modules.look()) != before
+    assert asyncio.run(modules.state()) != before
     assert modules.reloaded(answers) == (3, "new")
     assert sys.modules["json"] is json
 
@@ -60,7 +60,7 @@ def test_a_file_that_is_gone_for_a_moment_is_no_failure(folder: Path) -> None:
     modules = FreshModules(["fresh_rule"])
     answers()
     (folder / "fresh_rule.py").unlink()
-    assert asyncio.run(modules.look()) is not None
+    assert asyncio.run(modules.state()) is not None
 
 
 PACKAGE = {
@@ -91,9 +91,9 @@ def test_a_package_is_reloaded_as_a_whole_wherever_it_is_installed(
     try:
         neighbour = importlib.import_module("fresh_neighbour")
         assert answer() == "old"
-        before = asyncio.run(modules.look())
+        before = asyncio.run(modules.state())
         (folder / "fresh_package" / "words.py").write_text("WORD = 'a new one'\n")
-        assert asyncio.run(modules.look()) != before
+        assert asyncio.run(modules.state()) != before
         assert modules.reloaded(answer) == "a new one"
         assert sys.modules["fresh_neighbour"] is neighbour
     finally:

@@ -14,7 +14,7 @@ from kuberth.api.meta import ObjectMeta
 from kuberth.clock import run_in_virtual_time
 from kuberth.config import KubeSchedulerConfiguration, load
 from kuberth.errors import ConfigError
-from kuberth.programs.reloading import LOOK_SECONDS, Reloading, Rules, RuleSource, file_source
+from kuberth.programs.reloading import CHECK_SECONDS, Reloading, Rules, RuleSource, file_source
 from kuberth.testing.harness import API_VERSION, World, profile, running
 
 LEASE = Lease(metadata=ObjectMeta(name="kube-scheduler", namespace="kube-system"))
@@ -63,7 +63,7 @@ def play(scenario: Callable[[Scene], Awaitable[None]]) -> None:
         async with running(profiles=[profile(name="first")]) as world:
             made = Scene(world)
             following = asyncio.create_task(made.reloading.run(), name="reloading")
-            await world.quiet(seconds=3 * LOOK_SECONDS)
+            await world.quiet(seconds=3 * CHECK_SECONDS)
             try:
                 await scenario(made)
             finally:
@@ -99,8 +99,8 @@ def test_a_change_is_read_once_and_logged() -> None:
 def test_it_can_be_asked_for() -> None:
     async def scenario(scene: Scene) -> None:
         scene.rules = named("second")
-        scene.reloading.ask()
-        await scene.world.until(lambda: scene.names() == ["second"], seconds=LOOK_SECONDS)
+        scene.reloading.request()
+        await scene.world.until(lambda: scene.names() == ["second"], seconds=CHECK_SECONDS)
         assert "it was asked for" in scene.reports[0]
 
     play(scenario)
@@ -128,7 +128,7 @@ def test_what_takes_effect_at_the_next_start_is_logged(caplog: pytest.LogCapture
     async def scenario(scene: Scene) -> None:
         tree = {"apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration"}
         scene.rules = load({**tree, "profiles": [profile(name="second")], "clientConnection": {"qps": 7}})
-        scene.reloading.ask()
+        scene.reloading.request()
         await scene.world.until(lambda: scene.names() == ["second"])
         assert "the new client connection takes effect at the next start" in caplog.text
         assert "leader election" not in caplog.text
@@ -143,14 +143,14 @@ def test_a_file_is_seen_to_change(tmp_path: Path) -> None:
     second.write_text("a")
     link.symlink_to(first)
     source = file_source(link)
-    seen = [asyncio.run(source.look()), asyncio.run(source.look())]
+    seen = [asyncio.run(source.state()), asyncio.run(source.state())]
     assert seen[0] == seen[1]
     first.write_text("ab")
-    seen.append(asyncio.run(source.look()))
+    seen.append(asyncio.run(source.state()))
     other = tmp_path / "other"
     other.symlink_to(second)
     os.replace(other, link)
-    seen.append(asyncio.run(source.look()))
+    seen.append(asyncio.run(source.state()))
     link.unlink()
-    seen.append(asyncio.run(source.look()))
+    seen.append(asyncio.run(source.state()))
     assert len(set(map(repr, seen[1:]))) == 4

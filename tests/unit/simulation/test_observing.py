@@ -15,9 +15,9 @@ def books(*nodes: str) -> Books:
 
 def placed(on: Books, name: str, *, node: str, cpu: str, namespace: str = "default") -> Pod:
     pod = make_pod(name, cpu=cpu, namespace=namespace)
-    on.came(pod, 0.0)
+    on.record_arrival(pod, 0.0)
     bound = make_pod(name, cpu=cpu, namespace=namespace, node=node, uid=pod.metadata.uid)
-    on.started(bound, 1.0)
+    on.record_start(bound, 1.0)
     return bound
 
 
@@ -30,8 +30,8 @@ def test_queue_is_taken_and_given_back() -> None:
     pod = placed(kept, "p", node="a", cpu="2")
     assert shares(kept)["cpu"] == pytest.approx(0.25)
     assert (kept.running, kept.waiting) == (1, 0)
-    kept.ended(pod, finished=True)
-    kept.ended(pod, finished=True)
+    kept.record_end(pod, finished=True)
+    kept.record_end(pod, finished=True)
     assert shares(kept) == {"cpu": 0, "memory": 0, "pods": 0}
     assert kept.counts().finished == 1
 
@@ -51,7 +51,7 @@ def test_fairness_is_among_tenants_that_want_something() -> None:
     assert kept.fairness() == 1
     placed(kept, "p", node="a", cpu="2", namespace="blue")
     assert kept.fairness() == 1
-    kept.came(make_pod("w", cpu="1", namespace="red"), 0.0)
+    kept.record_arrival(make_pod("w", cpu="1", namespace="red"), 0.0)
     assert kept.fairness() == pytest.approx(1 / 2), "one of two has all"
     placed(kept, "q", node="b", cpu="2", namespace="red")
     assert kept.fairness() == 1
@@ -62,5 +62,5 @@ def test_a_pod_on_a_node_that_is_not_measured_counts_once() -> None:
     pod = placed(kept, "p", node="elsewhere", cpu="2")
     assert kept.has_started(pod)
     assert shares(kept)["cpu"] == 0
-    kept.ended(pod, finished=True)
+    kept.record_end(pod, finished=True)
     assert (kept.running, kept.waiting) == (0, 0)

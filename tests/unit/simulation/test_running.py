@@ -167,9 +167,9 @@ def test_a_binding_starts_the_pod_and_its_kubelet_need_not_say_so_again() -> Non
             convert(Binding, {"metadata": {"name": "p", "namespace": "default"}, "target": {"name": "n"}})
         )
         bound = api.read(Pod, "default/p")
-        kubelets.note(WatchEvent(WatchType.MODIFIED, bound, bound.metadata.resource_version))
+        kubelets.handle_pod(WatchEvent(WatchType.MODIFIED, bound, bound.metadata.resource_version))
         idle = kubelets.idle
-        await kubelets._begin(bound)
+        await kubelets._report(bound, phase="Running")
         return bound, api.read(Pod, "default/p"), idle
 
     bound, reported, idle = run_in_virtual_time(main)

@@ -8,9 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from kuberth.api.core import Pod
@@ -20,14 +18,15 @@ from kuberth.config import FeatureGates
 from kuberth.config.types import API_VERSION, KIND
 from kuberth.errors import KuberthError
 from kuberth.framework import CycleState, DependsOn, FilterPlugin, Inputs, Status
-from kuberth.local.manifests import read_manifests
-from kuberth.programs.demo.scenes import FEATURE_GATES, SCENES, SHAPES, PodView, Scene, TourStep
+from kuberth.local.manifests import Manifest
+from kuberth.programs.demo.scenes import SCENES, SHAPES, PodView, Scene, TourStep
 from kuberth.programs.up.cluster import ClusterSettings, EmbeddedCluster, PageSettings, apply, running_cluster
 from kuberth.text.figures import count
 
-LOOK_SECONDS: Final = 0.05
+POLL_SECONDS: Final = 0.05
 PATIENCE_SECONDS: Final = 60.0
 """The timeout of a step."""
+FEATURE_GATES: Final = {"GenericWorkload": True, "GangScheduling": True}
 ZONE: Final = "topology.kubernetes.io/zone"
 Print = Callable[[str, str], None]
 """Prints a line in a style: title, text, command, result or code."""
@@ -54,55 +53,43 @@ async def play(
     keep: Callable[[EmbeddedCluster], Any] | None = None,
 ) -> None:
     """Start an in-memory cluster, run all scenes and stop the cluster, after `keep` if it is given."""
-    with tempfile.TemporaryDirectory() as folder:
-        shapes = _written(Path(folder, "shapes.yaml"), SHAPES)
-        registry = full_registry({NeedsDisk.name: NeedsDisk})
-        enabled = {"multiPoint": {"enabled": [{"name": NeedsDisk.name}]}}
-        tree = {"apiVersion": API_VERSION, "kind": KIND, "profiles": [{"plugins": enabled}]}
-        config = load_configuration(tree, registry, feature_gates=FEATURE_GATES)
-        settings = ClusterSettings(
-            shapes=shapes,
-            port=0,
-            config=config,
-            registry=registry,
-            feature_gates=dict(FeatureGates(FEATURE_GATES)),
-            page=PageSettings(0) if page else None,
-        )
-        async with running_cluster(settings, progress=lambda _line: None) as cluster:
-            print_line("text", "A cluster of four simulated nodes runs in this process.")
-            if cluster.page_link is not None:
-                print_line("text", f"Watch it in a browser: {shown_link(cluster.page_link)}")
-            if pause_seconds:
-                print_line(
-                    "text", f"{count(len(scenes), 'scene')}, {pause_seconds:g} seconds apart (--pause)."
-                )
-            tour = _Tour(cluster, Path(folder), print_line)
-            for scene in scenes:
-                await asyncio.sleep(pause_seconds)
-                await tour.play(scene, pause_seconds)
-            print_line("title", "That was the tour")
-            print_line(
-                "text", "Next: `kuberth up` for a cluster of your own, `kuberth plugin new` for a rule."
-            )
-            if keep is not None:
-                await keep(cluster)
-
-
-def _written(file: Path, text: str) -> Path:
-    file.write_text(text, encoding="utf-8")
-    return file
+    registry = full_registry({NeedsDisk.name: NeedsDisk})
+    enabled = {"multiPoint": {"enabled": [{"name": NeedsDisk.name}]}}
+    tree = {"apiVersion": API_VERSION, "kind": KIND, "profiles": [{"plugins": enabled}]}
+    config = load_configuration(tree, registry, feature_gates=FEATURE_GATES)
+    settings = ClusterSettings(
+        shapes=SHAPES,
+        port=0,
+        config=config,
+        registry=registry,
+        feature_gates=dict(FeatureGates(FEATURE_GATES)),
+        page=PageSettings(0) if page else None,
+    )
+    async with running_cluster(settings, progress=lambda _line: None) as cluster:
+        print_line("text", "A cluster of four simulated nodes runs in this process.")
+        if cluster.page_link is not None:
+            print_line("text", f"Watch it in a browser: {shown_link(cluster.page_link)}")
+        if pause_seconds:
+            print_line("text", f"{count(len(scenes), 'scene')}, {pause_seconds:g} seconds apart (--pause).")
+        tour = _Tour(cluster, print_line)
+        for scene in scenes:
+            await asyncio.sleep(pause_seconds)
+            await tour.play(scene, pause_seconds)
+        print_line("title", "That was the tour")
+        print_line("text", "Next: `kuberth up` for a cluster of your own, `kuberth plugin new` for a rule.")
+        if keep is not None:
+            await keep(cluster)
 
 
 class _Tour:
-    def __init__(self, cluster: EmbeddedCluster, folder: Path, print_line: Print) -> None:
+    def __init__(self, cluster: EmbeddedCluster, print_line: Print) -> None:
         self._cluster = cluster
-        self._folder = folder
         self._print = print_line
 
     async def play(self, scene: Scene, pause_seconds: float) -> None:
         self._print("title", scene.title)
         self._print("text", scene.about)
-        if scene.title == "A rule of your own":
+        if scene.prints_plugin:
             for line in inspect.getsource(NeedsDisk).splitlines():
                 self._print("code", line)
         for number, step in enumerate(scene.steps):
@@ -117,27 +104,24 @@ class _Tour:
 
     async def _do(self, step: TourStep) -> None:
         core = self._cluster.core
-        if step.manifests:
-            for manifest in read_manifests(_written(self._folder / "step.yaml", step.manifests)):
-                await apply(core, manifest)
-        if step.ungate:
-            await self._patch("pods", step.ungate, {"spec": {"schedulingGates": None}})
-        if step.scale is not None:
-            name, replicas = step.scale
-            await self._patch("deployments.apps", name, {"spec": {"replicas": replicas}})
-
-    async def _patch(self, resource: str, name: str, patch: dict[str, Any]) -> None:
-        await self._cluster.core.patch(
-            resource, name, patch, content_type="application/merge-patch+json", namespace="default"
-        )
+        for tree in step.manifests:
+            await apply(core, Manifest(tree))
+        if step.patch is not None:
+            await core.patch(
+                step.patch.resource,
+                step.patch.name,
+                step.patch.body,
+                content_type="application/merge-patch+json",
+                namespace="default",
+            )
 
     async def _seen(self, step: TourStep) -> str:
-        looks = round(PATIENCE_SECONDS / LOOK_SECONDS)
-        for _ in range(looks):
+        polls = round(PATIENCE_SECONDS / POLL_SECONDS)
+        for _ in range(polls):
             line = step.seen(await self._pods())
             if line:
                 return line
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
         raise KuberthError(
             f"`{step.command}` had no effect within {PATIENCE_SECONDS:.0f}s; the tour ends here"
         )

@@ -67,7 +67,7 @@ async def give_back_memory(allocator: Allocator | None) -> None:
     while allocator is not None:
         await asyncio.sleep(EVERY_SECONDS)
         free = allocator.free_bytes()
-        used_up = min(used_up, free)  # what is in use again is not the system's any more
+        used_up = min(used_up, free)  # objects use this memory again
         if free - used_up > MUCH:
             await asyncio.to_thread(allocator.trim)
             used_up = allocator.free_bytes()

@@ -188,9 +188,9 @@ async def run(settings: Settings) -> int:
             more: dict[str, Handler] = {EXPLAIN_PATH: explain_page(scheduler)}
             open_paths = settings.serving.open_paths
             if overview is not None:
-                pages = overview_pages(overview)
-                more |= pages.routes
-                open_paths |= pages.open_paths
+                routes, without_data = overview_pages(overview)
+                more |= routes
+                open_paths |= without_data
             access = DelegatedAccess(
                 reviews[0], authorization_api=reviews[1], clock=clock, open_paths=open_paths
             )
@@ -259,27 +259,19 @@ def _serve(
     return Server(routes, access=access, certificates=certificates, host=serving.host, port=serving.port)
 
 
+@dataclass(eq=False)
 class SchedulerProcess:
     """The process between startup and exit."""
 
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        api: Api,
-        elector: LeaderElector | None,
-        *,
-        grace_seconds: float,
-        election_events: ElectionEvents | None = None,
-        reloading: Reloading | None = None,
-        overview: Overview | None = None,
-    ) -> None:
-        self.scheduler = scheduler
-        self.elector = elector
-        self._api = api
-        self._grace_seconds = grace_seconds
-        self._election_events = election_events
-        self._reloading = reloading
-        self._overview = overview
+    scheduler: Scheduler
+    api: Api
+    elector: LeaderElector | None
+    grace_seconds: float
+    election_events: ElectionEvents | None = None
+    reloading: Reloading | None = None
+    overview: Overview | None = None
+
+    def __post_init__(self) -> None:
         self._watchdog = Watchdog()
         self._reached = asyncio.Event()
         self._leading = asyncio.Event()
@@ -308,12 +300,12 @@ class SchedulerProcess:
                     tasks.create_task(self._watch_loop(), name="watch over the scheduling loop"),
                     tasks.create_task(give_back_memory(find_allocator()), name="free memory"),
                 ]
-                if self._election_events is not None:
-                    rest.append(tasks.create_task(self._election_events.run(), name="leader election events"))
-                if self._reloading is not None:
-                    rest.append(tasks.create_task(self._reloading.run(), name="configuration"))
-                if self._overview is not None:
-                    rest.append(tasks.create_task(self._overview.run(), name="overview"))
+                if self.election_events is not None:
+                    rest.append(tasks.create_task(self.election_events.run(), name="leader election events"))
+                if self.reloading is not None:
+                    rest.append(tasks.create_task(self.reloading.run(), name="configuration"))
+                if self.overview is not None:
+                    rest.append(tasks.create_task(self.overview.run(), name="overview"))
                 with (
                     _on_signal(signal.SIGUSR2, lambda: self._inspect(tasks)),
                     _on_signal(signal.SIGHUP, self._read_again),
@@ -329,14 +321,14 @@ class SchedulerProcess:
                     task.cancel()
             if self.elector is not None and not self._lost:
                 await self.elector.release()
-            if self._election_events is not None:
-                await self._election_events.flush()
+            if self.election_events is not None:
+                await self.election_events.flush()
         return EX_FAILURE if self._lost or self._broken else 0
 
     async def _schedule(self) -> None:
-        await reach(self._api)
+        await reach(self.api)
         self._reached.set()
-        await self.scheduler.run(begin=self._leading.wait(), grace_seconds=self._grace_seconds)
+        await self.scheduler.run(begin=self._leading.wait(), grace_seconds=self.grace_seconds)
 
     async def _lead(self) -> None:
         await self._reached.wait()
@@ -362,13 +354,13 @@ class SchedulerProcess:
             self._stop.set()
 
     def _read_again(self) -> None:
-        if self._reloading is None:
+        if self.reloading is None:
             logger.warning("SIGHUP: nothing to reload: neither --config nor --reload was given")
         else:
-            self._reloading.ask()
+            self.reloading.request()
 
     def _inspect(self, tasks: asyncio.TaskGroup) -> None:
-        tasks.create_task(inspect(self.scheduler, self._api), name="inspection")
+        tasks.create_task(inspect(self.scheduler, self.api), name="inspection")
 
 
 async def reach(api: Api, *, rng: random.Random | None = None) -> None:

@@ -159,12 +159,10 @@ class LeaderElector:
                 lease = await self._api.get(Lease, self._name, namespace=self._namespace)
                 if lease.spec.holder_identity != self.identity:
                     return True
-                now = micro_moment(self._clock.now_ns(), MicroTime)
-                spec = LeaseSpec(
+                spec = msgspec.structs.replace(
+                    self._wanted(self._clock.now_ns(), keeping=None),
                     holder_identity="",
                     lease_duration_seconds=1,
-                    acquire_time=now,
-                    renew_time=now,
                     lease_transitions=lease.spec.lease_transitions or 0,
                 )
                 self._lease = await self._api.update(msgspec.structs.replace(lease, spec=spec))

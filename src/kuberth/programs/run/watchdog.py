@@ -128,7 +128,7 @@ class Watchdog:
         """Watch the running loop; SIGTERM and SIGINT call `on_signal` in it."""
         loop = asyncio.get_running_loop()
 
-        def heed(_number: int, _frame: FrameType | None) -> None:
+        def handle(_number: int, _frame: FrameType | None) -> None:
             # Python runs this between two instructions of the main thread, even inside a plugin.
             self.signalled()
             loop.call_soon_threadsafe(on_signal)
@@ -136,7 +136,7 @@ class Watchdog:
         ended = threading.Event()
         timer: asyncio.Handle | None = None
 
-        def look() -> None:
+        def check_repeatedly() -> None:
             while not ended.wait(self._limits.beat):
                 self.check()
 
@@ -146,8 +146,8 @@ class Watchdog:
             timer = loop.call_later(self._limits.beat, beat)
 
         beat()
-        thread = threading.Thread(target=look, name="watchdog", daemon=True)
-        before = {number: signal.signal(number, heed) for number in (signal.SIGTERM, signal.SIGINT)}
+        thread = threading.Thread(target=check_repeatedly, name="watchdog", daemon=True)
+        before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
         before[signal.SIGURG] = signal.signal(signal.SIGURG, lambda _number, _frame: None)
         thread.start()
         try:

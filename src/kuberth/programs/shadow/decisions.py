@@ -125,7 +125,7 @@ class ShadowReport:
         self._waited = array("d")
         self._took = array("d")
 
-    def note(self, decision: ShadowDecision) -> None:
+    def record(self, decision: ShadowDecision) -> None:
         self.agreements[decision.agreement] += 1
         self._took.append(decision.own_seconds)
         self.reordered += bool(decision.reordered)

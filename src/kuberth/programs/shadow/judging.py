@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kuberth.api.core import Pod
@@ -78,7 +79,7 @@ class ShadowJudge:
         search = _Search(self._evaluator, pod, around, lambda other: node in best_nodes(other), node)
         reordered: tuple[str, ...] = ()
         if node not in best_nodes(answer) and around.crossed:
-            in_order = search.ask(around.crossed)
+            in_order = search.evaluate(around.crossed)
             if node in best_nodes(in_order):
                 answer, reordered = in_order, tuple(each.info.key for each in around.crossed)
         best = best_nodes(answer)
@@ -144,23 +145,18 @@ def better_nodes(answer: Answer, node: str) -> set[str]:
     return {name for name, total in answer.totals.items() if own is None or total > own}
 
 
+@dataclass(eq=False)
 class _Search:
     """Searches for the fewest changes that, when reverted, make the two decisions agree."""
 
-    def __init__(
-        self,
-        evaluator: Evaluator,
-        pod: Pod,
-        around: Surroundings,
-        agrees: Callable[[Answer], bool],
-        node: str = "",
-    ) -> None:
-        self._evaluator = evaluator
-        self._pod = pod
-        self._around = around
-        self._learned = [each for each in around.before if each.is_learned]
-        self._agrees = agrees
-        self._node = node
+    evaluator: Evaluator
+    pod: Pod
+    around: Surroundings
+    agrees: Callable[[Answer], bool]
+    node: str = ""
+
+    def __post_init__(self) -> None:
+        self._learned = [each for each in self.around.before if each.is_learned]
         self._trials = TRIALS
 
     def run(self, answer: Answer) -> DifferenceExplanation | None:
@@ -173,8 +169,8 @@ class _Search:
             return None
         fewest = self._whole(self._fewest(found))
         texts = []
-        later = tuple(each.info.key for each in fewest if each in self._around.after)
-        earlier = tuple(each.info.key for each in fewest if each not in self._around.after)
+        later = tuple(each.info.key for each in fewest if each in self.around.after)
+        earlier = tuple(each.info.key for each in fewest if each not in self.around.after)
         if later:
             texts.append(f"with what was seen only afterwards of {', '.join(later)}")
         if earlier:
@@ -188,28 +184,28 @@ class _Search:
 
         If not directed, also the opposite, since an additional pod may also balance a node.
         """
-        left = [*self._around.before, *self._around.after]
+        left = [*self.around.before, *self.around.after]
         taken: list[Alteration] = []
         for _ in range(ROUNDS):
-            better = better_nodes(answer, self._node)
+            better = better_nodes(answer, self.node)
             new = [
                 each
                 for each in left
-                if each.info.node_name in better | {self._node}
+                if each.info.node_name in better | {self.node}
                 and (not directed or each.adds == (each.info.node_name in better))
             ]
             if not new:
                 break
             taken += new
             left = [each for each in left if each not in new]
-            answer = self.ask(taken)
-            if self._agrees(answer):
+            answer = self.evaluate(taken)
+            if self.agrees(answer):
                 return taken
         return []
 
     def _nearest(self) -> list[Alteration]:
         """The nearest changes on any node, since pods also count in the domains of others."""
-        before, after = self._around.before, self._around.after
+        before, after = self.around.before, self.around.after
         numbers = sorted(
             {(min(early, len(before)), min(late, len(after))) for early in STEPS for late in STEPS},
             key=lambda pair: (sum(pair), pair),
@@ -218,7 +214,7 @@ class _Search:
             if self._trials <= 0:
                 return []
             taken = [*before[:early], *after[:late]]
-            if self._agrees(self.ask(taken)):
+            if self.agrees(self.evaluate(taken)):
                 return taken
         return []
 
@@ -229,7 +225,7 @@ class _Search:
             start = 0
             while start < len(found) and len(found) > 1 and self._trials > 0:
                 shorter = found[:start] + found[start + size :]
-                if shorter and self._agrees(self.ask(shorter)):
+                if shorter and self.agrees(self.evaluate(shorter)):
                     found = shorter
                 else:
                     start += size
@@ -241,9 +237,9 @@ class _Search:
         first = max((self._learned.index(each) for each in taken if each.is_learned), default=-1)
         return [*taken, *(each for each in self._learned[: first + 1] if each not in taken)]
 
-    def ask(self, alterations: Sequence[Alteration]) -> Answer:
+    def evaluate(self, alterations: Sequence[Alteration]) -> Answer:
         self._trials -= 1
-        table = self._evaluator.cluster
+        table = self.evaluator.cluster
         what_if = LoggedWhatIf(table)
         try:
             for info, adds, _is_learned in self._whole(alterations):
@@ -255,6 +251,6 @@ class _Search:
                     what_if.add_pod(info, row)
                 elif not adds and present is not None:
                     what_if.remove_pod(present, row)
-            return self._evaluator.evaluate(self._pod)
+            return self.evaluator.evaluate(self.pod)
         finally:
             what_if.undo()

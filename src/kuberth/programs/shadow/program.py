@@ -63,7 +63,7 @@ class ShadowMetrics(MetricSet):
         "kuberth_shadow_attempts_total", "Attempts for pods that were placed, by scheduler.", ("scheduler",)
     )
 
-    def note(self, decision: ShadowDecision) -> None:
+    def record(self, decision: ShadowDecision) -> None:
         explanation = decision.explanation
         cause = "" if explanation is None else str(explanation.cause)
         self.decisions.inc((str(decision.agreement), cause))
@@ -135,38 +135,31 @@ class ShadowRun:
             self._evaluator,
             derive=derive_with(effective_gates(config, None)),
             scheduler_name=settings.scheduler_name,
-            on_decision=self._note,
+            on_decision=self._record,
             percentage_of_nodes_to_score=config.percentage_of_nodes_to_score,
             settle_seconds=settings.settle_seconds,
         )
 
     async def until_end(self) -> ShadowReport:
+        if self._settings.for_seconds is not None:
+            asyncio.get_running_loop().call_later(self._settings.for_seconds, self.shadow.stop)
         async with asyncio.TaskGroup() as tasks:
-            minding = tasks.create_task(self._mind(), name="time")
-            if self._settings.for_seconds is not None:
-                tasks.create_task(self._end_after(self._settings.for_seconds), name="end in time")
+            reporting = tasks.create_task(self._report_state(), name="state")
             await self.shadow.run()
-            minding.cancel()
+            reporting.cancel()
         return self.report
 
-    def _note(self, decision: ShadowDecision) -> None:
+    def _record(self, decision: ShadowDecision) -> None:
         wanted = self._settings.pods
         if wanted is not None and self.report.placed >= wanted:
             return
-        self.report.note(decision)
-        self.metrics.note(decision)
+        self.report.record(decision)
+        self.metrics.record(decision)
         self._on_decision(decision)
         if wanted is not None and self.report.placed >= wanted:
             self.shadow.stop()
 
-    async def _end_after(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self.shadow.stopped.wait()
-        except TimeoutError:
-            self.shadow.stop()
-
-    async def _mind(self) -> None:
+    async def _report_state(self) -> None:
         """Report the start, and if no pod of the scheduler is seen."""
         name, shadow = self._settings.scheduler_name, self.shadow
         try:

@@ -226,7 +226,7 @@ class Shadow:
                     self._cluster.update_pod(self._derive(new))
             elif (placed := self._cluster.placed(old.metadata.uid)) is not None:
                 self._cluster.remove_pod(placed.uid)
-                self._note(_Change(arrival.at, Alteration(placed, adds=True, is_learned=True)))
+                self._record_change(_Change(arrival.at, Alteration(placed, adds=True, is_learned=True)))
         elif new is not None and new.spec.node_name:
             self._bound(arrival.at, old, new)
         elif self._is_shadowed(new or old):
@@ -244,7 +244,7 @@ class Shadow:
                 self._decide(at, old, node=new.spec.node_name)
             self._forget(old)
         self._cluster.add_pod(info)
-        self._note(_Change(at, Alteration(info, adds=False, is_learned=not is_own), place))
+        self._record_change(_Change(at, Alteration(info, adds=False, is_learned=not is_own), place))
 
     def _waits(self, at: float, old: Pod | None, new: Pod | None) -> None:
         if new is None:
@@ -278,7 +278,7 @@ class Shadow:
             return None
         return -pod_priority(pod), pending.number
 
-    def _note(self, change: _Change) -> None:
+    def _record_change(self, change: _Change) -> None:
         if self._begun:
             self._recent.append(change)
 

@@ -38,7 +38,7 @@ from kuberth.local.in_process import InProcessApi
 from kuberth.local.manifests import Manifest
 from kuberth.overview import PAGE_PATH, Overview, overview_pages
 from kuberth.programs.reloading import Reloading, Rules, RuleSource
-from kuberth.programs.up.kubeconfig_files import merge_into, of_this_process
+from kuberth.programs.up.kubeconfig_files import merge_into, temporary_kubeconfig
 from kuberth.programs.up.node_counts import settle
 from kuberth.programs.up.own_configuration import OwnConfiguration
 from kuberth.programs.up.summary import Observer, Summary
@@ -117,7 +117,7 @@ class EmbeddedCluster:
         self.observer = Observer(self.core, waiting_pods=waiting_pods)
 
     async def summary(self) -> Summary:
-        return await self.observer.look()
+        return await self.observer.summarize()
 
 
 @asynccontextmanager
@@ -182,20 +182,11 @@ async def running_cluster(
             server=ServerIdentity(settings.host, server.port, credentials.ca_certificate.decode()),
             drivers=drivers,
         )
-        await stack.enter_async_context(_playing(hollow))
+        await stack.enter_async_context(_background(hollow.run(), name="hollow cluster", stop=hollow.stop))
         if scheduler is not None:
             await stack.enter_async_context(_scheduling(scheduler))
             if settings.rules is not None:
-                own = OwnConfiguration(core)
-                reloading = Reloading(
-                    scheduler,
-                    own.read_with(settings.rules),
-                    sources=[own.source, *settings.rule_sources],
-                    regarding=own.reference,
-                    report=progress,
-                )
-                if await own.source.look() is not None:
-                    await reloading.reload(because=own.source.name)
+                reloading = await _reloading(settings, settings.rules, scheduler, core, report=progress)
                 await stack.enter_async_context(_background(reloading.run(), name="configuration"))
         await hollow.ready.wait()
         progress("hollow nodes and controllers are ready")
@@ -206,20 +197,41 @@ async def running_cluster(
         yield EmbeddedCluster(core, server.url, kubeconfig_path, scheduler, page_link=page_link)
 
 
+async def _reloading(
+    settings: ClusterSettings,
+    rules: Callable[[str | None], Rules],
+    scheduler: Scheduler,
+    core: Core,
+    *,
+    report: Callable[[str], None],
+) -> Reloading:
+    """Apply the cluster's own configuration, if it has one; the result watches it and the other sources."""
+    own = OwnConfiguration(core)
+
+    async def read() -> Rules:
+        return rules(await own.text())
+
+    sources = [own.source, *settings.rule_sources]
+    reloading = Reloading(scheduler, read, sources=sources, regarding=own.reference, report=report)
+    if await own.source.state() is not None:
+        await reloading.reload(because=own.source.name)
+    return reloading
+
+
 async def _serve_page(
     stack: AsyncExitStack, settings: PageSettings, server: HttpServer, *, report: Callable[[str], None]
 ) -> LoopbackListener:
     """Serve everything that the API server serves on a loopback port without a certificate."""
 
-    def door(port: int) -> LoopbackListener:
+    def listener_on(port: int) -> LoopbackListener:
         return LoopbackListener(server.service, port=port, flags=_PAGE_FLAGS, limits=LIMITS)
 
     try:
-        return await stack.enter_async_context(door(settings.port))
+        return await stack.enter_async_context(listener_on(settings.port))
     except PortTakenError:
         if not settings.or_any:
             raise
-    listener = await stack.enter_async_context(door(0))
+    listener = await stack.enter_async_context(listener_on(0))
     report(f"port {settings.port} is taken, so the page is on port {listener.port}")
     return listener
 
@@ -245,7 +257,7 @@ def _credentials(settings: ClusterSettings) -> ClusterCredentials:
 @contextmanager
 def _kubeconfig_file(settings: ClusterSettings, tree: Obj) -> Iterator[Path]:
     if settings.kubeconfig_out is None and settings.data is None:
-        with of_this_process(tree) as path:
+        with temporary_kubeconfig(tree) as path:
             yield path
     else:
         path = settings.kubeconfig_out or (settings.data or Path()) / KUBECONFIG
@@ -298,28 +310,21 @@ def _chosen(without: frozenset[str]) -> set[str]:
 
 
 @asynccontextmanager
-async def _playing(hollow: HollowCluster) -> AsyncIterator[None]:
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(hollow.run(), name="hollow cluster")
-        try:
-            yield
-        finally:
-            hollow.stop()
-
-
-@asynccontextmanager
-async def _background(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIterator[None]:
+async def _background(
+    work: Coroutine[Any, Any, None], *, name: str, stop: Callable[[], object] | None = None
+) -> AsyncIterator[None]:
+    """Run a task beside the block; `stop` ends it, or else it is cancelled."""
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(work, name=name)
         try:
             yield
         finally:
-            task.cancel()
+            (stop or task.cancel)()
 
 
 @asynccontextmanager
 async def _scheduling(scheduler: Scheduler) -> AsyncIterator[None]:
-    """Stop everything if the scheduler ends by itself: otherwise pods would wait without an error."""
+    """Run the scheduler beside the block; stop everything if it ends unexpectedly."""
     failure: Exception | None = None
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(_run(scheduler), name="scheduler")

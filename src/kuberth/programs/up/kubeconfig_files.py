@@ -81,7 +81,7 @@ def _merged(old: Obj, ours: Obj) -> Obj:
 
 
 @contextmanager
-def of_this_process(tree: Obj, *, folder: Path | None = None) -> Iterator[Path]:
+def temporary_kubeconfig(tree: Obj, *, folder: Path | None = None) -> Iterator[Path]:
     """A kubeconfig for the lifetime of the process; files of dead processes are removed."""
     folder = _private_folder() if folder is None else folder
     with _alone_in(folder):

@@ -15,6 +15,7 @@ from kuberth.local.apiserver.objects import Obj, name_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.hollow.shapes import HOLLOW, load_shapes, make_nodes
+from kuberth.text.figures import count as counted
 
 FIRST_NODES: Final = 5
 """Number of nodes of a new cluster without --nodes."""
@@ -44,11 +45,13 @@ async def settle(
     if remove:
         for name in surplus:
             await core.delete("nodes", name)
-        report(f"{_nodes(len(surplus))} beyond the {len(wanted)} asked for removed: {_some(surplus)}")
+        gone = counted(len(surplus), "hollow node")
+        report(f"{gone} beyond the {len(wanted)} asked for removed: {_listed(surplus)}")
     else:
+        kept = counted(len(present), "hollow node")
         report(
-            f"{_nodes(len(present))} are kept from before, {len(surplus)} more than asked for: all stay; "
-            f"--remove-nodes removes {_some(surplus)} with the pods on them"
+            f"{kept} are kept from before, {len(surplus)} more than asked for: all stay; "
+            f"--remove-nodes removes {_listed(surplus)} with the pods on them"
         )
     return count
 
@@ -76,11 +79,7 @@ def _natural(name: str) -> tuple[str, int, str]:
     return stem, int(number) if number.isdecimal() else -1, name
 
 
-def _nodes(count: int) -> str:
-    return f"{count} hollow node" if count == 1 else f"{count} hollow nodes"
-
-
-def _some(names: list[str]) -> str:
+def _listed(names: list[str]) -> str:
     if len(names) <= _SHOWN + 1:
         return ", ".join(names)
     return f"{', '.join(names[:_SHOWN])} and {len(names) - _SHOWN} more"

@@ -6,7 +6,6 @@ Without the ConfigMap the scheduler uses the configuration that `kuberth up` was
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 from kuberth.api.plain import PlainObject
@@ -14,7 +13,7 @@ from kuberth.errors import ConfigError
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
-from kuberth.programs.reloading import Rules, RuleSource
+from kuberth.programs.reloading import RuleSource
 
 NAMESPACE: Final = "kube-system"
 NAME: Final = "kuberth-scheduler"
@@ -36,14 +35,6 @@ class OwnConfiguration:
         self.source = RuleSource(f"ConfigMap {NAMESPACE}/{NAME}", self._version)
         self._uid = ""
 
-    def read_with(self, rules: Callable[[str | None], Rules]) -> Callable[[], Awaitable[Rules]]:
-        """A function that reads the text and passes it to `rules`."""
-
-        async def read() -> Rules:
-            return rules(await self._text())
-
-        return read
-
     def reference(self) -> ConfigMapReference:
         """The reference to the ConfigMap in events, with its last known UID: `kubectl describe` looks events
         up by it."""
@@ -54,7 +45,8 @@ class OwnConfiguration:
         found = await self._object()
         return None if found is None else (found["metadata"].get("uid"), found.get("data"))
 
-    async def _text(self) -> str | None:
+    async def text(self) -> str | None:
+        """The text of the configuration; None if there is no ConfigMap."""
         found = await self._object()
         if found is None:
             return None

@@ -17,7 +17,7 @@ from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.verbs.core import Core
 
 RATE_SECONDS: Final = 5.0
-LOOK_SECONDS: Final = 1.0
+PAUSE_SECONDS: Final = 1.0
 _SHARE: Final = 0.05
 """The maximum share of the event loop's time for summaries."""
 
@@ -61,9 +61,9 @@ class Observer:
 
     @property
     def pause_seconds(self) -> float:
-        return max(LOOK_SECONDS, self._took_seconds / _SHARE)
+        return max(PAUSE_SECONDS, self._took_seconds / _SHARE)
 
-    async def look(self) -> Summary:
+    async def summarize(self) -> Summary:
         began = self._now()
         nodes = (await self._core.list("nodes"))["items"]
         pods = (await self._core.list("pods"))["items"]
@@ -72,8 +72,8 @@ class Observer:
         bound = []
         in_permit = {waiting.pod.metadata.uid: waiting.pending_plugins for waiting in self._waiting_pods}
         for pod in pods:
-            uid, spec = pod["metadata"]["uid"], _of(pod, "spec")
-            phase = str(_of(pod, "status").get("phase") or "Pending")
+            uid, spec = pod["metadata"]["uid"], _section(pod, "spec")
+            phase = str(_section(pod, "status").get("phase") or "Pending")
             if spec.get("nodeName"):
                 bound.append(uid)
                 phases[phase] += 1
@@ -104,16 +104,18 @@ class Observer:
         return total / seconds if seconds > 0 else 0.0
 
 
-def _of(obj: Obj, name: str) -> Obj:
+def _section(obj: Obj, name: str) -> Obj:
     part: Any = obj.get(name)
     return part if isinstance(part, dict) else {}
 
 
 def _reason(pod: Obj, phase: str) -> str:
     if phase == GATED:
-        gates = (gate.get("name") for gate in _of(pod, "spec")["schedulingGates"] if isinstance(gate, dict))
+        gates = (
+            gate.get("name") for gate in _section(pod, "spec")["schedulingGates"] if isinstance(gate, dict)
+        )
         return f"gated by {', '.join(map(str, gates))}"
-    status = _of(pod, "status")
+    status = _section(pod, "status")
     for condition in status.get("conditions") or ():
         if isinstance(condition, dict) and condition.get("type") == "PodScheduled":
             message = str(condition.get("message") or "")

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kuberth.errors import ConfigError
 from kuberth.simulation.arrivals import Arrival
-from kuberth.simulation.published.columns import TableRow, read_rows
+from kuberth.simulation.csv_rows import TableRow, read_rows
 
 GPU_MILLI: Final = "alibabacloud.com/gpu-milli"
 MODEL: Final = "alibabacloud.com/gpu-model"

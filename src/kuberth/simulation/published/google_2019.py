@@ -14,7 +14,7 @@ from typing import Final
 
 from kuberth.errors import ConfigError
 from kuberth.simulation.arrivals import Arrival
-from kuberth.simulation.published.columns import TableRow, read_rows
+from kuberth.simulation.csv_rows import TableRow, read_rows
 
 MACHINE: Final = {"cpu_milli": 64_000, "memory_mib": 512 * 1024}
 """The amount that 1.0 means here; the trace does not say."""
@@ -27,26 +27,21 @@ _NEEDED: Final = (
     "resource_request.cpus",
     "resource_request.memory",
 )
-_TYPES: Final = {
-    name: str(number)
-    for number, name in enumerate(
-        (
-            "SUBMIT",
-            "QUEUE",
-            "ENABLE",
-            "SCHEDULE",
-            "EVICT",
-            "FAIL",
-            "FINISH",
-            "KILL",
-            "LOST",
-            "UPDATE_PENDING",
-            "UPDATE_RUNNING",
-        )
-    )
-}
-_SUBMIT, _SCHEDULE = "0", "3"
-_ENDS: Final = ("4", "5", "6", "7", "8")
+_TYPES: Final = [
+    "SUBMIT",
+    "QUEUE",
+    "ENABLE",
+    "SCHEDULE",
+    "EVICT",
+    "FAIL",
+    "FINISH",
+    "KILL",
+    "LOST",
+    "UPDATE_PENDING",
+    "UPDATE_RUNNING",
+]
+"""Names of events; a trace may have their numbers instead."""
+_ENDS: Final = ("EVICT", "FAIL", "FINISH", "KILL", "LOST")
 _JOB: Final = ("", "0", "JOB")
 _MICROSECONDS: Final = 1e6
 _NEVER: Final = 2.0**63 - 1025
@@ -74,15 +69,17 @@ def read_instances(path: Path) -> list[Arrival]:
         if row.text("collection_type") not in _JOB or time >= _NEVER:
             continue
         key = row.text("collection_id"), row.text("instance_index")
-        type_ = _TYPES.get(row.text("type"), row.text("type"))
-        if type_ not in _TYPES.values():
+        type_ = row.text("type")
+        if type_.isdecimal() and int(type_) < len(_TYPES):
+            type_ = _TYPES[int(type_)]
+        if type_ not in _TYPES:
             row.refuse("type", f"there is no event {type_!r:.40}")
         now = time / _MICROSECONDS
         instance = current.get(key)
-        if type_ == _SUBMIT or (instance is None and type_ == _SCHEDULE):
+        if type_ == "SUBMIT" or (instance is None and type_ == "SCHEDULE"):
             instance = current[key] = _Instance(now, row)
             instances.append(instance)
-        if instance is not None and type_ == _SCHEDULE:
+        if instance is not None and type_ == "SCHEDULE":
             instance.scheduled = now
         elif instance is not None and type_ in _ENDS:
             instance.ended = now

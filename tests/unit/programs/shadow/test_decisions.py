@@ -58,7 +58,7 @@ def test_the_report_counts() -> None:
         ShadowDecision("d/e", Agreement.SAME_VERDICT, attempts=1),
         ShadowDecision("d/f", Agreement.NOT_REJECTED),
     ):
-        report.note(decision)
+        report.record(decision)
     assert (report.decisions, report.placed, report.agreeing, report.unexplained) == (6, 4, 3, 2)
     assert [each.pod for each in report.differences] == ["d/d", "d/f"]
     assert (report.attempts, report.own_attempts) == (4, 3)

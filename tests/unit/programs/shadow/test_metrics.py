@@ -17,15 +17,15 @@ from kuberth.programs.shadow.program import ShadowMetrics, metrics_server
 
 def test_decisions_are_counted_by_agreement_and_explanation() -> None:
     metrics = ShadowMetrics()
-    metrics.note(
+    metrics.record(
         ShadowDecision("d/a", Agreement.SAME, node="n", waited_seconds=0.5, attempts=2, own_attempts=1)
     )
-    metrics.note(
+    metrics.record(
         ShadowDecision(
             "d/b", Agreement.OTHER, node="n", explanation=DifferenceExplanation(DifferenceCause.NODES, "")
         )
     )
-    metrics.note(ShadowDecision("d/c", Agreement.SAME_VERDICT, attempts=7))
+    metrics.record(ShadowDecision("d/c", Agreement.SAME_VERDICT, attempts=7))
     text = "".join(render(metrics.families()))
     for line in (
         'kuberth_shadow_decisions_total{agreement="same node",explained_by=""} 1',
@@ -41,7 +41,7 @@ def test_decisions_are_counted_by_agreement_and_explanation() -> None:
 def test_they_are_served() -> None:
     async def ask() -> bytes:
         metrics = ShadowMetrics()
-        metrics.note(ShadowDecision("d/a", Agreement.SAME, node="n"))
+        metrics.record(ShadowDecision("d/a", Agreement.SAME, node="n"))
         async with metrics_server(metrics, host="127.0.0.1", port=0) as server:
             tls = ssl.create_default_context()
             tls.check_hostname = False

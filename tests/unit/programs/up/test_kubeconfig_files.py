@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from kuberth.errors import ConfigError
-from kuberth.programs.up.kubeconfig_files import merge_into, of_this_process
+from kuberth.programs.up.kubeconfig_files import merge_into, temporary_kubeconfig
 
 
 def ours() -> dict[str, Any]:
@@ -108,7 +108,10 @@ def test_what_is_no_kubeconfig_is_left_alone(tmp_path: Path, content: bytes) -> 
 
 
 def test_a_process_has_one_file_while_it_lives(tmp_path: Path) -> None:
-    with of_this_process(ours(), folder=tmp_path) as first, of_this_process(ours(), folder=tmp_path) as other:
+    with (
+        temporary_kubeconfig(ours(), folder=tmp_path) as first,
+        temporary_kubeconfig(ours(), folder=tmp_path) as other,
+    ):
         assert read(first) == read(other) == ours()
         assert first.stat().st_mode & 0o777 == 0o600
         assert sorted(tmp_path.iterdir()) == sorted([first, other])
@@ -119,22 +122,22 @@ def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> No
     program = f"""
         import os, signal
         from pathlib import Path
-        from kuberth.programs.up.kubeconfig_files import of_this_process
-        with of_this_process({ours()!r}, folder=Path({str(tmp_path)!r})):
+        from kuberth.programs.up.kubeconfig_files import temporary_kubeconfig
+        with temporary_kubeconfig({ours()!r}, folder=Path({str(tmp_path)!r})):
             os.kill(os.getpid(), signal.SIGKILL)
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=False, timeout=60)
     [left] = tmp_path.iterdir()
-    with of_this_process(ours(), folder=tmp_path) as path:
+    with temporary_kubeconfig(ours(), folder=tmp_path) as path:
         assert list(tmp_path.iterdir()) == [path]
         assert path != left
 
 
 def test_the_folder_is_of_the_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    with of_this_process(ours()) as path:
+    with temporary_kubeconfig(ours()) as path:
         assert path.parent == tmp_path / "kuberth"
         assert path.parent.stat().st_mode & 0o777 == 0o700
     path.parent.chmod(0o777)
-    with pytest.raises(ConfigError, match="is accessible to other users"), of_this_process(ours()):
+    with pytest.raises(ConfigError, match="is accessible to other users"), temporary_kubeconfig(ours()):
         pass

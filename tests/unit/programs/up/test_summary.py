@@ -35,7 +35,7 @@ def test_waiting_pods_by_reason() -> None:
         await harness.pod("fresh")
         await harness.pod("gated", schedulingGates=[{"name": "a/b"}, {"name": "c/d"}])
         await harness.pod("bound", bound="n")
-        summary = await Observer(harness.core).look()
+        summary = await Observer(harness.core).summarize()
         assert summary.nodes == 1
         assert summary.pods == {"unscheduled": 4, "gated": 1, "Pending": 1}
         assert summary.reasons == {
@@ -53,12 +53,12 @@ def test_pods_waiting_in_permit() -> None:
         observer = Observer(harness.core, waiting_pods=waiting_pods)
         held: Any = await harness.pod("held")
         waiting = waiting_pods.add(convert(Pod, held), {"Gang": 60.0, "Budget": 60.0})
-        summary = await observer.look()
+        summary = await observer.summarize()
         assert summary.pods == {"waiting in Permit": 1}
         assert summary.reasons == {"waiting in Permit for Gang, Budget": 1}
         waiting.reject("Gang", "enough")
         waiting_pods.remove(held["metadata"]["uid"])
-        assert (await observer.look()).pods == {"unscheduled": 1}
+        assert (await observer.summarize()).pods == {"unscheduled": 1}
 
     run(main)
 
@@ -68,7 +68,7 @@ def test_pods_placed_and_not_yet_bound() -> None:
         body = await harness.pod("slow")
         body = {**body, "status": {**body.get("status", {}), "nominatedNodeName": "n1"}}
         await harness.core.update("pods", "slow", body, namespace="default", subresource="status")
-        assert (await Observer(harness.core).look()).reasons == {"placed, waiting in PreBind": 1}
+        assert (await Observer(harness.core).summarize()).reasons == {"placed, waiting in PreBind": 1}
 
     run(main)
 
@@ -82,7 +82,7 @@ def test_pods_bound_a_second_over_the_last_seconds() -> None:
         for second in range(9):
             for number in range(10 if second in (1, 2) else 0):
                 await harness.pod(f"p{second}-{number}", bound="n")
-            rates.append((await observer.look()).bound_per_second)
+            rates.append((await observer.summarize()).bound_per_second)
             time.now += 1.0
         # Pods that had their node before the first look do not count; after five seconds nothing does.
         assert rates == [0.0, 10.0, 10.0, 20 / 3, 5.0, 4.0, 4.0 / 2, 0.0, 0.0]
@@ -95,7 +95,7 @@ def test_looking_never_takes_more_than_its_share() -> None:
         times = iter([0.0, 0.5])
         observer = Observer(harness.core, now=lambda: next(times))
         assert observer.pause_seconds == 1.0
-        await observer.look()
+        await observer.summarize()
         assert observer.pause_seconds == 10.0
 
     run(main)
@@ -105,12 +105,12 @@ def test_a_changed_rate_alone_is_no_change() -> None:
     async def main(harness: CoreHarness) -> None:
         time = Time()
         observer = Observer(harness.core, now=time)
-        await observer.look()
+        await observer.summarize()
         await harness.pod("p", bound="n")
         time.now += 1.0
-        first = await observer.look()
+        first = await observer.summarize()
         time.now += 1.0
-        second = await observer.look()
+        second = await observer.summarize()
         assert first.bound_per_second != second.bound_per_second
         assert first == second
 

@@ -1,31 +1,29 @@
-"""Tables as published traces have them: CSV with a header. Out: rows that name file, line and column."""
+"""Reads CSV with a header. In: a file. Out: rows whose errors name file, line and column."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from kuberth.errors import ConfigError
 from kuberth.text.documents import read_text
 
 
-class TableRow:
+class TableRow(NamedTuple):
     """One line."""
 
-    __slots__ = ("_cells", "_columns", "_line", "_path")
-
-    def __init__(self, path: Path, line: int, columns: Mapping[str, int], cells: Sequence[str]) -> None:
-        self._path = path
-        self._line = line
-        self._columns = columns
-        self._cells = cells
+    path: Path
+    line: int
+    columns: Mapping[str, int]
+    """The index of each column by its name."""
+    cells: Sequence[str]
 
     def text(self, column: str) -> str:
-        return self._cells[self._columns[column]].strip() if column in self._columns else ""
+        return self.cells[self.columns[column]].strip() if column in self.columns else ""
 
     def number(self, column: str, *, default: float | None = None) -> float:
         """Zero or more; an empty cell is the default."""
@@ -40,21 +38,25 @@ class TableRow:
             self.refuse(column, f"expected zero or more, got {text}")
         return number
 
-    def refuse(self, column: str, problem: str) -> NoReturn:
-        raise ConfigError(
-            f"{self._path}:{self._line}:{self._columns.get(column, 0) + 1}: {column}: {problem}"
-        )
+    def refuse(self, column: str, problem: str, *, cell: str = "") -> NoReturn:
+        """Raise ConfigError about a column. `cell`: the column of the position, if it is another one."""
+        position = self.columns.get(cell or column, 0) + 1
+        raise ConfigError(f"{self.path}:{self.line}:{position}: {column}: {problem}")
 
 
-def read_rows(path: Path, *, needed: Sequence[str]) -> Iterator[TableRow]:
+def read_rows(
+    path: Path, *, needed: Sequence[str] = (), check: Callable[[Sequence[str]], None] = lambda header: None
+) -> Iterator[TableRow]:
+    """The lines that are not empty. `check` raises ConfigError for an invalid header."""
     rows = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
     try:
         header = [name.strip() for name in next(rows, ())]
+        check(header)
         columns = {name: number for number, name in enumerate(header)}
         if missing := [name for name in needed if name not in columns]:
             raise ConfigError(f"{path}:1:1: there is no column {', '.join(missing)}; is this the right file?")
         for cells in rows:
-            if not any(cells):
+            if not any(cell.strip() for cell in cells):
                 continue
             if len(cells) != len(header):
                 found = f"{len(cells)} cells where the header has {len(header)}"
