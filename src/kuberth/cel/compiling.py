@@ -13,17 +13,15 @@ from operator import itemgetter
 from typing import Any
 
 from kuberth.cel import syntax
-from kuberth.cel.comparing import equal
 from kuberth.cel.costs import LIMIT, LIST_COST, MAP_COST, Cost, cost_after, cost_before
 from kuberth.cel.declarations import Apply
-from kuberth.cel.environment import TYPE_NAMES
 from kuberth.cel.library import FUNCTIONS
-from kuberth.cel.library.collections import MapAccumulator
+from kuberth.cel.library.collections import IN_LIST, MapAccumulator
 from kuberth.cel.library.conversions import CONVERSIONS
 from kuberth.cel.library.regular_expressions import PATTERN_ARGUMENT
 from kuberth.cel.numbers import format_double
 from kuberth.cel.patterns import PatternError, compile_pattern
-from kuberth.cel.static_types import Type
+from kuberth.cel.static_types import TYPE_NAMES, Type
 from kuberth.cel.values import (
     NONE,
     Accumulator,
@@ -278,7 +276,7 @@ class Compiler:
             return _conditional(plans)
         if function in ("or", "orValue"):
             return _alternative(plans, whole=function == "or")
-        if function == "@in" and node.overloads == ("in_list",) and plans[1].constant is not None:
+        if function == "@in" and node.overloads == (IN_LIST,) and plans[1].constant is not None:
             member = _constant_membership(plans[0], plans[1].constant[0])
             if member is not None:
                 return member
@@ -300,18 +298,13 @@ class Compiler:
     @staticmethod
     def _function(node: syntax.Call, plans: list[Compiled]) -> Compiled:
         name = node.function
-        if name == "_==_":
-            apply: Apply = _equals
-        elif name == "_!=_":
-            apply = _differs
-        else:
-            apply = FUNCTIONS[name].implementation(node.overloads)
+        function = FUNCTIONS[name]
+        apply = function.implementation(node.overloads)
         if name in CONVERSIONS and len(plans) == 1 and plans[0].constant is not None:
             try:
                 return _constant(apply(plans[0].constant[0]))
             except CelRuntimeError as exc:
                 raise CelCompileError(f"program instantiation failed: {exc}") from exc
-        function = FUNCTIONS[name]
         position = PATTERN_ARGUMENT.get(name)
         in_turn = function.decides_late(node.overloads) or (
             position is not None and plans[position].constant is not None
@@ -437,17 +430,6 @@ def _present(value: Value) -> bool:
     if type(value) is not Optional:
         raise CelRuntimeError("cannot initialize optional entry from non-optional value")
     return value.present
-
-
-def _equals(one: Value, other: Value) -> bool:
-    same = equal(one, other)
-    if same is None:
-        raise no_such_overload()
-    return same
-
-
-def _differs(one: Value, other: Value) -> bool:
-    return equal(one, other) is not True
 
 
 def _calling(

@@ -68,21 +68,23 @@ def _includes(target: Value, element: Value) -> bool:
 
 _MOST_VALUES = 48
 
+IN_LIST = "@in(A, list(A))"
+
 LIBRARY: tuple[Overload, ...] = (
-    function("_[_]", "index_list", "list(A), int -> A"),
-    function("_[_]", "index_map", "map(A, B), A -> B"),
-    function("@in", "in_list", "A, list(A) -> bool"),
-    function("@in", "in_map", "A, map(A, B) -> bool"),
-    function("size", "size_bytes", "bytes -> int"),
-    method("size", "bytes_size", "bytes -> int"),
-    function("size", "size_list", "list(A) -> int"),
-    method("size", "list_size", "list(A) -> int"),
-    function("size", "size_map", "map(A, B) -> int"),
-    method("size", "map_size", "map(A, B) -> int"),
-    function("size", "size_string", "string -> int"),
-    method("size", "string_size", "string -> int"),
-    function("cel.@mapInsert", "@mapInsert_map_key_value", "map(K, V), K, V -> map(K, V)", _insert),
-    function("cel.@mapInsert", "@mapInsert_map_map", "map(K, V), map(K, V) -> map(K, V)", _insert_all),
-    method("includes", "dra_includes_dyn_dyn", "dyn, dyn -> bool", _includes),
+    function("_[_](list(A), int) -> A"),
+    function("_[_](map(A, B), A) -> B"),
+    function(f"{IN_LIST} -> bool"),
+    function("@in(A, map(A, B)) -> bool"),
+    function("size(bytes) -> int"),
+    method("bytes.size() -> int"),
+    function("size(list(A)) -> int"),
+    method("list(A).size() -> int"),
+    function("size(map(A, B)) -> int"),
+    method("map(A, B).size() -> int"),
+    function("size(string) -> int"),
+    method("string.size() -> int"),
+    function("cel.@mapInsert(map(K, V), K, V) -> map(K, V)", _insert),
+    function("cel.@mapInsert(map(K, V), map(K, V)) -> map(K, V)", _insert_all),
+    method("dyn.includes(dyn) -> bool", _includes),
 )
 OPERATORS: dict[str, Apply] = {"size": _size, "@in": _in}

@@ -116,10 +116,7 @@ def _constant(value: NamedFormat) -> Callable[[], NamedFormat]:
 
 
 LIBRARY: tuple[Overload, ...] = (
-    method("validate", "format-validate", "NamedFormat, string -> optional(list(string))", _validate),
-    function("format.named", "format-named", "string -> optional(NamedFormat)", _named),
-    *(
-        function(f"format.{name}", f"format.{name}", "-> NamedFormat", _constant(value))
-        for name, value in _FORMATS.items()
-    ),
+    method("NamedFormat.validate(string) -> optional(list(string))", _validate),
+    function("format.named(string) -> optional(NamedFormat)", _named),
+    *(function(f"format.{name}() -> NamedFormat", _constant(value)) for name, value in _FORMATS.items()),
 )

@@ -27,7 +27,7 @@ def _check_work(one: list[Value], other: list[Value]) -> None:
 
 
 LIBRARY: tuple[Overload, ...] = (
-    function("sets.contains", "list_sets_contains_list", "list(T), list(T) -> bool", _contains),
-    function("sets.equivalent", "list_sets_equivalent_list", "list(T), list(T) -> bool", _equivalent),
-    function("sets.intersects", "list_sets_intersects_list", "list(T), list(T) -> bool", _intersects),
+    function("sets.contains(list(T), list(T)) -> bool", _contains),
+    function("sets.equivalent(list(T), list(T)) -> bool", _equivalent),
+    function("sets.intersects(list(T), list(T)) -> bool", _intersects),
 )

@@ -198,12 +198,12 @@ def _query(url: URLValue) -> Map:
 
 
 LIBRARY: tuple[Overload, ...] = (
-    function("url", "string_to_url", "string -> URL", _url),
-    method("getScheme", "url_get_scheme", "URL -> string", lambda url: url.scheme),
-    method("getHost", "url_get_host", "URL -> string", lambda url: url.host),
-    method("getHostname", "url_get_hostname", "URL -> string", _hostname),
-    method("getPort", "url_get_port", "URL -> string", _port),
-    method("getEscapedPath", "url_get_escaped_path", "URL -> string", lambda url: url.escaped_path),
-    method("getQuery", "url_get_query", "URL -> map(string, list(string))", _query),
-    function("isURL", "is_url_string", "string -> bool", lambda text: not url_problem(text)),
+    function("url(string) -> URL", _url),
+    method("URL.getScheme() -> string", lambda url: url.scheme),
+    method("URL.getHost() -> string", lambda url: url.host),
+    method("URL.getHostname() -> string", _hostname),
+    method("URL.getPort() -> string", _port),
+    method("URL.getEscapedPath() -> string", lambda url: url.escaped_path),
+    method("URL.getQuery() -> map(string, list(string))", _query),
+    function("isURL(string) -> bool", lambda text: not url_problem(text)),
 )

@@ -139,24 +139,20 @@ def _part(index: int) -> Value:
 
 
 LIBRARY: tuple[Overload, ...] = (
-    function("semver", "string_to_semver", "string -> Semver", _read),
-    function("semver", "string_bool_to_semver", "string, bool -> Semver", _read),
-    function("isSemver", "is_semver_string", "string -> bool", _is_version),
-    function("isSemver", "is_semver_string_bool", "string, bool -> bool", _is_version),
+    function("semver(string) -> Semver", _read),
+    function("semver(string, bool) -> Semver", _read),
+    function("isSemver(string) -> bool", _is_version),
+    function("isSemver(string, bool) -> bool", _is_version),
     method(
-        "isGreaterThan",
-        "semver_is_greater_than",
-        "Semver, Semver -> bool",
+        "Semver.isGreaterThan(Semver) -> bool",
         lambda one, other: _compare(one, other) > 0,
     ),
     method(
-        "isLessThan",
-        "semver_is_less_than",
-        "Semver, Semver -> bool",
+        "Semver.isLessThan(Semver) -> bool",
         lambda one, other: _compare(one, other) < 0,
     ),
-    method("compareTo", "semver_compare_to", "Semver, Semver -> int", _compare),
-    method("major", "semver_major", "Semver -> int", _part(0)),
-    method("minor", "semver_minor", "Semver -> int", _part(1)),
-    method("patch", "semver_patch", "Semver -> int", _part(2)),
+    method("Semver.compareTo(Semver) -> int", _compare),
+    method("Semver.major() -> int", _part(0)),
+    method("Semver.minor() -> int", _part(1)),
+    method("Semver.patch() -> int", _part(2)),
 )
