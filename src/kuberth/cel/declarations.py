@@ -66,10 +66,12 @@ class Function:
 
         def dispatch(*args: Value) -> Value:
             for apply, guards in options:
-                if len(guards) == len(args) and all(
-                    guard is None or guard(arg) for guard, arg in zip(guards, args, strict=True)
-                ):
-                    assert apply is not None
+                if apply is None or len(guards) != len(args):
+                    continue
+                for guard, arg in zip(guards, args, strict=True):
+                    if guard is not None and not guard(arg):
+                        break
+                else:
                     return apply(*args)
             raise no_such_overload(name, *args)
 
