@@ -17,7 +17,7 @@ from kuberth.cluster.pod_groups import pod_group_not_found
 from kuberth.cluster.pod_info import PodInfo, group_of
 from kuberth.cluster.what_if import LoggedWhatIf
 from kuberth.config.plugin_args import DefaultPreemptionArgs
-from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
+from kuberth.framework.cluster_events import EventWithHint
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.extension_points import (
@@ -44,6 +44,7 @@ from kuberth.plugins.default_preemption.extender_review import ExtenderReview
 from kuberth.plugins.default_preemption.group_victims import GroupVictims
 from kuberth.plugins.default_preemption.plans import VictimPlan, VictimPlans
 from kuberth.plugins.default_preemption.trials import Preemptor
+from kuberth.plugins.hints import on_deletion
 
 NEVER: Final = "Never"
 NOT_TO_PREEMPT: Final = "not eligible due to preemptionPolicy=Never."
@@ -113,10 +114,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
     def events_to_register(self) -> Iterable[EventWithHint]:
         # Registered so that the gate is checked again. Whether to retry the pod is up to the plugins whose
         # rejection the preemption was to resolve.
-        return [EventWithHint(ClusterEvent(Resource.POD, Action.DELETE), self._after_deletion)]
-
-    def _after_deletion(self, _pod: Pod, _old: object, _new: object) -> Hint:
-        return Hint.SKIP
+        return [on_deletion(Pod, lambda _pod, _deleted: False)]
 
     # Preemption
 

@@ -17,8 +17,14 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from kuberth.api.core import Pod, PodExtendedResourceClaimStatus
-from kuberth.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
+from kuberth.api.core import Node, Pod, PodExtendedResourceClaimStatus
+from kuberth.api.resource import (
+    AllocationResult,
+    DeviceClass,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+    ResourceSlice,
+)
 from kuberth.api.scheduling import PodGroup
 from kuberth.api.selectors import CompiledNodeSelector, compile_node_selector
 from kuberth.cluster.arrays import Mask
@@ -28,7 +34,7 @@ from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.selection import meets_node_selector
 from kuberth.config.plugin_args import DynamicResourcesArgs
 from kuberth.errors import KuberthError, PluginError, SelectorError
-from kuberth.framework.cluster_events import Action, ClusterEvent, Concern, EventWithHint, Hint, Resource
+from kuberth.framework.cluster_events import Action, ClusterEvent, Concern, EventWithHint
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.extension_points import (
@@ -76,6 +82,7 @@ from kuberth.plugins.dynamic_resources.releasing import Releasing
 from kuberth.plugins.dynamic_resources.searching import WORK_PER_SECOND, BackgroundSearches, SearchBudget
 from kuberth.plugins.dynamic_resources.weighing import Weighing
 from kuberth.plugins.dynamic_resources.writing import FINALIZER, ClaimWriter
+from kuberth.plugins.hints import on_any, on_new
 from kuberth.plugins.resources.requests import REQUEST_FIELDS
 
 _STATE: Final = StateKey[Cycle]("DynamicResources")
@@ -762,28 +769,22 @@ class DynamicResources(
             node_change |= Action.UPDATE_NODE_TAINT
         added_or_updated = Action.ADD | Action.UPDATE
         rules = [EventWithHint(ClusterEvent(_TAINT_RULES, Action.ALL))] if self._has_rules else []
+        users = Concern(hints.claims_named_by, hints.users_of)
         return [
             *rules,
-            EventWithHint(ClusterEvent(Resource.NODE, node_change)),
-            EventWithHint(
-                ClusterEvent(Resource.RESOURCE_CLAIM, added_or_updated),
-                self._after_claim_change,
-                Concern(hints.claims_named_by, hints.users_of),
-            ),
-            EventWithHint(
-                ClusterEvent(Resource.POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM),
-                self._after_pod_change,
-            ),
-            EventWithHint(ClusterEvent(Resource.DEVICE_CLASS, added_or_updated)),
-            EventWithHint(ClusterEvent(Resource.RESOURCE_SLICE, added_or_updated)),
+            on_any(Node, node_change),
+            on_new(ResourceClaim, added_or_updated, self._claim_change_helps, users),
+            on_new(Pod, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM, self._pod_change_helps),
+            on_any(DeviceClass, added_or_updated),
+            on_any(ResourceSlice, added_or_updated),
         ]
 
-    def _after_claim_change(self, pod: Pod, old: object, new: object) -> Hint:
+    def _claim_change_helps(self, pod: Pod, before: ResourceClaim | None, after: ResourceClaim) -> bool:
         claims = self._inventory.claims
-        return hints.after_claim_change(claims, pod, old, new, with_groups=self._with_groups)
+        return hints.claim_change_helps(claims, pod, before, after, with_groups=self._with_groups)
 
-    def _after_pod_change(self, pod: Pod, _old: object, new: object) -> Hint:
-        return hints.after_pod_change(self._inventory.claims, pod, new, with_groups=self._with_groups)
+    def _pod_change_helps(self, pod: Pod, _before: Pod | None, after: Pod) -> bool:
+        return hints.pod_change_helps(self._inventory.claims, pod, after, with_groups=self._with_groups)
 
 
 def _devices(allocation: AllocationResult) -> list[tuple[str, str, str, str]]:
