@@ -48,7 +48,7 @@ def on_new(
     """For additions and updates: `helps(pod, before, after)`; `before` is None for an addition."""
 
     def hint(pod: Pod, old: object, new: object) -> Hint:
-        before, _after = before_and_after(kind, old, new)
+        before = None if old is None else expect(kind, old)
         return _hint(helps(pod, before, expect(kind, new)))
 
     return EventWithHint(_event(kind, actions), hint, concern)

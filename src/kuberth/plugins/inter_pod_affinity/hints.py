@@ -43,9 +43,10 @@ class AffinityHints:
             # Anti-affinity accepts any node without the key, and placed pods are not known here.
             return bool(far) or any(term.topology_key in labels for term in near)
         old = before.metadata.labels
-        return any(_gains(term.topology_key, old, labels) for term in near) or any(
-            _gains(term.topology_key, labels, old) for term in far
-        )
+        for term in near:
+            if _gains(term.topology_key, old, labels):
+                return True
+        return bool(far) and any(_gains(term.topology_key, labels, old) for term in far)
 
     def _near(self, pod: Pod) -> Sequence[AffinityTerm]:
         affinity = pod.spec.affinity
