@@ -67,8 +67,8 @@ class WantedRequest:
     """One request, or one alternative of a request."""
 
     __slots__ = (
-        "_answers",
         "_matched",
+        "answers",
         "capacities",
         "class_",
         "count",
@@ -100,7 +100,7 @@ class WantedRequest:
         disabled: str,
     ) -> None:
         """`disabled`: the problem that the request uses a disabled feature."""
-        self._answers: dict[DeviceContent, bool] = {}
+        self.answers: dict[DeviceContent, bool] = {}
         """Cached selector results by device."""
         self._matched: dict[DeviceContent, int] = {}
         """By device whose evaluation was interrupted: how many selectors match it."""
@@ -143,27 +143,23 @@ class WantedRequest:
                 *_selecting(request.selectors, prefix="", claim=claim),
             )
 
-    def known_answer(self, candidate: DeviceCandidate) -> bool | None:
-        """Whether the request selects the device, allocated or not; None if no selector was evaluated yet."""
-        if not candidate.device.is_given:
-            return False
-        answer = self._answers.get(candidate.device.content)
-        return None if answer is None else answer and candidate.is_reachable
-
     def selects(self, candidate: DeviceCandidate, *, between: Callable[[], None] | None = None) -> bool:
         """Whether the request selects the device; AllocationError if a selector is invalid or fails.
 
         The result is computed once per distinct content of devices. `between` is called between two
         selectors. If it raises, the next call for this device continues there.
         """
-        answer = self.known_answer(candidate)
+        if not candidate.device.is_given:
+            return False
+        content = candidate.device.content
+        answer = self.answers.get(content)
         if answer is None:
-            answer = self._evaluate(candidate.device.content, between) and candidate.is_reachable
-        return answer
+            answer = self._evaluate(content, between)
+        return answer and candidate.is_reachable
 
     def _evaluate(self, content: DeviceContent, between: Callable[[], None] | None) -> bool:
-        if len(self._answers) >= _MOST_ANSWERS:
-            self._answers.clear()
+        if len(self.answers) >= _MOST_ANSWERS:
+            self.answers.clear()
         answer, begin = True, self._matched.pop(content, 0)
         for index, each in enumerate(self.selectors[begin:], begin):
             if index > begin and between is not None:
@@ -178,7 +174,7 @@ class WantedRequest:
             if not answer:
                 break
         self._matched.pop(content, None)
-        self._answers[content] = answer
+        self.answers[content] = answer
         return answer
 
 

@@ -356,7 +356,9 @@ class DeviceSearch:
 
     def _selects(self, request: WantedRequest, candidate: DeviceCandidate) -> bool:
         """Whether the request selects the device, allocated or not. Charges expensive selectors."""
-        answer = request.known_answer(candidate)
+        if not candidate.device.is_given:
+            return False
+        answer = request.answers.get(candidate.device.content)
         if answer is None:
             is_over = self.work >= self._until or (self._is_starved and request.is_expensive)
             if is_over and self._has_evaluated:
@@ -374,7 +376,7 @@ class DeviceSearch:
                 work = _work_since(before)
                 self.work += work
                 request.is_expensive |= work > _EXPENSIVE
-        return answer
+        return answer and candidate.is_reachable
 
     def _is_in_use(self, device: KnownDevice) -> bool:
         return device.id in self._usage.whole or bool(self._picked.get(device.id))
