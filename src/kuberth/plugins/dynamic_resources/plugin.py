@@ -8,7 +8,6 @@ PostFilter releases devices of unused claims (`releasing`).
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -28,10 +27,10 @@ from kuberth.api.resource import (
 from kuberth.api.scheduling import PodGroup
 from kuberth.api.selectors import CompiledNodeSelector, compile_node_selector
 from kuberth.cluster.arrays import Mask
-from kuberth.cluster.nodes import NodeRow, Nodes
+from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.pod_groups import pod_group_not_found
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.cluster.selection import meets_node_selector
+from kuberth.cluster.selection import everywhere, meets_node_selector
 from kuberth.config.plugin_args import DynamicResourcesArgs
 from kuberth.errors import KuberthError, PluginError, SelectorError
 from kuberth.framework.cluster_events import Action, ClusterEvent, Concern, EventWithHint
@@ -53,7 +52,7 @@ from kuberth.framework.handle import Handle, PodEvent
 from kuberth.framework.inputs import DependsOn, Idle, Inputs, Versioned
 from kuberth.framework.scores import normalized
 from kuberth.framework.status import SKIP, Code, Status
-from kuberth.framework.verdict import Codes, Verdict
+from kuberth.framework.verdict import Verdict, distinct
 from kuberth.informers.store import Store, object_key
 from kuberth.plugins.devices.features import DeviceFeatures
 from kuberth.plugins.devices.inventory import Inventory
@@ -77,13 +76,15 @@ from kuberth.plugins.dynamic_resources.finding import (
     user_for,
     user_of,
 )
-from kuberth.plugins.dynamic_resources.judging import FAILED, Judgements
+from kuberth.plugins.dynamic_resources.judging import FAILED, Judged, Judgements
 from kuberth.plugins.dynamic_resources.releasing import Releasing
 from kuberth.plugins.dynamic_resources.searching import WORK_PER_SECOND, BackgroundSearches, SearchBudget
 from kuberth.plugins.dynamic_resources.weighing import Weighing
 from kuberth.plugins.dynamic_resources.writing import FINALIZER, ClaimWriter
 from kuberth.plugins.hints import on_any, on_new
+from kuberth.plugins.polling import wait_until
 from kuberth.plugins.resources.requests import REQUEST_FIELDS
+from kuberth.plugins.ruling import Positions, Ruling
 
 _STATE: Final = StateKey[Cycle]("DynamicResources")
 _GIVEN_TO_GROUP: Final = StateKey[set[str]]("DynamicResources/given")
@@ -106,21 +107,16 @@ nodes.
 
 _CANNOT_ALLOCATE: Final = Status.unresolvable("cannot allocate all claims")
 _INVALID_POOLS: Final = Status.unresolvable("invalid resource pools were encountered")
+_OF_SITES: Final = (_CANNOT_ALLOCATE, _INVALID_POOLS)
+"""The statuses of the codes NO_SOLUTION and INVALID_POOLS."""
 _NOT_AVAILABLE: Final = Status.unresolvable("resourceclaim not available on the node")
 _STALE_CLAIM: Final = Status.unresolvable("cannot schedule extended resource claim")
 _CANNOT_FIT: Final = Status.unresolvable("cannot fit resource")
-_REJECTIONS: Final = (_CANNOT_ALLOCATE, _INVALID_POOLS, _NOT_AVAILABLE, _STALE_CLAIM, _CANNOT_FIT)
-_NOT_AVAILABLE_CODE: Final = 3
-_STALE_CLAIM_CODE: Final = 4
-_CANNOT_FIT_CODE: Final = 5
-"""Codes of a verdict: indices into `_REJECTIONS`, counted from one; higher codes are failures."""
-
 _TAINT_RULES: Final = "devicetaintrules.v1beta2.resource.k8s.io"
 """Upstream reports changes of DeviceTaintRules as changes of slices."""
 _BINDING_SECONDS: Final = 600.0
-_FIRST_LOOK_SECONDS: Final = 0.05
-_LOOK_SECONDS: Final = 5.0
-"""The polling interval for devices that need preparation."""
+_LONGEST_PAUSE_SECONDS: Final = 5.0
+"""The longest polling interval for devices that need preparation."""
 
 
 class DynamicResources(
@@ -164,11 +160,11 @@ class DynamicResources(
             inventory = self._inventory = Inventory.shared(handle)
             classes = (inventory.classes.store.changes,)
             self._background = BackgroundSearches(inventory.refresh, limit=self._search_work)
-            judgements = self._judgements = handle.shared.of(Judgements, lambda: Judgements(inventory))
+            self._judgements = handle.shared.of(Judgements, lambda: Judgements(inventory))
             self._weighing: Weighing | None = None
             if self._features.has_node_resources:
                 pod_level = gates.enabled("PodLevelResources")
-                self._weighing = Weighing(handle.cluster, inventory, judgements, pod_level=pod_level)
+                self._weighing = Weighing(handle.cluster, inventory, pod_level=pod_level)
             self._writer = handle.shared.of(
                 ClaimWriter,
                 lambda: ClaimWriter(
@@ -280,7 +276,9 @@ class DynamicResources(
         if to_allocate:
             inventory.refresh()
         budget = self._budget(state)
-        cycle = Cycle(claims, special, selectors, to_allocate, budget, backed, shared=shared)
+        cycle = Cycle(
+            pod, self._judgements, claims, special, selectors, to_allocate, budget, backed, shared=shared
+        )
         if users:
             cycle.users = {index: users[reference.name] for index, (reference, _) in enumerate(named)}
         if self._weighing is not None:
@@ -339,109 +337,60 @@ class DynamicResources(
             return None
         if cycle.to_allocate:
             self._inventory.refresh()  # the cycle may have waited since PreFilter
-        failures: list[Status] = []
-        codes = self._codes(cycle, pod, nodes, failures)
-        if not np.count_nonzero(codes):
-            return None
-        return Verdict.choosing(codes, *_REJECTIONS, *failures)
+        ruling = Ruling(nodes, *_OF_SITES)
+        self._rule(cycle, nodes, ruling)
+        return ruling.verdict()
 
-    def _codes(self, cycle: Cycle, pod: Pod, nodes: Nodes, failures: list[Status]) -> Codes:
-        codes: Codes = np.zeros(len(nodes), np.int64)
-        applies = None
+    def _rule(self, cycle: Cycle, nodes: Nodes, ruling: Ruling) -> None:
         if cycle.special is not None:
             if cycle.claims[cycle.special].spec.devices.requests:
-                codes[:] = _STALE_CLAIM_CODE
-                return codes
-            cannot_fit = cycle.cannot_fit(nodes, self._inventory.classes)
-            bits = cycle.bits(nodes, self._inventory.classes)
-            applies = np.ones(len(nodes), np.bool_)
-            for each in np.unique(bits).tolist():
-                variant = self._variant(cycle, pod, each)
-                if variant.judged is None and not cycle.user_claims:
-                    applies &= bits != each
-                elif variant.judged is not None:
-                    self._allocate(cycle, variant, nodes, bits == each, codes, failures)
-            if cannot_fit is not None:
-                codes[cannot_fit] = _CANNOT_FIT_CODE
-        elif cycle.to_allocate:
-            variant = self._variant(cycle, pod, 0)
-            self._allocate(cycle, variant, nodes, None, codes, failures)
+                ruling.add(everywhere(nodes), _STALE_CLAIM)
+                return
+            ruling.add(cycle.cannot_fit(nodes), _CANNOT_FIT)
+        bits, live = cycle.bits(nodes), nodes.live()
+        applies = live
+        variants = {each: cycle.variant(each) for each in (distinct(bits) if cycle.backed else (0,))}
+        for each, variant in variants.items():
+            if variant.judged is None and not cycle.user_claims:
+                applies = applies & (bits != each)
         if self._weighing is not None:
-            self._weigh(self._weighing, cycle, pod, nodes, applies, codes, failures)
-        if len(cycle.to_allocate) < len(cycle.claims):
-            self._check_allocated(cycle, nodes, applies, codes)
-        return codes
-
-    def _weigh(
-        self,
-        weighing: Weighing,
-        cycle: Cycle,
-        pod: Pod,
-        nodes: Nodes,
-        applies: Mask | None,
-        codes: Codes,
-        failures: list[Status],
-    ) -> None:
-        """Devices that use node resources: whether these are free, and not used by another pod.
-
-        Other users are checked before devices are searched, so that this rejection comes first.
-        """
-        where = nodes.live() if applies is None else nodes.live() & applies
-        asked = where & (codes != _CANNOT_FIT_CODE)
-        for status, mask in weighing.users_elsewhere(cycle, pod, nodes, asked):
-            failures.append(status)
-            codes[mask] = len(_REJECTIONS) + len(failures)
-        if not cycle.to_allocate and not cycle.shared:
-            return
-        for status, mask in weighing.refusals(cycle, pod, nodes, where & (codes == 0)):
-            failures.append(status)
-            codes[mask] = len(_REJECTIONS) + len(failures)
-
-    def _variant(self, cycle: Cycle, pod: Pod, bits: int) -> Variant:
-        return cycle.variant(bits, pod, self._judgements, self._inventory.classes)
+            # Checked before devices are searched, so that this rejection comes first.
+            for mask, status in self._weighing.users_elsewhere(cycle, nodes, applies & ruling.free):
+                ruling.add(mask, status)
+        for each, variant in variants.items():
+            if variant.judged is not None:
+                where = live & (bits == each) if cycle.backed else live
+                self._allocate(cycle, variant, variant.judged, nodes, where, ruling)
+        if self._weighing is not None and (cycle.to_allocate or cycle.shared):
+            for mask, status in self._weighing.refusals(cycle, nodes, applies & ruling.free):
+                ruling.add(mask, status)
+        # Whether allocated claims can be used from the nodes that have not been rejected.
+        for missing in self._missing(cycle, nodes).values():
+            ruling.add(applies & missing, _NOT_AVAILABLE)
 
     def _allocate(
-        self,
-        cycle: Cycle,
-        variant: Variant,
-        nodes: Nodes,
-        where: Mask | None,
-        codes: Codes,
-        failures: list[Status],
+        self, cycle: Cycle, variant: Variant, judged: Judged, nodes: Nodes, where: Mask, ruling: Ruling
     ) -> None:
-        """Write the available devices of nodes of a view, or of some of them, to the state."""
-        judged = variant.judged
-        assert judged is not None
-        positions: slice | Mask = slice(None) if where is None else where
-        live = nodes.live()
-        sites = np.where(live, nodes.take(self._inventory.sites.of_row), self._any_site(live, nodes))
-        sites = sites[positions]
-        if not len(sites) or sites[0] < 0:
+        """Reject the nodes among these that lack devices."""
+        positions: Positions = slice(None) if where.all() else np.flatnonzero(where)
+        sites = nodes.take(self._inventory.sites.of_row)[positions]
+        if not len(sites):
             return
         judged.judge(sites, cycle.budget)
         if judged.is_unfinished:
             self._background.add(judged)
-        found = judged.codes[sites]
+        codes = found = judged.codes[sites]
         if found.max() >= FAILED:
-            claims = cycle.asked(variant)
-            renumbered: dict[int, int] = {}
-            for code in np.unique(found[found >= FAILED]).tolist():
+            codes = found.copy()
+            for code in distinct(found[found >= FAILED]):
                 failure = judged.failures[code - FAILED]
-                if failure is not None:
-                    failures.append(_filter_error(failure.message(claims)))
+                if failure is None:
+                    name = nodes.name(int(np.arange(len(nodes))[positions][found == code][0]))
+                    problem = f"node {name}: timed out trying to allocate devices"
                 else:
-                    at = int(np.flatnonzero(judged.codes[sites] == code)[0])
-                    place = at if where is None else int(np.flatnonzero(where)[at])
-                    name = nodes.name(place)
-                    failures.append(_filter_error(f"node {name}: timed out trying to allocate devices"))
-                renumbered[code] = len(_REJECTIONS) + len(failures)
-            found = np.array([renumbered.get(code, code) for code in found.tolist()], np.int64)
-        codes[positions] = found
-
-    def _any_site(self, live: Mask, nodes: Nodes) -> int:
-        """A placeholder site for rows without a node."""
-        places = np.flatnonzero(live)
-        return int(self._inventory.sites.of_row[nodes.row(int(places[0]))]) if len(places) else -1
+                    problem = failure.message(cycle.asked(variant))
+                codes[found == code] = ruling.code(_filter_error(problem))
+        ruling.add_codes(positions, codes)
 
     def _budget(self, state: CycleState) -> SearchBudget:
         """The search budget of this attempt: one for all pods of a group."""
@@ -452,20 +401,6 @@ class DynamicResources(
             budget = SearchBudget(self._search_work)
             state.group.state.write(_GROUP_BUDGET, budget)
         return budget
-
-    def _check_allocated(
-        self,
-        cycle: Cycle,
-        nodes: Nodes,
-        applies: Mask | None,
-        codes: Codes,
-    ) -> None:
-        """Whether allocated claims can be used from the nodes that have not been rejected."""
-        free = (codes == 0) & nodes.live()
-        if applies is not None:
-            free &= applies
-        for missing in self._missing(cycle, nodes).values():
-            codes[free & missing] = _NOT_AVAILABLE_CODE
 
     def _missing(self, cycle: Cycle, nodes: Nodes) -> dict[int, Mask]:
         """The nodes that cannot use allocated claims."""
@@ -530,9 +465,9 @@ class DynamicResources(
         self._inventory.refresh()
         before = cycle.score_of_allocated()
         sites = nodes.take(self._inventory.sites.of_row)
-        bits = cycle.bits(nodes, self._inventory.classes)
-        for each in np.unique(bits).tolist():
-            judged = self._variant(cycle, pod, each).judged
+        bits = cycle.bits(nodes)
+        for each in distinct(bits):
+            judged = cycle.variant(each).judged
             if judged is not None:
                 judged.judge(sites[bits == each], cycle.budget)
                 scores[bits == each] = judged.scores[sites[bits == each]] + before
@@ -561,7 +496,7 @@ class DynamicResources(
             if metadata.uid in claims.in_flight:
                 name = f"{metadata.namespace}/{metadata.name}"
                 return Status.unresolvable(f"resource claim {name} is in the process of being allocated")
-        if not self._settle(cycle, pod, node):
+        if not cycle.settle_on(node):
             if any(index != cycle.special for index in cycle.to_allocate):
                 return Status.error("claim allocation not found for node")
             return None
@@ -601,15 +536,6 @@ class DynamicResources(
             cycle.pending.add(claim.metadata.uid)
             cycle.shared[index] = found
         return None
-
-    def _settle(self, cycle: Cycle, pod: Pod, node: NodeRow) -> bool:
-        bits = int(cycle.bits(node.alone, self._inventory.classes)[0])
-        variant = self._variant(cycle, pod, bits)
-        if variant.judged is None:
-            return False
-        site = int(self._inventory.sites.of_row[node.row])
-        variant.judged.judge(np.array([site], np.int64), cycle.budget)
-        return cycle.settle_on(node, variant, site)
 
     def unreserve(self, state: CycleState, pod: Pod, _node_name: str) -> None:
         """Release the devices. Written allocations stay, but are not reserved for this pod any more."""
@@ -736,14 +662,12 @@ class DynamicResources(
     async def _wait_until_ready(self, cycle: Cycle, pod: Pod, node_name: str) -> None:
         note = f"waiting for binding conditions for device on node {node_name}"
         self._recorder.record(PodEvent(pod, "BindingConditionsPending", "Scheduling", note))
-        loop = asyncio.get_running_loop()
-        deadline, pause = loop.time() + self._binding_seconds, _FIRST_LOOK_SECONDS
-        while not self._are_ready(cycle):
-            left = deadline - loop.time()
-            if left <= 0:
-                raise DeviceBindingTimeoutError("device binding timeout: context deadline exceeded")
-            await asyncio.sleep(min(pause, left))
-            pause = min(2 * pause, _LOOK_SECONDS)
+        if not await wait_until(
+            partial(self._are_ready, cycle),
+            timeout_seconds=self._binding_seconds,
+            longest_pause_seconds=_LONGEST_PAUSE_SECONDS,
+        ):
+            raise DeviceBindingTimeoutError("device binding timeout: context deadline exceeded")
 
     def _are_ready(self, cycle: Cycle) -> bool:
         for index, claim in enumerate(cycle.claims):

@@ -19,11 +19,12 @@ from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import EnqueueExtensions, FilterPlugin, PreFilterPlugin
 from kuberth.framework.handle import Handle
 from kuberth.framework.inputs import DependsOn, Inputs
-from kuberth.framework.status import SKIP, Code, Status
+from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
 from kuberth.plugins.hints import has_node, on_any, on_deletion, on_new
 from kuberth.plugins.node_volume_limits.attached import AttachedVolumes
 from kuberth.plugins.node_volume_limits.resolving import Attachable, VolumeResolver
+from kuberth.plugins.ruling import Ruling
 from kuberth.plugins.volumes import csi_migration
 from kuberth.plugins.volumes.claims import USERS_OF_CLAIM, attachable_volumes, concerns_claim
 from kuberth.plugins.volumes.csi_nodes import CSINodeColumns
@@ -77,7 +78,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
             # PreFilter may be disabled on its own.
             new = self._new_volumes(pod, attachable_volumes(state, pod))
         self._csi_nodes.refresh()
-        ruling = _Ruling(len(nodes))
+        ruling = Ruling(nodes)
         known = nodes.take(self._csi_nodes.known)
         for volumes, there in ((new.with_csi_node, known), (new.without, ~known)):
             if isinstance(volumes, Status):
@@ -89,7 +90,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
                     self._check_limits(nodes, volumes, ruling)
         return ruling.verdict()
 
-    def _check_drivers(self, nodes: Nodes, drivers: Iterable[str], there: Mask, ruling: _Ruling) -> None:
+    def _check_drivers(self, nodes: Nodes, drivers: Iterable[str], there: Mask, ruling: Ruling) -> None:
         """A driver can require that pods only use nodes where it is installed (KEP-5030)."""
         for name in sorted(drivers):
             driver = self._drivers.get(name)
@@ -97,7 +98,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
                 missing = there & ~nodes.take(self._csi_nodes.installed(name))
                 ruling.add(missing, Status.unschedulable(f"{name} CSI driver is not installed on the node"))
 
-    def _check_limits(self, nodes: Nodes, volumes: Iterable[Attachable], ruling: _Ruling) -> None:
+    def _check_limits(self, nodes: Nodes, volumes: Iterable[Attachable], ruling: Ruling) -> None:
         self._attached.refresh()
         limited = nodes.take(self._csi_nodes.has_limits())
         if not limited.any():
@@ -105,7 +106,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
         for row, error in self._attached.errors.items():
             position = nodes.position(nodes.table.names[row])
             if position is not None and limited[position]:
-                ruling.add_one(position, error)
+                ruling.add_codes(np.array([position]), np.array([ruling.code(error)]))
         exceeded = nowhere(nodes)
         brought = {volume.key: volume.driver for volume in volumes}
         for driver in set(brought.values()):
@@ -154,33 +155,6 @@ def _may_attach_instead(pod: Pod, deleted: VolumeAttachment) -> bool:
         if plugin.driver == deleted.spec.attacher:
             return True
     return False
-
-
-class _Ruling:
-    """Statuses per node of a view; the first one for a node counts."""
-
-    def __init__(self, length: int) -> None:
-        self._codes = np.zeros(length, np.int64)
-        self._statuses: list[Status] = []
-
-    def add(self, where: Mask, status: Status) -> None:
-        self._statuses.append(status)
-        self._codes[where & (self._codes == 0)] = len(self._statuses)
-
-    def add_one(self, position: int, status: Status) -> None:
-        self._statuses.append(status)
-        if not self._codes[position]:
-            self._codes[position] = len(self._statuses)
-
-    def verdict(self) -> Verdict | None:
-        if not self._codes.any():
-            return None
-        statuses = self._statuses
-        return Verdict(
-            self._codes,
-            lambda code: statuses[code - 1],
-            may_fail=any(status.code == Code.ERROR for status in statuses),
-        )
 
 
 def _limit(driver: CSINodeDriver) -> int:
