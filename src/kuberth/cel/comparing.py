@@ -6,7 +6,6 @@ of different types are unequal, except that comparing Kubernetes' own types with
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import isnan
 
 from kuberth.cel.values import (
@@ -25,14 +24,6 @@ from kuberth.errors import CelRuntimeError
 
 _NUMBERS = (int, Uint, float)
 _EQUAL_BY_VALUE = (str, bytes, bool)
-
-Equal = Callable[[Value, Value], "bool | None"]
-_OWN: dict[type, Equal] = {}
-"""Equality of library types, by type."""
-
-
-def register_equality(kind: type, compare: Equal) -> None:
-    _OWN[kind] = compare
 
 
 def equal(one: Value, other: Value) -> bool | None:
@@ -59,7 +50,7 @@ def equal(one: Value, other: Value) -> bool | None:
         return type(other) is kind and bool(one.nanoseconds == other.nanoseconds)
     if kind is TypeValue:
         return type(other) is TypeValue and bool(one.name == other.name)
-    return _OWN[kind](one, other)
+    return bool(one.same(other)) if type(other) is kind else None
 
 
 def _equal_lists(one: list[Value], other: list[Value]) -> bool:

@@ -16,7 +16,7 @@ from kuberth.cel import syntax
 from kuberth.cel.costs import LIMIT, LIST_COST, MAP_COST, Cost, cost_after, cost_before
 from kuberth.cel.declarations import Apply
 from kuberth.cel.library import FUNCTIONS
-from kuberth.cel.library.collections import IN_LIST, MapAccumulator
+from kuberth.cel.library.collections import IN_LIST
 from kuberth.cel.library.conversions import CONVERSIONS
 from kuberth.cel.library.regular_expressions import PATTERN_ARGUMENT
 from kuberth.cel.numbers import format_double
@@ -27,6 +27,7 @@ from kuberth.cel.values import (
     Accumulator,
     CostExceeded,
     Map,
+    MapAccumulator,
     Optional,
     TypeValue,
     Uint,

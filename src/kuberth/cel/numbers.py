@@ -9,7 +9,7 @@ import re
 from decimal import Decimal
 from math import inf, isfinite, isinf, isnan, nan
 
-from kuberth.cel.values import INT_MAX, INT_MIN, UINT_MAX
+from kuberth.cel.values import INT_MAX, INT_MIN, UINT_MAX, Uint
 
 _INT = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _UINT = re.compile(r"[0-9]+", re.ASCII)
@@ -23,8 +23,9 @@ def parse_int(text: str) -> int | None:
     return _parse_integer(text, _INT, range(INT_MIN, INT_MAX + 1))
 
 
-def parse_uint(text: str) -> int | None:
-    return _parse_integer(text, _UINT, range(UINT_MAX + 1))
+def parse_uint(text: str) -> Uint | None:
+    value = _parse_integer(text, _UINT, range(UINT_MAX + 1))
+    return None if value is None else Uint(value)
 
 
 def _parse_integer(text: str, form: re.Pattern[str], valid: range) -> int | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from kuberth.api.quantity import Quantity
 from kuberth.errors import CelRuntimeError
@@ -66,6 +66,17 @@ def no_such_overload(function: str = "", *args: Value) -> CelRuntimeError:
     if not function:
         return CelRuntimeError("no such overload")
     return CelRuntimeError(f"no such overload: {function}({', '.join(type_name(arg) for arg in args)})")
+
+
+class LibraryValue:
+    """A value of one of Kubernetes' own types; comparing it with a value of another type is an error."""
+
+    __slots__ = ()
+    cel_name: ClassVar[str]
+
+    def same(self, other: Any) -> bool:
+        """Whether another value of this type is equal."""
+        raise NotImplementedError
 
 
 class Uint(int):
@@ -180,6 +191,12 @@ class Domains(Map):
         return (True, value) if found else (True, Map())
 
 
+class MapAccumulator(Map):
+    """The map that a loop builds; inserting changes it."""
+
+    __slots__ = ()
+
+
 class _Token:
     """The token of a key that is not a string."""
 
@@ -244,6 +261,7 @@ _TYPE_NAMES: dict[type, str] = {
     Accumulator: "list",
     Map: "map",
     Domains: "map",
+    MapAccumulator: "map",
     type(None): "null_type",
     TypeValue: "type",
     Optional: "optional_type",
@@ -253,13 +271,8 @@ _TYPE_NAMES: dict[type, str] = {
 }
 
 
-def register_type(python: type, name: str) -> None:
-    """Register the CEL name of a library's type."""
-    _TYPE_NAMES[python] = name
-
-
 def type_name(value: Value) -> str:
-    return _TYPE_NAMES[type(value)]
+    return _TYPE_NAMES.get(type(value)) or str(value.cel_name)
 
 
 def size_of(value: Value) -> int:

@@ -1,20 +1,11 @@
-"""Size, membership and access of lists and maps, and the accumulator of transformMap."""
+"""Size, membership and access of lists and maps, and the insertion of transformMap."""
 
 from __future__ import annotations
 
 from kuberth.cel.comparing import contains, equal
 from kuberth.cel.declarations import Apply, Overload, function, method
-from kuberth.cel.values import Map, Value, no_such_overload, register_type, token
+from kuberth.cel.values import Map, MapAccumulator, Value, no_such_overload, token
 from kuberth.errors import CelRuntimeError
-
-
-class MapAccumulator(Map):
-    """The map that a loop builds; inserting changes it."""
-
-    __slots__ = ()
-
-
-register_type(MapAccumulator, "map")
 
 
 def _size(value: Value) -> int:

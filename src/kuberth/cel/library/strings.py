@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kuberth.cel.declarations import Overload, function, method
+from collections.abc import Callable
+
+from kuberth.cel.declarations import Apply, Overload, function, method
 from kuberth.cel.library.formatting import GO_ESCAPES, format_text
 from kuberth.cel.values import (
     MAX_CHARACTERS,
@@ -22,24 +24,15 @@ _UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 _QUOTED = str.maketrans(GO_ESCAPES)
 
 
-def _two_texts(one: Value, other: Value) -> None:
-    if type(one) is not str or type(other) is not str:
-        raise no_such_overload()
+def _on_texts(apply: Callable[[str, str], bool]) -> Apply:
+    """A function of two texts that checks its arguments itself."""
 
+    def checked(text: Value, part: Value) -> bool:
+        if type(text) is not str or type(part) is not str:
+            raise no_such_overload()
+        return apply(text, part)
 
-def _contains(text: str, part: str) -> bool:
-    _two_texts(text, part)
-    return part in text
-
-
-def _starts_with(text: str, part: str) -> bool:
-    _two_texts(text, part)
-    return text.startswith(part)
-
-
-def _ends_with(text: str, part: str) -> bool:
-    _two_texts(text, part)
-    return text.endswith(part)
+    return checked
 
 
 def _out_of_range(index: int) -> CelRuntimeError:
@@ -126,9 +119,9 @@ def _quote(text: str) -> str:
 
 
 STANDARD: tuple[Overload, ...] = (
-    method("string.contains(string) -> bool", _contains),
-    method("string.endsWith(string) -> bool", _ends_with),
-    method("string.startsWith(string) -> bool", _starts_with),
+    method("string.contains(string) -> bool", _on_texts(lambda text, part: part in text)),
+    method("string.endsWith(string) -> bool", _on_texts(str.endswith)),
+    method("string.startsWith(string) -> bool", _on_texts(str.startswith)),
 )
 LIBRARY: tuple[Overload, ...] = (
     method("string.charAt(int) -> string", _char_at),

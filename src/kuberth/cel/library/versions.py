@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
 
-from kuberth.cel.comparing import register_equality
 from kuberth.cel.declarations import Overload, function, method
-from kuberth.cel.values import UINT_MAX, Value, register_type
+from kuberth.cel.values import UINT_MAX, LibraryValue, Value
 from kuberth.errors import CelRuntimeError
 
 _ALPHANUMERIC = re.compile(r"[0-9A-Za-z-]*", re.ASCII)
@@ -17,14 +16,16 @@ _DIGITS = re.compile(r"[0-9]*", re.ASCII)
 
 
 @dataclass(slots=True, eq=False)
-class SemverValue:
+class SemverValue(LibraryValue):
     """A semantic version: numbers and pre-release parts; build metadata is ignored."""
+
+    cel_name = "kubernetes.Semver"
 
     numbers: tuple[int, int, int]
     pre_release: tuple[int | str, ...]
 
-
-register_type(SemverValue, "kubernetes.Semver")
+    def same(self, other: SemverValue) -> bool:
+        return _compare(self, other) == 0
 
 
 @lru_cache(maxsize=4096)
@@ -121,13 +122,6 @@ def _compare(one: SemverValue, other: SemverValue) -> int:
             return -1 if isinstance(mine, int) else 1
         return 1 if mine > theirs else -1  # type: ignore[operator]  # both numbers, or both texts
     return 0
-
-
-def _equal(one: Value, other: Value) -> bool | None:
-    return _compare(one, other) == 0 if type(other) is SemverValue else None
-
-
-register_equality(SemverValue, _equal)
 
 
 def _part(index: int) -> Value:
