@@ -1,11 +1,10 @@
-"""Lists: Kubernetes' own functions, and version 3 of the lists extension."""
+"""Lists: Kubernetes' own functions, version 3 of the lists extension, and lists taken as sets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cmp_to_key
 
-from kuberth.cel.comparing import compare, equal, is_ordered
 from kuberth.cel.declarations import Apply, Overload, function, method
 from kuberth.cel.library.operators import add
 from kuberth.cel.values import (
@@ -15,6 +14,10 @@ from kuberth.cel.values import (
     Duration,
     Uint,
     Value,
+    compare,
+    contains,
+    equal,
+    is_ordered,
     no_such_overload,
 )
 from kuberth.errors import CelRuntimeError
@@ -160,6 +163,25 @@ def _check_square(elements: list[Value]) -> None:
         raise CostExceeded
 
 
+def _contains_all(whole: list[Value], part: list[Value]) -> bool:
+    _check_work(whole, part)
+    return all(contains(whole, one) for one in part)
+
+
+def _equivalent(one: list[Value], other: list[Value]) -> bool:
+    return _contains_all(one, other) and _contains_all(other, one)
+
+
+def _intersects(one: list[Value], other: list[Value]) -> bool:
+    _check_work(one, other)
+    return any(contains(other, element) for element in one)
+
+
+def _check_work(one: list[Value], other: list[Value]) -> None:
+    if len(one) * len(other) > MAX_ELEMENTS:  # it would cost more than the limit
+        raise CostExceeded
+
+
 KUBERNETES: tuple[Overload, ...] = (
     *(method(f"list({kind}).isSorted() -> bool", _is_sorted) for kind in _COMPARED),
     *(method(f"list({kind}).sum() -> {kind}", _sum(zero)) for kind, zero in _SUMMED.items()),
@@ -177,5 +199,10 @@ LIBRARY: tuple[Overload, ...] = (
     function("lists.range(int) -> list(int)", _range),
     method("list(T).reverse() -> list(T)", lambda elements: elements[::-1]),
     method("list(T).distinct() -> list(T)", _distinct),
+)
+SETS: tuple[Overload, ...] = (
+    function("sets.contains(list(T), list(T)) -> bool", _contains_all),
+    function("sets.equivalent(list(T), list(T)) -> bool", _equivalent),
+    function("sets.intersects(list(T), list(T)) -> bool", _intersects),
 )
 OPERATORS: dict[str, Apply] = {"sort": _sort, "@sortByAssociatedKeys": _sort_by}

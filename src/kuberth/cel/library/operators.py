@@ -6,7 +6,6 @@ from collections.abc import Callable
 from itertools import product
 from math import copysign, inf, nan
 
-from kuberth.cel.comparing import compare, equal, is_ordered
 from kuberth.cel.declarations import Apply, Overload, function
 from kuberth.cel.library.times import check_duration, check_timestamp
 from kuberth.cel.values import (
@@ -20,6 +19,9 @@ from kuberth.cel.values import (
     Value,
     check_int,
     check_uint,
+    compare,
+    equal,
+    is_ordered,
     no_such_overload,
     type_name,
 )

@@ -18,7 +18,7 @@ from kuberth.cluster.what_if import LoggedWhatIf
 from kuberth.framework.status import Status
 from kuberth.informers.store import Store
 from kuberth.plugins.default_preemption.budgets import Budgets
-from kuberth.plugins.default_preemption.importance import start_time
+from kuberth.plugins.default_preemption.plans import start_time
 
 NO_VICTIMS: Final = "No preemption victims found for incoming preemptor"
 AS_A_WHOLE: Final = "PodGroup"
@@ -47,8 +47,7 @@ class GroupVictims:
         units = [unit for unit in self._units() if self._priority(unit) < priority]
         if not units:
             return Status.unresolvable(NO_VICTIMS)
-        for unit in units:
-            self._leave(unit, what_if)
+        self._change(what_if.remove_pod, units)
         status = try_again()
         if not status.is_success:
             return status
@@ -80,13 +79,19 @@ class GroupVictims:
         self, units: Sequence[Unit], what_if: LoggedWhatIf, try_again: Callable[[], Status]
     ) -> bool:
         """Whether the group fits with these added; if not, they are removed again."""
-        for unit in units:
-            self._return(unit, what_if)
+        self._change(what_if.add_pod, units)
         fits = try_again().is_success
         if not fits:
-            for unit in units:
-                self._leave(unit, what_if)
+            self._change(what_if.remove_pod, units)
         return fits
+
+    def _change(self, change: Callable[[PodInfo, int], object], units: Sequence[Unit]) -> None:
+        """Add or remove the pods in a what-if."""
+        for unit in units:
+            for info in unit:
+                row = self._cluster.row_of(info.node_name)
+                assert row is not None
+                change(info, row)
 
     def _units(self) -> list[Unit]:
         """All pods on nodes, grouped by what is evicted together."""
@@ -111,15 +116,3 @@ class GroupVictims:
         in_group = bool(unit[0].group)
         started = min(start_time(info) for info in unit)
         return -self._priority(unit), not in_group, -len(unit) if in_group else 0, started
-
-    def _leave(self, unit: Unit, what_if: LoggedWhatIf) -> None:
-        for info in unit:
-            row = self._cluster.row_of(info.node_name)
-            assert row is not None
-            what_if.remove_pod(info, row)
-
-    def _return(self, unit: Unit, what_if: LoggedWhatIf) -> None:
-        for info in unit:
-            row = self._cluster.row_of(info.node_name)
-            assert row is not None
-            what_if.add_pod(info, row)

@@ -20,8 +20,15 @@ from kuberth.cluster.selection import everywhere, meets_node_selector, nowhere
 from kuberth.cluster.table import ClusterTable
 from kuberth.informers.store import Store
 from kuberth.plugins.devices.features import ALL_FEATURES, DeviceFeatures
-from kuberth.plugins.devices.pools import DevicePool, pool_of
-from kuberth.plugins.devices.slices import DeviceId, DeviceReach, KnownDevice, KnownSlice, PoolId
+from kuberth.plugins.devices.slices import (
+    DeviceId,
+    DevicePool,
+    DeviceReach,
+    KnownDevice,
+    KnownSlice,
+    PoolId,
+    pool_of,
+)
 from kuberth.plugins.devices.taint_rules import tainted
 
 _Seen = list[tuple[KnownSlice, tuple[bool, ...]]]

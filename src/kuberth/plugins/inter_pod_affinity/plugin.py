@@ -32,9 +32,8 @@ from kuberth.framework.scores import MAX_NODE_SCORE
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
 from kuberth.plugins.hints import on_change, on_new
-from kuberth.plugins.inter_pod_affinity.filtering import RequiredTerms
+from kuberth.plugins.inter_pod_affinity.filtering import RequiredTerms, broken_term, incoming_pod
 from kuberth.plugins.inter_pod_affinity.hints import AffinityHints
-from kuberth.plugins.inter_pod_affinity.incoming import broken_term, incoming_pod
 from kuberth.plugins.inter_pod_affinity.scoring import DomainScores, scaled
 
 _REQUIRED: StateKey[RequiredTerms] = StateKey("required inter-pod affinity")

@@ -148,10 +148,10 @@ def _may_attach_instead(pod: Pod, deleted: VolumeAttachment) -> bool:
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
             return True
-        plugin = csi_migration.inline_plugin(volume)
+        plugin = csi_migration.plugin_of(volume)
         if plugin is None:
             continue
-        csi_migration.inline_handle(plugin, volume)  # raises for a volume the driver cannot have
+        plugin.handle_of(volume)  # raises for a volume the driver cannot have
         if plugin.driver == deleted.spec.attacher:
             return True
     return False

@@ -19,8 +19,7 @@ from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo, PodMatcher
 from kuberth.framework.status import Status
 from kuberth.framework.verdict import Verdict
-from kuberth.plugins.pod_topology_spread.constraints import Constraint
-from kuberth.plugins.pod_topology_spread.inclusion import Inclusion
+from kuberth.plugins.pod_topology_spread.constraints import Constraint, Inclusion
 
 _NOT_SPREAD: Final = "node(s) didn't match pod topology spread constraints"
 _MISSING_LABEL, _TOO_SKEWED = 1, 2

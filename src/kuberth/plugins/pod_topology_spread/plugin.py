@@ -28,10 +28,9 @@ from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
 from kuberth.plugins.hints import on_change
-from kuberth.plugins.pod_topology_spread.constraints import Constraint, ConstraintReader
+from kuberth.plugins.pod_topology_spread.constraints import Constraint, ConstraintReader, Inclusion
 from kuberth.plugins.pod_topology_spread.filtering import HardSpread
 from kuberth.plugins.pod_topology_spread.hints import SpreadHints
-from kuberth.plugins.pod_topology_spread.inclusion import Inclusion
 from kuberth.plugins.pod_topology_spread.scoring import SoftSpread
 
 _HARD: StateKey[HardSpread] = StateKey("hard topology spread")

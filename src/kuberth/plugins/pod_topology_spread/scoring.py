@@ -23,8 +23,7 @@ from kuberth.cluster.selection import nowhere
 from kuberth.cluster.table import ClusterTable
 from kuberth.cluster.terms import Tally
 from kuberth.framework.scores import MAX_NODE_SCORE
-from kuberth.plugins.pod_topology_spread.constraints import Constraint
-from kuberth.plugins.pod_topology_spread.inclusion import Inclusion
+from kuberth.plugins.pod_topology_spread.constraints import Constraint, Inclusion
 
 Floats = NDArray[np.float64]
 

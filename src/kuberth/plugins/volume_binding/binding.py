@@ -185,7 +185,7 @@ class VolumeBinder:
     def _check_reachable(self, node: NodeRow, volume: PersistentVolume) -> None:
         affinity = volume.spec.node_affinity
         required = affinity.required if affinity is not None else None
-        plugin = csi_migration.volume_plugin(volume)
+        plugin = csi_migration.plugin_of(volume)
         if plugin is not None and plugin.is_migrated:
             csi_node = self._csi_nodes.get(node.name)
             if plugin.name in migrated_plugins(csi_node):

@@ -22,7 +22,6 @@ from kuberth.framework.status import Status
 from kuberth.framework.verdict import Verdict
 from kuberth.plugins.volume_binding.assumptions import Assumptions
 from kuberth.plugins.volume_binding.claims import PodClaims, WaitingClaim
-from kuberth.plugins.volume_binding.matching import VolumesOf, match_claims
 from kuberth.plugins.volume_binding.provisioning import (
     Capacities,
     Room,
@@ -31,7 +30,7 @@ from kuberth.plugins.volume_binding.provisioning import (
     has_room,
 )
 from kuberth.plugins.volume_binding.reach import NONE, Ranks, reach_of_affinity
-from kuberth.plugins.volume_binding.volumes import KnownVolumes
+from kuberth.plugins.volume_binding.volumes import KnownVolumes, VolumesOf, match_claims
 from kuberth.plugins.volumes import csi_migration
 from kuberth.plugins.volumes.csi_migration import TranslationError
 from kuberth.plugins.volumes.csi_nodes import CSINodeColumns
@@ -166,7 +165,7 @@ class VolumeFinder:
         """Nodes that can reach the volume; nodes where its CSI driver cannot attach it, and why."""
         affinity = volume.spec.node_affinity
         reachable = reach_of_affinity(affinity.required if affinity is not None else None).mask(nodes)
-        plugin = csi_migration.volume_plugin(volume)
+        plugin = csi_migration.plugin_of(volume)
         if plugin is None or not plugin.is_migrated:
             return reachable, nowhere(nodes), None
         self._csi_nodes.refresh()

@@ -20,9 +20,9 @@ from kuberth.framework.extension_points import Scores
 from kuberth.framework.scores import MAX_NODE_SCORE
 from kuberth.plugins.volume_binding.claims import WaitingClaim
 from kuberth.plugins.volume_binding.finding import Findings, Match, Provision
-from kuberth.plugins.volume_binding.matching import VolumesOf
 from kuberth.plugins.volume_binding.provisioning import total_bytes
 from kuberth.plugins.volume_binding.reach import NONE
+from kuberth.plugins.volume_binding.volumes import VolumesOf
 
 FULL: Final = 100
 _STRETCH: Final = MAX_NODE_SCORE // MAX_CUSTOM_SCORE

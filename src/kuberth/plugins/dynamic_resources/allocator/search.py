@@ -28,9 +28,8 @@ from kuberth.api.resource import DeviceTaint, DeviceToleration
 from kuberth.api.taints import toleration_tolerates
 from kuberth.cel.values import WORK
 from kuberth.errors import KuberthError, QuantityError
-from kuberth.plugins.devices.pools import DevicePool
 from kuberth.plugins.devices.sites import DeviceCandidate, Site
-from kuberth.plugins.devices.slices import DeviceId, KnownDevice, PoolId, attribute_value
+from kuberth.plugins.devices.slices import DeviceId, DevicePool, KnownDevice, PoolId, attribute_value
 from kuberth.plugins.devices.usage import DeviceUsage
 from kuberth.plugins.dynamic_resources.allocator.capacity import Amounts, PoolCounters, all_consumed, fits
 from kuberth.plugins.dynamic_resources.allocator.constraints import PickConstraint, attribute_of
