@@ -17,7 +17,6 @@ from kuberth.api.resource import (
     Device,
     DeviceAttribute,
     DeviceCapacity,
-    DeviceCounterConsumption,
     DeviceTaint,
     NodeAllocatableResourceMapping,
     ResourceSlice,
@@ -34,6 +33,7 @@ DeviceId = tuple[str, str, str]
 Counters = Mapping[str, Mapping[str, Quantity]]
 """By counter set, then by counter."""
 
+_ATTRIBUTE_KINDS: Final = ("int", "bool", "string", "version")
 _PREVENTING: Final = frozenset({"NoSchedule", "NoExecute"})
 
 
@@ -121,7 +121,10 @@ class KnownDevice:
             self.has_policies = features.has_shares and any(policy is not None for policy in policies)
         self.consumes: tuple[tuple[str, tuple[tuple[str, Quantity], ...]], ...] = ()
         if spec.consumes_counters:
-            self.consumes = tuple(_consumption(taken) for taken in spec.consumes_counters)
+            self.consumes = tuple(
+                (each.counter_set, tuple((name, parse(taken.value)) for name, taken in each.counters.items()))
+                for each in spec.consumes_counters
+            )
         self.preventing_taints: tuple[DeviceTaint, ...] = ()
         if spec.taints and features.has_taints:
             self.preventing_taints = tuple(taint for taint in spec.taints if taint.effect in _PREVENTING)
@@ -213,13 +216,13 @@ class KnownSlice:
         return bool(self.reach.node_name) and not self.spec.shared_counters
 
 
+def _parsed(text: str | int | float | None) -> Quantity | None:
+    return None if text is None else parse(text)
+
+
 def _takes(mappings: Mapping[str, NodeAllocatableResourceMapping]) -> tuple[TakenResource, ...]:
     return tuple(
-        TakenResource(
-            resource,
-            mapping.capacity_key or "",
-            None if mapping.allocation_multiplier is None else parse(mapping.allocation_multiplier),
-        )
+        TakenResource(resource, mapping.capacity_key or "", _parsed(mapping.allocation_multiplier))
         for resource, mapping in sorted(mappings.items())
     )
 
@@ -233,28 +236,19 @@ def _policy(policy: CapacityRequestPolicy) -> RequestPolicy:
     limits = policy.valid_range
     lowest, highest, step = (None, None, None) if limits is None else (limits.min, limits.max, limits.step)
     return RequestPolicy(
-        None if policy.default is None else parse(policy.default),
+        _parsed(policy.default),
         tuple(map(parse, policy.valid_values)),
         limits is not None,
-        None if lowest is None else parse(lowest),
-        None if highest is None else parse(highest),
-        None if step is None else parse(step),
+        _parsed(lowest),
+        _parsed(highest),
+        _parsed(step),
     )
 
 
-def _consumption(taken: DeviceCounterConsumption) -> tuple[str, tuple[tuple[str, Quantity], ...]]:
-    return taken.counter_set, tuple((name, parse(counter.value)) for name, counter in taken.counters.items())
-
-
 def _attribute(attribute: DeviceAttribute, *, lists: bool) -> AttributeValue:
-    for kind, values in (
-        ("ints", attribute.int_values),
-        ("bools", attribute.bool_values),
-        ("strings", attribute.string_values),
-        ("versions", attribute.version_values),
-    ):
-        if lists and values is not None:
-            return kind, values
+    for kind in _ATTRIBUTE_KINDS if lists else ():
+        if (values := getattr(attribute, f"{kind}_values")) is not None:
+            return f"{kind}s", values
     return attribute_value(attribute) or ("unknown", "")
 
 
@@ -266,9 +260,7 @@ def attribute_value(attribute: DeviceAttribute) -> AttributeValue | None:
         return "bool", attribute.bool_value
     if attribute.string_value is not None:
         return "string", attribute.string_value
-    if attribute.version_value is not None:
-        return "version", attribute.version_value
-    return None
+    return None if attribute.version_value is None else ("version", attribute.version_value)
 
 
 class DevicePool:
