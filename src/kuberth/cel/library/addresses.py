@@ -98,10 +98,6 @@ def _reads(read: Value, text: str) -> bool:
     return True
 
 
-def _is_canonical(text: str) -> bool:
-    return str(_read_address(text)) == text
-
-
 def _is_link_local_multicast(ip: IPValue) -> bool:
     packed = ip.address.packed
     if ip.address.version == 4:
@@ -134,7 +130,7 @@ def _masked(cidr: CIDRValue) -> CIDRValue:
 LIBRARY: tuple[Overload, ...] = (
     function("ip(string) -> IP", _ip),
     method("IP.family() -> int", lambda ip: ip.address.version),
-    function("ip.isCanonical(string) -> bool", _is_canonical),
+    function("ip.isCanonical(string) -> bool", lambda text: str(_read_address(text)) == text),
     method("IP.isUnspecified() -> bool", lambda ip: ip.address.is_unspecified),
     method("IP.isLoopback() -> bool", lambda ip: ip.address.is_loopback),
     method("IP.isLinkLocalMulticast() -> bool", _is_link_local_multicast),

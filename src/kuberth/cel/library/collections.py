@@ -71,10 +71,6 @@ def _includes(target: Value, element: Value) -> bool:
     return False
 
 
-def _of_non_zero(value: Value) -> Optional:
-    return NONE if _is_zero(value) else Optional(value)
-
-
 def _is_zero(value: Value) -> bool:
     if value is None or isinstance(value, bool | int | float | str | bytes | list):
         return not value
@@ -97,14 +93,6 @@ def _unwrap(elements: list[Value]) -> list[Value]:
         if not isinstance(element, Optional):
             raise CelRuntimeError("value is not optional")
     return [element.value for element in elements if element.present]
-
-
-def _first(elements: list[Value]) -> Optional:
-    return Optional(elements[0]) if elements else NONE
-
-
-def _last(elements: list[Value]) -> Optional:
-    return Optional(elements[-1]) if elements else NONE
 
 
 _MOST_VALUES = 48
@@ -130,7 +118,10 @@ LIBRARY: tuple[Overload, ...] = (
 )
 OPTIONALS: tuple[Overload, ...] = (
     function("optional.of(V) -> optional(V)", Optional),
-    function("optional.ofNonZeroValue(V) -> optional(V)", _of_non_zero),
+    function(
+        "optional.ofNonZeroValue(V) -> optional(V)",
+        lambda value: NONE if _is_zero(value) else Optional(value),
+    ),
     function("optional.none() -> optional(V)", lambda: NONE),
     method("optional(V).value() -> V", _value),
     method("optional(V).hasValue() -> bool", lambda optional: optional.present),
@@ -143,8 +134,8 @@ OPTIONALS: tuple[Overload, ...] = (
     function("_[?_](optional(map(K, V)), K) -> optional(V)"),
     function("_[_](optional(list(V)), int) -> optional(V)"),
     function("_[_](optional(map(K, V)), K) -> optional(V)"),
-    method("list(V).last() -> optional(V)", _last),
-    method("list(V).first() -> optional(V)", _first),
+    method("list(V).last() -> optional(V)", lambda elements: Optional(elements[-1]) if elements else NONE),
+    method("list(V).first() -> optional(V)", lambda elements: Optional(elements[0]) if elements else NONE),
     function("optional.unwrap(list(optional(V))) -> list(V)", _unwrap),
     method("list(optional(V)).unwrapOpt() -> list(V)", _unwrap),
 )

@@ -85,14 +85,10 @@ def _whole(number: int) -> Quantity:
     return Quantity(number, 0, QuantityFormat.DECIMAL_EXPONENT)
 
 
-def _sign(value: QuantityValue) -> int:
-    return (value.quantity.mantissa > 0) - (value.quantity.mantissa < 0)
-
-
 LIBRARY: tuple[Overload, ...] = (
     function("quantity(string) -> Quantity", read_quantity),
     function("isQuantity(string) -> bool", _is_quantity),
-    function("sign(Quantity) -> int", _sign),
+    function("sign(Quantity) -> int", lambda one: (one.quantity.mantissa > 0) - (one.quantity.mantissa < 0)),
     method(
         "Quantity.isGreaterThan(Quantity) -> bool",
         lambda one, other: _compare(one, other) > 0,

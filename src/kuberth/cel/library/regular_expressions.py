@@ -26,10 +26,6 @@ def _compiled(pattern: str) -> Pattern:
         raise CelRuntimeError(f"Illegal regex: {exc}") from exc
 
 
-def _find(text: str, pattern: str) -> str:
-    return _compiled(pattern).find(text)
-
-
 def _find_all(text: str, pattern: str, most: int = -1) -> list[Value]:
     found: list[Value] = []
     for part in _compiled(pattern).find_all(text, most):
@@ -44,7 +40,7 @@ STANDARD: tuple[Overload, ...] = (
     method("string.matches(string) -> bool"),
 )
 LIBRARY: tuple[Overload, ...] = (
-    method("string.find(string) -> string", _find),
+    method("string.find(string) -> string", lambda text, pattern: _compiled(pattern).find(text)),
     method("string.findAll(string) -> list(string)", _find_all),
     method("string.findAll(string, int) -> list(string)", _find_all),
 )

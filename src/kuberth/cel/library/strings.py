@@ -88,13 +88,8 @@ def _split(text: str, separator: str, count: int = -1) -> list[Value]:
     return list(text.split(separator, count - 1 if count > 0 else -1))
 
 
-def _substring(text: str, start: int) -> str:
-    if not 0 <= start <= len(text):
-        raise _out_of_range(start)
-    return text[start:]
-
-
-def _substring_to(text: str, start: int, end: int) -> str:
+def _substring(text: str, start: int, end: int | None = None) -> str:
+    end = max(start, len(text)) if end is None else end
     if start > end:
         raise CelRuntimeError(f"invalid substring range. start: {start}, end: {end}")
     for index in (start, end):
@@ -112,10 +107,6 @@ def _join(parts: list[Value], separator: str = "") -> str:
     if length > MAX_CHARACTERS:
         raise CostExceeded
     return separator.join(parts)
-
-
-def _quote(text: str) -> str:
-    return f'"{text.translate(_QUOTED)}"'
 
 
 STANDARD: tuple[Overload, ...] = (
@@ -136,10 +127,10 @@ LIBRARY: tuple[Overload, ...] = (
     method("string.split(string) -> list(string)", _split),
     method("string.split(string, int) -> list(string)", _split),
     method("string.substring(int) -> string", _substring),
-    method("string.substring(int, int) -> string", _substring_to),
+    method("string.substring(int, int) -> string", _substring),
     method("string.trim() -> string", lambda text: text.strip(_SPACES)),
     method("string.format(list(dyn)) -> string", format_text),
-    function("strings.quote(string) -> string", _quote),
+    function("strings.quote(string) -> string", lambda text: f'"{text.translate(_QUOTED)}"'),
     method("list(string).join() -> string", _join),
     method("list(string).join(string) -> string", _join),
 )

@@ -30,7 +30,9 @@ def claim_change_helps(
     return after.metadata.uid in own and (before is None or before.status != after.status)
 
 
-def pod_change_helps(claims: KnownClaims, pod: Pod, after: Pod, *, with_groups: bool = False) -> bool:
+def pod_change_helps(
+    claims: KnownClaims, pod: Pod, _before: Pod | None, after: Pod, *, with_groups: bool = False
+) -> bool:
     """Helps if all claims of the pod exist now."""
     try:
         claims_of(after, claims, with_groups=with_groups)

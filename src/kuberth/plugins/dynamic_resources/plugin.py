@@ -693,22 +693,19 @@ class DynamicResources(
             node_change |= Action.UPDATE_NODE_TAINT
         added_or_updated = Action.ADD | Action.UPDATE
         rules = [EventWithHint(ClusterEvent(_TAINT_RULES, Action.ALL))] if self._has_rules else []
-        users = Concern(hints.claims_named_by, hints.users_of)
+        users, with_groups = Concern(hints.claims_named_by, hints.users_of), self._with_groups
+        claim_change = partial(hints.claim_change_helps, self._inventory.claims)
+        pod_change = partial(hints.pod_change_helps, self._inventory.claims)
         return [
             *rules,
             on_any(Node, node_change),
-            on_new(ResourceClaim, added_or_updated, self._claim_change_helps, users),
-            on_new(Pod, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM, self._pod_change_helps),
+            on_new(ResourceClaim, added_or_updated, partial(claim_change, with_groups=with_groups), users),
+            on_new(
+                Pod, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM, partial(pod_change, with_groups=with_groups)
+            ),
             on_any(DeviceClass, added_or_updated),
             on_any(ResourceSlice, added_or_updated),
         ]
-
-    def _claim_change_helps(self, pod: Pod, before: ResourceClaim | None, after: ResourceClaim) -> bool:
-        claims = self._inventory.claims
-        return hints.claim_change_helps(claims, pod, before, after, with_groups=self._with_groups)
-
-    def _pod_change_helps(self, pod: Pod, _before: Pod | None, after: Pod) -> bool:
-        return hints.pod_change_helps(self._inventory.claims, pod, after, with_groups=self._with_groups)
 
 
 def _devices(allocation: AllocationResult) -> list[tuple[str, str, str, str]]:
