@@ -236,12 +236,11 @@ def _allows_larger_volumes(_pod: Pod, before: CSIStorageCapacity | None, after: 
 def _decisions(findings: Findings, wanted: Wanted) -> Decisions:
     """The volumes and claims chosen for the only node of a view."""
     decisions = Decisions()
-    for claim, choice in findings.matches:
-        index = int(choice[0])
-        if index != NONE:
+    for claim, volumes, _room in findings.choices:
+        index = int(volumes[0])
+        if index == NONE:
+            decisions.provisions.append(claim.claim)
+        else:
             volume = wanted.volumes[claim.class_name][index].volume
             decisions.bindings.append(ClaimBinding(claim.claim, volume))
-    decisions.provisions += [
-        provision.claim.claim for provision in findings.provisions if provision.needed[0]
-    ]
     return decisions
