@@ -28,16 +28,6 @@ device fails, as upstream.
 class DeviceContent:
     """A device in an expression; devices with equal content are equal."""
 
-    __slots__ = (
-        "_attributes",
-        "_hash",
-        "_key",
-        "allow_multiple_allocations",
-        "attributes",
-        "capacity",
-        "driver",
-    )
-
     def __init__(
         self,
         driver: str,

@@ -8,6 +8,7 @@ published. A slice with an invalid quantity has a `problem`, and none of its dev
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kuberth.api.core import NodeSelector
@@ -168,19 +169,6 @@ class KnownDevice:
 class KnownSlice:
     """One ResourceSlice."""
 
-    __slots__ = (
-        "counters",
-        "devices",
-        "features",
-        "generation",
-        "is_per_device",
-        "name",
-        "pool_id",
-        "problem",
-        "reach",
-        "spec",
-    )
-
     def __init__(self, slice_: ResourceSlice, features: DeviceFeatures = ALL_FEATURES) -> None:
         spec = slice_.spec
         self.features = features
@@ -263,43 +251,25 @@ def attribute_value(attribute: DeviceAttribute) -> AttributeValue | None:
     return None if attribute.version_value is None else ("version", attribute.version_value)
 
 
+@dataclass(slots=True, eq=False)
 class DevicePool:
     """A pool as a node sees it. Read-only: allocations are stored elsewhere."""
 
-    __slots__ = (
-        "counters",
-        "devices",
-        "has_binding_conditions",
-        "id",
-        "invalid_reason",
-        "is_incomplete",
-        "others",
-        "reachable",
-    )
+    id: PoolId
+    devices: Sequence[KnownDevice] = ()
+    """The slices that concern the node, in the order in which they are tried."""
+    reachable: Sequence[bool] = ()
+    """The devices that the node can use; slices may state this per device."""
+    others: Sequence[KnownDevice] = ()
+    """Devices of the same pool for other nodes, which consume the same counters."""
+    counters: Counters = field(default_factory=dict)
+    invalid_reason: str = ""
+    is_incomplete: bool = False
+    """Whether the driver is still publishing the pool."""
 
-    def __init__(
-        self,
-        pool_id: PoolId,
-        *,
-        devices: Sequence[KnownDevice] = (),
-        reachable: Sequence[bool] = (),
-        others: Sequence[KnownDevice] = (),
-        counters: Counters | None = None,
-        invalid_reason: str = "",
-        is_incomplete: bool = False,
-    ) -> None:
-        self.id = pool_id
-        self.devices = devices
-        """The slices that concern the node, in the order in which they are tried."""
-        self.reachable = reachable
-        """The devices that the node can use; slices may state this per device."""
-        self.others = others
-        """Devices of the same pool for other nodes, which consume the same counters."""
-        self.counters: Counters = {} if counters is None else counters
-        self.invalid_reason = invalid_reason
-        self.is_incomplete = is_incomplete
-        """Whether the driver is still publishing the pool."""
-        self.has_binding_conditions = any(device.spec.binding_conditions is not None for device in devices)
+    @property
+    def has_binding_conditions(self) -> bool:
+        return any(device.spec.binding_conditions is not None for device in self.devices)
 
     @property
     def is_usable(self) -> bool:

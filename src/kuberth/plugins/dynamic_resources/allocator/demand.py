@@ -66,26 +66,6 @@ class Selecting(NamedTuple):
 class WantedRequest:
     """One request, or one alternative of a request."""
 
-    __slots__ = (
-        "_matched",
-        "answers",
-        "capacities",
-        "class_",
-        "count",
-        "is_admin",
-        "is_all",
-        "is_expensive",
-        "key",
-        "lists",
-        "name",
-        "parent",
-        "place",
-        "problem",
-        "selectors",
-        "sub_name",
-        "tolerations",
-    )
-
     def __init__(
         self,
         request: ExactDeviceRequest | DeviceSubRequest,
@@ -214,8 +194,6 @@ def _selecting(
 class WantedClaim:
     """One claim: its requests, each with one or more alternatives."""
 
-    __slots__ = ("constraints", "index", "problem", "requests", "spec")
-
     def __init__(
         self,
         spec: ResourceClaimSpec,
@@ -279,8 +257,6 @@ def _disabled(request: DeviceRequest, features: DeviceFeatures) -> str:
 
 class Demand:
     """All claims of a pod that have to be allocated."""
-
-    __slots__ = ("claims", "features", "requests")
 
     def __init__(
         self,
