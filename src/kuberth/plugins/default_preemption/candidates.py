@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -48,41 +49,39 @@ class Candidate(NamedTuple):
     victims: Victims
 
 
+@dataclass(slots=True, eq=False)
 class Search:
     """The result of a search: candidates, and the rejections of the other rows."""
 
-    def __init__(
-        self, plan: VictimPlan, cluster: ClusterTable, *, candidates: Rows, tried: Rows, without_victims: Rows
-    ) -> None:
-        self.rows = candidates
-        """The candidates, in the order in which they were found."""
-        self._plan = plan
-        self._cluster = cluster
-        self._tried = tried
-        self._without_victims = without_victims
+    plan: VictimPlan
+    cluster: ClusterTable
+    rows: Rows
+    """The candidates, in the order in which they were found."""
+    tried: Rows
+    without_victims: Rows
 
     def candidate(self, row: int) -> Candidate:
         """One of `rows`."""
-        return Candidate(self._cluster.names[row], self._plan.victims_at(row))
+        return Candidate(self.cluster.names[row], self.plan.victims_at(row))
 
     def best(self) -> Candidate | None:
         """The candidate with the lowest cost, the first among equals; None if there is none."""
-        return self.candidate(self._plan.cheapest(self.rows)) if len(self.rows) else None
+        return self.candidate(self.plan.cheapest(self.rows)) if len(self.rows) else None
 
     @property
     def error(self) -> str:
         """All distinct errors in one line."""
-        errors = self._plan.errors(self._tried)
+        errors = self.plan.errors(self.tried)
         return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]" if errors else ""
 
     def diagnosis(self) -> Diagnosis:
         """The status of the nodes that are not candidates."""
         diagnosis = Diagnosis()
         diagnosis.absent_status = NOT_HELPFUL
-        if len(self._without_victims):
-            ones = np.ones_like(self._without_victims)
-            diagnosis.add_block("", self._without_victims, Verdict.choosing(ones, NO_VICTIMS), ones)
-        self._plan.report(self._tried, diagnosis)
+        if len(self.without_victims):
+            ones = np.ones_like(self.without_victims)
+            diagnosis.add_block("", self.without_victims, Verdict.choosing(ones, NO_VICTIMS), ones)
+        self.plan.report(self.tried, diagnosis)
         return diagnosis
 
 
@@ -157,9 +156,7 @@ class VictimSearch:
             harmful += int(np.count_nonzero(with_harm))
             tried += len(batch)
         found = _first_enough(plan, rows[:tried], enough=enough)
-        return Search(
-            plan, self._cluster, candidates=found, tried=rows[:tried], without_victims=without_victims
-        )
+        return Search(plan, self._cluster, found, rows[:tried], without_victims)
 
     def _judge(self, rows: Rows) -> None:
         """Evaluate the rows; only one if verdicts may depend on other rows.

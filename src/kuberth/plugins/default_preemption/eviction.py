@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kuberth.api.core import Pod, PodCondition
@@ -65,16 +66,14 @@ class PreemptorIdentity(NamedTuple):
         )
 
 
+@dataclass(slots=True, eq=False)
 class _Running:
     """A preemption in progress."""
 
-    __slots__ = ("last_victim", "turned_away")
-
-    def __init__(self) -> None:
-        self.last_victim: PodInfo | None = None
-        """The last victim to evict; None while there are others."""
-        self.turned_away = False
-        """Whether the preemptor was ready but gated because of this preemption."""
+    last_victim: PodInfo | None = None
+    """The last victim to evict; None while there are others."""
+    turned_away: bool = False
+    """Whether the preemptor was ready but gated because of this preemption."""
 
 
 class Evictions:

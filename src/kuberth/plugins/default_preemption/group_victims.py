@@ -9,6 +9,7 @@ together.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from kuberth.api.scheduling import PodGroup
@@ -28,13 +29,13 @@ Unit = Sequence[PodInfo]
 """Pods that are evicted together; usually a single pod."""
 
 
+@dataclass(frozen=True, slots=True)
 class GroupVictims:
     """Finds victims for groups, over one cluster table."""
 
-    def __init__(self, cluster: ClusterTable, *, groups: Store[PodGroup], budgets: Budgets) -> None:
-        self._cluster = cluster
-        self._groups = groups
-        self._budgets = budgets
+    cluster: ClusterTable
+    groups: Store[PodGroup]
+    budgets: Budgets
 
     def find(
         self, group: PodGroup, what_if: LoggedWhatIf, try_again: Callable[[], Status], *, together: bool
@@ -52,7 +53,7 @@ class GroupVictims:
         if not status.is_success:
             return status
         units.sort(key=self._importance)
-        violating, others = self._budgets.split_units(units)
+        violating, others = self.budgets.split_units(units)
         condemned = self._condemned([*violating, *others], what_if, try_again, together=together)
         condemned.sort(key=self._importance)
         return [info for unit in condemned for info in unit]
@@ -89,22 +90,22 @@ class GroupVictims:
         """Add or remove the pods in a what-if."""
         for unit in units:
             for info in unit:
-                row = self._cluster.row_of(info.node_name)
+                row = self.cluster.row_of(info.node_name)
                 assert row is not None
                 change(info, row)
 
     def _units(self) -> list[Unit]:
         """All pods on nodes, grouped by what is evicted together."""
         together: dict[str, list[PodInfo]] = {}
-        for row in self._cluster.order().tolist():
-            for info in self._cluster.pods_at(row):
+        for row in self.cluster.order().tolist():
+            for info in self.cluster.pods_at(row):
                 whole = self._whole_group(info)
                 together.setdefault(whole.metadata.uid if whole else info.uid, []).append(info)
         return list(together.values())
 
     def _whole_group(self, info: PodInfo) -> PodGroup | None:
         """The pod's group, if it is only disrupted as a whole."""
-        group = self._groups.get_by_key(info.group) if info.group else None
+        group = self.groups.get_by_key(info.group) if info.group else None
         return group if group is not None and group.spec.disruption_mode == AS_A_WHOLE else None
 
     def _priority(self, unit: Unit) -> int:

@@ -89,7 +89,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
             versions=(budgets.changes, self._groups.changes),
         )
         if gates.enabled("WorkloadAwarePreemption"):
-            self._for_groups = GroupVictims(handle.cluster, groups=self._groups, budgets=self._budgets)
+            self._for_groups = GroupVictims(handle.cluster, self._groups, self._budgets)
         self._evictions = handle.shared.of(
             Evictions,
             lambda: Evictions(
@@ -239,7 +239,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         rows, priority = resolvable_rows(diagnosis, cluster), pod_priority(pod)
         # The usual case on a cluster full of equal pods.
         if not cluster.rows_with_priority_below(priority)[rows].any():
-            return Search(self._no_plan, cluster, candidates=NO_ROWS, tried=NO_ROWS, without_victims=rows)
+            return Search(self._no_plan, cluster, NO_ROWS, NO_ROWS, rows)
         preemptor = Preemptor(pod, runner, state, cluster=cluster, priority=priority)
         with self._plan_for(preemptor, may_share=is_the_same) as plan:
             # A random start spreads the victims over the cluster.

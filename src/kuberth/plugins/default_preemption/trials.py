@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 import numpy as np
@@ -28,37 +29,31 @@ from kuberth.framework.runner import Runner
 from kuberth.framework.status import Status
 
 
+@dataclass(slots=True, eq=False)
 class VictimLane:
     """The state of one row while several rows are tried side by side."""
 
-    __slots__ = ("condemned", "possible", "protected", "row")
-
-    def __init__(self, row: int, possible: list[PodInfo]) -> None:
-        self.row = row
-        self.possible = possible
-        """Possible victims; later in the order in which they are reprieved."""
-        self.protected = 0
-        """How many of them, at the front, would violate a budget."""
-        self.condemned: list[tuple[PodInfo, bool]] = []
-        """The victims, and whether evicting them violates a budget."""
+    row: int
+    possible: list[PodInfo]
+    """Possible victims; later in the order in which they are reprieved."""
+    protected: int = 0
+    """How many of them, at the front, would violate a budget."""
+    condemned: list[tuple[PodInfo, bool]] = field(default_factory=list)
+    """The victims, and whether evicting them violates a budget."""
 
 
+@dataclass(slots=True, eq=False)
 class Preemptor:
     """The preemptor and its possible victims."""
 
-    __slots__ = ("cluster", "pod", "priority", "runner", "state")
-
-    def __init__(
-        self, pod: Pod, runner: Runner, state: CycleState, *, cluster: ClusterTable, priority: int
-    ) -> None:
-        self.pod = pod
-        self.runner = runner
-        self.state = state
-        self.cluster = cluster
-        self.priority = priority
+    pod: Pod
+    runner: Runner
+    state: CycleState
+    cluster: ClusterTable
+    priority: int
 
     def pods_below(self, row: int) -> list[PodInfo]:
-        """The nominated pods on a row that have at least its priority."""
+        """The pods on a row that have a lower priority."""
         return [info for info in self.cluster.pods_at(row) if info.priority < self.priority]
 
 

@@ -164,7 +164,7 @@ class DynamicResources(
             self._weighing: Weighing | None = None
             if self._features.has_node_resources:
                 pod_level = gates.enabled("PodLevelResources")
-                self._weighing = Weighing(handle.cluster, inventory, pod_level=pod_level)
+                self._weighing = Weighing(handle.cluster, inventory, pod_level)
             self._writer = handle.shared.of(
                 ClaimWriter,
                 lambda: ClaimWriter(
@@ -175,13 +175,9 @@ class DynamicResources(
                     stamps=inventory.features.has_conditions,
                 ),
             )
+            groups = self._groups if self._with_groups else None
             self._releasing = Releasing(
-                self._writer,
-                inventory.claims,
-                handle.cluster,
-                groups=self._groups if self._with_groups else None,
-                spawn=handle.spawn,
-                rng=handle.rng,
+                self._writer, inventory.claims, handle.cluster, groups, handle.spawn, handle.rng
             )
 
         self.inputs = Inputs(

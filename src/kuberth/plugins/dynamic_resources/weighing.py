@@ -7,6 +7,7 @@ where another pod uses them through the same claim; and the pod as it counts on 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -30,14 +31,14 @@ from kuberth.plugins.dynamic_resources.node_resources import (
 _NOTHING: Final = Footprint()
 
 
+@dataclass(frozen=True, slots=True)
 class Weighing:
     """Checks whether nodes have the resources that a pod's devices use; shared by all cycles of a profile."""
 
-    def __init__(self, cluster: ClusterTable, inventory: Inventory, *, pod_level: bool) -> None:
-        """`pod_level`: whether pod-level requests count (gate PodLevelResources)."""
-        self._cluster = cluster
-        self._inventory = inventory
-        self._pod_level = pod_level
+    cluster: ClusterTable
+    inventory: Inventory
+    pod_level: bool
+    """Whether pod-level requests count (gate PodLevelResources)."""
 
     def users_elsewhere(self, cycle: Cycle, nodes: Nodes, where: Mask) -> Iterable[tuple[Mask, Status]]:
         """Yield nodes where other pods use a claim that this pod shares.
@@ -64,7 +65,7 @@ class Weighing:
     def refusals(self, cycle: Cycle, nodes: Nodes, where: Mask) -> Iterable[tuple[Mask, Status]]:
         """Nodes with devices that lack the node resources for them."""
         bits = cycle.bits(nodes)
-        sites = nodes.take(self._inventory.sites.of_row)
+        sites = nodes.take(self.inventory.sites.of_row)
         for each in np.unique(bits[where]).tolist():
             variant = cycle.variant(each)
             here = where & (bits == each)
@@ -85,13 +86,13 @@ class Weighing:
         if not statuses and not info.pod.status.node_allocatable_resource_claim_statuses:
             return info.placed_on(node_name)
         pod = replace(info.pod, spec=replace(info.pod.spec, node_name=node_name))
-        return PodInfo(taking(pod, statuses), pod_level_resources=self._pod_level, with_devices=True)
+        return PodInfo(taking(pod, statuses), pod_level_resources=self.pod_level, with_devices=True)
 
     def _on(self, cycle: Cycle, node_name: str) -> Footprint:
-        node = self._cluster.node_named(node_name)
+        node = self.cluster.node_named(node_name)
         if node is None or not (cycle.to_allocate or cycle.shared):
             return _NOTHING
-        self._inventory.refresh()
+        self.inventory.refresh()
         bits, variant, site = cycle.on_node(node)
         has_devices = variant.judged is not None and variant.judged.found[site] is not None
         number = int(variant.judged.taken[site]) if variant.judged is not None and has_devices else 0
@@ -105,7 +106,7 @@ class Weighing:
 
     def _new_footprint(self, cycle: Cycle, variant: Variant, number: int) -> Footprint:
         found = [
-            (cycle.claims[index], take_of_allocation(allocation, self._inventory.sites))
+            (cycle.claims[index], take_of_allocation(allocation, self.inventory.sites))
             for index, allocation in cycle.shared.items()
         ]
         if variant.judged is not None:
@@ -115,7 +116,7 @@ class Weighing:
         takes = [(claim, take) for claim, take in by_uid.values() if take is not None]
         if not takes:
             return _NOTHING
-        return footprint_of(cycle.pod, takes, cycle.names, pod_level=self._pod_level)
+        return footprint_of(cycle.pod, takes, cycle.names, pod_level=self.pod_level)
 
 
 def _shortages(nodes: Nodes, amounts: Mapping[str, int], where: Mask) -> Iterable[tuple[Mask, Status]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,17 +97,17 @@ class SoftSpread:
         return mask
 
 
+@dataclass(slots=True, eq=False)
 class _Credit:
     """The contribution of one constraint to a node's score, per row or per domain."""
 
-    def __init__(self, label: LabelColumn, amounts: Floats, *, by_row: bool) -> None:
-        self._label = label
-        self._amounts = amounts
-        self._by_row = by_row
+    label: LabelColumn
+    amounts: Floats
+    by_row: bool
 
     def over(self, nodes: Nodes) -> Floats:
-        ids = nodes.take(self._label.ids)
-        amounts = nodes.take(self._amounts) if self._by_row else np.take(self._amounts, ids)
+        ids = nodes.take(self.label.ids)
+        amounts = nodes.take(self.amounts) if self.by_row else np.take(self.amounts, ids)
         return np.where(ids == ABSENT, 0.0, amounts)
 
 
@@ -132,7 +133,7 @@ def _credit(
         counts, domains = _domain_counts(label, tally, included, label.ids[scored])
     # The logarithm prevents topologies with few domains, and many pods each, from outweighing large ones.
     amounts = counts.astype(np.float64) * math.log(domains + 2) + float(constraint.max_skew - 1)
-    return _Credit(label, amounts, by_row=by_row)
+    return _Credit(label, amounts, by_row)
 
 
 def _both(one: Mask | None, other: Mask | None) -> Mask | None:
