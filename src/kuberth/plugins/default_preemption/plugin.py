@@ -53,7 +53,7 @@ CLEAR_NOMINATION: Final = PostFilterResult("")
 Outcome = tuple[PostFilterResult | None, Status | None]
 
 
-class _Chosen(NamedTuple):
+class Chosen(NamedTuple):
     """Preemption helps."""
 
     preemptor: Pod
@@ -120,7 +120,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
 
     def post_filter(self, state: CycleState, pod: Pod, diagnosis: Diagnosis) -> Outcome:
         found = self._find(state, pod, diagnosis)
-        return self._counted(self._evict(state, found) if isinstance(found, _Chosen) else found)
+        return self._counted(self._evict_for(state, found) if isinstance(found, Chosen) else found)
 
     def follows_verdicts(self, info: PodInfo) -> bool:
         """While no placed pod has a lower priority, there are no victims, even if other pods change."""
@@ -129,11 +129,11 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
     async def post_filter_waiting(self, state: CycleState, pod: Pod, diagnosis: Diagnosis) -> Outcome:
         """The same, with a review of the candidates by extenders."""
         found = self._find(state, pod, diagnosis)
-        if isinstance(found, _Chosen):
+        if isinstance(found, Chosen):
             found = await self._reviewed(state, found)
-        return self._counted(self._evict(state, found) if isinstance(found, _Chosen) else found)
+        return self._counted(self._evict_for(state, found) if isinstance(found, Chosen) else found)
 
-    async def _reviewed(self, state: CycleState, found: _Chosen) -> _Chosen | Outcome:
+    async def _reviewed(self, state: CycleState, found: Chosen) -> Chosen | Outcome:
         preemptor = found.preemptor
         extenders = self._handle.extenders.preempting(preemptor)
         if not extenders:
@@ -185,7 +185,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
             return "not eligible due to workload aware preemption enabled"
         return ""
 
-    def _find(self, state: CycleState, pod: Pod, diagnosis: Diagnosis) -> _Chosen | Outcome:
+    def _find(self, state: CycleState, pod: Pod, diagnosis: Diagnosis) -> Chosen | Outcome:
         """Find the candidates and choose the best one, or say why preemption does not help."""
         if pod.spec.scheduling_group is not None and (why := self._why_not_for_member(pod)):
             return None, Status.unschedulable(why)
@@ -205,9 +205,9 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
                 return None, Status.error(found.error)
             why = found.diagnosis().message(self._handle.cluster.node_count)
             return CLEAR_NOMINATION, Status.unschedulable(why)
-        return _Chosen(current, found, best)
+        return Chosen(current, found, best)
 
-    def _evict(self, state: CycleState, chosen: _Chosen) -> Outcome:
+    def _evict_for(self, state: CycleState, chosen: Chosen) -> Outcome:
         info = state.pod_info
         if info is None or info.pod is not chosen.preemptor:
             info = PodInfo(chosen.preemptor)
