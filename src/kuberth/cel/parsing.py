@@ -226,11 +226,8 @@ class _Parser:
 
     def _index(self, operand: syntax.Expression) -> syntax.Expression:
         bracket = self._take()
-        self._unclosed += 1
         function = "_[?_]" if self._accept("?") else "_[_]"
-        index = self._expression()
-        self._expect("]")
-        self._unclosed -= 1
+        index = self._within("]", self._expression)
         return self._nested(syntax.Call(bracket.offset, function, [operand, index]), operand, index)
 
     def _call(
@@ -248,26 +245,23 @@ class _Parser:
 
     def _arguments(self) -> tuple[int, list[syntax.Expression]]:
         offset = self._expect("(").offset
-        self._unclosed += 1
-        args: list[syntax.Expression] = []
-        if self._peek != ")":
-            args.append(self._expression())
-            while self._accept(","):
-                args.append(self._expression())
-        self._expect(")")
-        self._unclosed -= 1
-        return offset, args
+        return offset, self._within(")", self._expressions)
+
+    def _expressions(self) -> list[syntax.Expression]:
+        """None, or several with commas between them."""
+        if self._peek == ")":
+            return []
+        found = [self._expression()]
+        while self._accept(","):
+            found.append(self._expression())
+        return found
 
     def _primary(self) -> syntax.Expression:
         token = self._tokens[self._position]
         kind = token.kind
         if kind == "(":
             self._take()
-            self._unclosed += 1
-            node = self._expression()
-            self._expect(")")
-            self._unclosed -= 1
-            return node
+            return self._within(")", self._expression)
         if kind == "[":
             return self._list()
         if kind == "{":
@@ -302,8 +296,16 @@ class _Parser:
         offset, args = self._arguments()
         return self._nested(self._call(offset, leading + token.text, args), *args, deeper=0)
 
+    def _within(self, closing: str, read: Callable[[], T]) -> T:
+        """What is read up to a bracket."""
+        self._unclosed += 1
+        found = read()
+        self._expect(closing)
+        self._unclosed -= 1
+        return found
+
     def _items(self, closing: str, read: Callable[[], T]) -> list[T]:
-        """Items up to a bracket; a comma may follow the last one."""
+        """Items before a bracket; a comma may follow the last one."""
         items: list[T] = []
         while self._peek not in (closing, ","):
             items.append(read())
@@ -311,23 +313,18 @@ class _Parser:
                 break
             self._take()
         self._accept(",")
-        self._expect(closing)
         return items
 
     def _list(self) -> syntax.Expression:
         offset = self._take().offset
-        self._unclosed += 1
-        items = self._items("]", lambda: (self._accept("?"), self._expression()))
-        self._unclosed -= 1
+        items = self._within("]", lambda: self._items("]", lambda: (self._accept("?"), self._expression())))
         elements = [element for _, element in items]
         optional = frozenset(index for index, (is_optional, _) in enumerate(items) if is_optional)
         return self._nested(syntax.ListLiteral(offset, elements, optional), *elements, deeper=0)
 
     def _map(self) -> syntax.Expression:
         offset = self._take().offset
-        self._unclosed += 1
-        entries = self._items("}", self._entry)
-        self._unclosed -= 1
+        entries = self._within("}", lambda: self._items("}", self._entry))
         parts = [part for entry in entries for part in (entry.key, entry.value)]
         return self._nested(syntax.MapLiteral(offset, entries), *parts, deeper=0)
 
@@ -356,6 +353,7 @@ class _Parser:
             name += self._take().text
         offset = self._take().offset
         fields = self._items("}", self._message_field)
+        self._expect("}")
         return self._nested(
             syntax.MessageLiteral(offset, name, fields), *(field.value for field in fields), deeper=0
         )

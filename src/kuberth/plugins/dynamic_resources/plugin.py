@@ -88,8 +88,8 @@ from kuberth.plugins.ruling import Positions, Ruling
 
 _STATE: Final = StateKey[Cycle]("DynamicResources")
 _GIVEN_TO_GROUP: Final = StateKey[set[str]]("DynamicResources/given")
-_GROUP_BUDGET: Final = StateKey[SearchBudget]("DynamicResources/search budget")
 """UIDs of the claims that were allocated for pods of a group in this attempt."""
+_GROUP_BUDGET: Final = StateKey[SearchBudget]("DynamicResources/search budget")
 
 _DISABLED: Final = Status.unschedulable("plugin disabled")
 _NO_CLAIMS: Final = Status.unschedulable("no new claims to deallocate")
@@ -105,9 +105,10 @@ It is an error, so no other PostFilter plugin runs; none could help a pod that P
 nodes.
 """
 
-_CANNOT_ALLOCATE: Final = Status.unresolvable("cannot allocate all claims")
-_INVALID_POOLS: Final = Status.unresolvable("invalid resource pools were encountered")
-_OF_SITES: Final = (_CANNOT_ALLOCATE, _INVALID_POOLS)
+_OF_SITES: Final = (
+    Status.unresolvable("cannot allocate all claims"),
+    Status.unresolvable("invalid resource pools were encountered"),
+)
 """The statuses of the codes NO_SOLUTION and INVALID_POOLS."""
 _NOT_AVAILABLE: Final = Status.unresolvable("resourceclaim not available on the node")
 _STALE_CLAIM: Final = Status.unresolvable("cannot schedule extended resource claim")
@@ -142,13 +143,7 @@ class DynamicResources(
         self._with_groups = gates.enabled("DRAWorkloadResourceClaims")
         self._groups = handle.stores.of(PodGroup) if self._with_groups else Store[PodGroup]()
         self._hints_are_on = gates.enabled("SchedulerQueueingHints")
-        self._cluster = handle.cluster
-        self._clock = handle.clock
-        self._recorder = handle.recorder
-        self._activator = handle.activator
-        self._spawn = handle.spawn
-        self._metrics = handle.metrics
-        self._profile = handle.profile_name
+        self._handle = handle
         self._search_work: int | None = None
         if args.filter_timeout is not None and gates.enabled("DRASchedulerFilterTimeout"):
             self._search_work = int(args.filter_timeout.total_seconds() * WORK_PER_SECOND) or None
@@ -390,12 +385,11 @@ class DynamicResources(
 
     def _budget(self, state: CycleState) -> SearchBudget:
         """The search budget of this attempt: one for all pods of a group."""
-        if state.group is None:
-            return SearchBudget(self._search_work)
-        budget = state.group.state.get(_GROUP_BUDGET)
+        budget = None if state.group is None else state.group.state.get(_GROUP_BUDGET)
         if budget is None:
             budget = SearchBudget(self._search_work)
-            state.group.state.write(_GROUP_BUDGET, budget)
+            if state.group is not None:
+                state.group.state.write(_GROUP_BUDGET, budget)
         return budget
 
     def _missing(self, cycle: Cycle, nodes: Nodes) -> dict[int, Mask]:
@@ -421,7 +415,9 @@ class DynamicResources(
         return not ready and self._is_out_of_time(claim)
 
     def _is_out_of_time(self, claim: ResourceClaim) -> bool:
-        return is_out_of_time(claim, timeout_seconds=self._binding_seconds, now_ns=self._clock.now_ns())
+        return is_out_of_time(
+            claim, timeout_seconds=self._binding_seconds, now_ns=self._handle.clock.now_ns()
+        )
 
     # PostFilter
 
@@ -444,7 +440,7 @@ class DynamicResources(
         found = [rows for rows, status in diagnosis.rows() if status == _NOT_AVAILABLE.by(self.name)]
         if not found:
             return []
-        missing = self._missing(cycle, Nodes(self._cluster, np.concatenate(found)))
+        missing = self._missing(cycle, Nodes(self._handle.cluster, np.concatenate(found)))
         # Pending allocations of the pod's group are not released.
         return [
             index for index, mask in missing.items() if index not in cycle.shared and np.count_nonzero(mask)
@@ -481,7 +477,7 @@ class DynamicResources(
             return None
         if (status := self._share_pending(cycle)) is not None or not cycle.to_allocate:
             return status
-        node = self._cluster.node_named(node_name)
+        node = self._handle.cluster.node_named(node_name)
         if node is None:
             return Status.error(f'node "{node_name}" does not exist any more')
         # Other cycles may have finished while this one waited: check the devices again.
@@ -543,15 +539,17 @@ class DynamicResources(
                 self._leave(claim, pod)
             if claim.status.allocation is not None and is_reserved_for(pod, claim):
                 work = self._writer.release(claim, user_of(pod))
-                self._spawn(work, name=f"release {claim.metadata.name}")
+                self._handle.spawn(work, name=f"release {claim.metadata.name}")
         if cycle.special is not None:
             special = cycle.claims[cycle.special]
             self._inventory.claims.end_pending(cycle.first_special_uid)
             if special.metadata.name != IN_MEMORY_NAME:
-                self._spawn(self._writer.delete(special), name=f"delete {special.metadata.name}")
+                self._handle.spawn(self._writer.delete(special), name=f"delete {special.metadata.name}")
 
         if cycle.has_patched_status:
-            self._spawn(self._writer.clear_pod_status(pod), name=f"clear status of {pod.metadata.name}")
+            self._handle.spawn(
+                self._writer.clear_pod_status(pod), name=f"clear status of {pod.metadata.name}"
+            )
         cycle.pending.clear()
 
     def _leave(self, claim: ResourceClaim, pod: Pod) -> None:
@@ -560,12 +558,12 @@ class DynamicResources(
             # Until this is known, attempts of the pod find its claim pending; no event reports that it is
             # not.
             again = self._activating(pod)
-            self._spawn(self._writer.settle(claim, again), name=f"settle {claim.metadata.name}")
+            self._handle.spawn(self._writer.settle(claim, again), name=f"settle {claim.metadata.name}")
         else:
             self._inventory.claims.release_pending(uid)
 
     def _activating(self, pod: Pod) -> Callable[[], None]:
-        return partial(self._activator.activate, {object_key(pod): pod})
+        return partial(self._handle.activator.activate, {object_key(pod): pod})
 
     # PreBind
 
@@ -650,14 +648,14 @@ class DynamicResources(
         finally:
             seconds = time.perf_counter() - started
             for result in cycle.results():
-                labels = (self._profile, result.driver, status)
-                self._metrics.binding_conditions_wait.observe(labels, seconds)
+                labels = (self._handle.profile_name, result.driver, status)
+                self._handle.metrics.binding_conditions_wait.observe(labels, seconds)
                 if result.binding_conditions:
-                    self._metrics.binding_conditions_allocations.inc(labels)
+                    self._handle.metrics.binding_conditions_allocations.inc(labels)
 
     async def _wait_until_ready(self, cycle: Cycle, pod: Pod, node_name: str) -> None:
         note = f"waiting for binding conditions for device on node {node_name}"
-        self._recorder.record(PodEvent(pod, "BindingConditionsPending", "Scheduling", note))
+        self._handle.recorder.record(PodEvent(pod, "BindingConditionsPending", "Scheduling", note))
         if not await wait_until(
             partial(self._are_ready, cycle),
             timeout_seconds=self._binding_seconds,

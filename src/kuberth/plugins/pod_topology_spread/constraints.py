@@ -25,10 +25,11 @@ from kuberth.api.well_known import HOSTNAME, ZONE
 from kuberth.changes import Changes
 from kuberth.cluster.arrays import Mask
 from kuberth.cluster.labels import ABSENT, LabelColumn
-from kuberth.cluster.pod_info import selecting_controller
+from kuberth.cluster.pod_info import PodMatcher, selecting_controller
 from kuberth.cluster.selected_labels import SelectedLabels
 from kuberth.cluster.selection import by_taints, meets_required_affinity
 from kuberth.cluster.table import ClusterTable
+from kuberth.cluster.terms import Tally
 from kuberth.config.plugin_args import PodTopologySpreadArgs
 from kuberth.errors import SelectorError
 from kuberth.framework.inputs import Versioned
@@ -229,6 +230,16 @@ def _follow(store: Store[T], labels: SelectedLabels, selector_of: Callable[[T], 
 def _selects(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
     """Whether a service's selector matches the labels; without a selector it matches no pod."""
     return bool(selector) and all(labels.get(key) == value for key, value in selector.items())
+
+
+def counted_pods(constraint: Constraint, namespace: str, table: ClusterTable) -> Tally:
+    """The pods of the namespace that the constraint counts.
+
+    As upstream, an empty selector accepts every pod but counts none.
+    """
+    selector = NOTHING if constraint.selector.empty else constraint.selector
+    matcher = PodMatcher(frozenset((namespace,)), NOTHING, selector)
+    return table.terms.tally(matcher, with_terminating=False)
 
 
 class Inclusion:
