@@ -26,8 +26,7 @@ from kuberth.bench.measurements import (
     ThroughputSampler,
     judged,
 )
-from kuberth.local.apiserver.objects import Obj, namespace_of
-from kuberth.local.selecting import labels_of
+from kuberth.local.apiserver.objects import Obj, labels_of, namespace_of
 from kuberth.observe.reading import read_samples
 
 Key = frozenset[tuple[str, str]]

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of
-from kuberth.local.selecting import labels_of
+from kuberth.local.apiserver.objects import Obj, key_of, labels_of, name_of, namespace_of
 
 
 class Stages(NamedTuple):

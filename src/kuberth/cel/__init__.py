@@ -4,8 +4,7 @@ In: the text of a selector, and the content of a device. Out: true, false, `CelC
 is not a selector, or `CelRuntimeError` if it cannot be evaluated for the device.
 """
 
-from kuberth.cel.device import AttributeValue, DeviceContent
-from kuberth.cel.selector import DeviceSelector, compile_selector
+from kuberth.cel.selector import AttributeValue, DeviceContent, DeviceSelector, compile_selector
 from kuberth.errors import CelCompileError, CelRuntimeError
 
 __all__ = [

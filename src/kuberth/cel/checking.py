@@ -9,20 +9,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kuberth.cel import syntax
-from kuberth.cel.environment import DEVICE, TYPE_NAMES, VARIABLES, device_fields
 from kuberth.cel.library import FUNCTIONS
 from kuberth.cel.source import Problem
 from kuberth.cel.static_types import (
     BOOL,
     BYTES,
+    DEVICE,
     DOUBLE,
     DYN,
     ERROR,
     INT,
     NULL,
     STRING,
+    TYPE_NAMES,
     UINT,
+    VARIABLES,
     Type,
+    device_fields,
     list_of,
     map_of,
     optional_of,
@@ -306,7 +309,6 @@ class Checker:
         if node.function == "_?._":
             field = node.args[1]
             assert isinstance(field, syntax.Literal)
-            node.overloads = ("select_optional_field",)
             given = self._field(node, node.args[0], str(field.value), optional=True)
             field.type = STRING
             return self._bindings.resolve(given)
@@ -351,7 +353,6 @@ class Checker:
         return result
 
     def _logical(self, node: syntax.Call) -> Type:
-        node.overloads = (node.function,)
         fine = True
         for arg in node.args:
             given = self._check(arg)

@@ -13,22 +13,21 @@ from operator import itemgetter
 from typing import Any
 
 from kuberth.cel import syntax
-from kuberth.cel.comparing import equal
-from kuberth.cel.costs import LIMIT, LIST_COST, MAP_COST, Cost, cost_after, cost_before
+from kuberth.cel.costs import LIMIT, LIST_COST, MAP_COST, cost_after, cost_before
 from kuberth.cel.declarations import Apply
-from kuberth.cel.environment import TYPE_NAMES
 from kuberth.cel.library import FUNCTIONS
-from kuberth.cel.library.collections import MapAccumulator
+from kuberth.cel.library.collections import IN_LIST
 from kuberth.cel.library.conversions import CONVERSIONS
 from kuberth.cel.library.regular_expressions import PATTERN_ARGUMENT
 from kuberth.cel.numbers import format_double
 from kuberth.cel.patterns import PatternError, compile_pattern
-from kuberth.cel.static_types import Type
+from kuberth.cel.static_types import TYPE_NAMES, Type
 from kuberth.cel.values import (
     NONE,
     Accumulator,
     CostExceeded,
     Map,
+    MapAccumulator,
     Optional,
     TypeValue,
     Uint,
@@ -63,6 +62,8 @@ _MISSING = _Unset()
 
 # One step of an access: returns the value, raises, or returns _MISSING where `ask` is set.
 Access = Callable[[Frame, Value, bool], Value]
+_Path = tuple[tuple[Access, bool], ...]
+"""Accesses, each with whether it may miss its value."""
 
 
 @dataclass(slots=True, eq=False)
@@ -70,15 +71,14 @@ class Compiled:
     """A compiled node.
 
     `constant` holds its value in a list if it is constant. An access (a name, a field, an index, a
-    conditional of these) has `root` and `accesses`; evaluated on its own it costs `surcharge` more than as a
+    conditional of these) has `root` and `path`; evaluated on its own it costs `surcharge` more than as a
     part of a longer one.
     """
 
     evaluate: Evaluate
     constant: list[Value] | None = field(default=None, kw_only=True)
     root: Evaluate | None = field(default=None, kw_only=True)
-    accesses: tuple[Access, ...] = field(default=(), kw_only=True)
-    optional: tuple[bool, ...] = field(default=(), kw_only=True)
+    path: _Path = field(default=(), kw_only=True)
     surcharge: int = field(default=1, kw_only=True)
 
     @property
@@ -86,27 +86,25 @@ class Compiled:
         """The closure of its value as a part of a larger expression."""
         if self.root is None:
             return self.evaluate
-        return _walk(self.root, self.accesses, self.optional)
+        return _walk(self.root, self.path)
 
 
 def _constant(value: Value) -> Compiled:
     return Compiled(lambda _frame: value, constant=[value])
 
 
-def _access_plan(
-    root: Evaluate, accesses: tuple[Access, ...], optional: tuple[bool, ...], surcharge: int = 1
-) -> Compiled:
-    resolve = _walk(root, accesses, optional)
+def _access_plan(root: Evaluate, path: _Path, surcharge: int = 1) -> Compiled:
+    resolve = _walk(root, path)
 
     def evaluate(frame: Frame) -> Value:
         frame[COST] += surcharge
         return resolve(frame)
 
-    return Compiled(evaluate, root=root, accesses=accesses, optional=optional, surcharge=surcharge)
+    return Compiled(evaluate, root=root, path=path, surcharge=surcharge)
 
 
-def _walk(root: Evaluate, accesses: tuple[Access, ...], optional: tuple[bool, ...]) -> Evaluate:
-    if not accesses:
+def _walk(root: Evaluate, path: _Path) -> Evaluate:
+    if not path:
         return root
 
     def walk(frame: Frame) -> Value:
@@ -117,7 +115,7 @@ def _walk(root: Evaluate, accesses: tuple[Access, ...], optional: tuple[bool, ..
                 return value
             value = value.value
             asking = True
-        for access, may_miss in zip(accesses, optional, strict=True):
+        for access, may_miss in path:
             asking = asking or may_miss
             value = access(frame, value, asking)
             if value is _MISSING:
@@ -223,13 +221,13 @@ class Compiler:
             return _constant(TypeValue(name))
         for scope in reversed(self._scopes):
             if name in scope:
-                return _access_plan(scope[name], (), ())
-        return _access_plan(lambda frame: frame[DEVICE], (), ())
+                return _access_plan(scope[name], ())
+        return _access_plan(lambda frame: frame[DEVICE], ())
 
     def _extend(self, operand: Compiled, access: Access, *, optional: bool) -> Compiled:
         root = operand.evaluate if operand.root is None else operand.root
         surcharge = 1 if operand.root is None else operand.surcharge
-        return _access_plan(root, (*operand.accesses, access), (*operand.optional, optional), surcharge)
+        return _access_plan(root, (*operand.path, (access, optional)), surcharge)
 
     def _select(self, node: syntax.Select) -> Compiled:
         operand = self._plan(node.operand)
@@ -243,7 +241,7 @@ class Compiler:
 
         # A presence test costs only the accesses that lead to it.
         root = operand.evaluate if operand.root is None else operand.root
-        walk = _walk(root, (*operand.accesses, test), (*operand.optional, False))
+        walk = _walk(root, (*operand.path, (test, False)))
 
         def evaluate(frame: Frame) -> Value:
             value = walk(frame)
@@ -278,44 +276,25 @@ class Compiler:
             return _conditional(plans)
         if function in ("or", "orValue"):
             return _alternative(plans, whole=function == "or")
-        if function == "@in" and node.overloads == ("in_list",) and plans[1].constant is not None:
+        if function == "@in" and node.overloads == (IN_LIST,) and plans[1].constant is not None:
             member = _constant_membership(plans[0], plans[1].constant[0])
             if member is not None:
                 return member
-        self._check_pattern(function, plans)
         return self._function(node, plans)
 
     @staticmethod
-    def _check_pattern(function: str, plans: Sequence[Compiled]) -> None:
-        position = PATTERN_ARGUMENT.get(function)
-        if position is None or plans[position].constant is None:
-            return
-        pattern = plans[position].constant[0]  # type: ignore[index]  # known to be there
-        if type(pattern) is str:
-            try:
-                compile_pattern(pattern)
-            except PatternError as exc:
-                raise CelCompileError(f"program instantiation failed: {exc}") from exc
-
-    @staticmethod
     def _function(node: syntax.Call, plans: list[Compiled]) -> Compiled:
-        name = node.function
-        if name == "_==_":
-            apply: Apply = _equals
-        elif name == "_!=_":
-            apply = _differs
-        else:
-            apply = FUNCTIONS[name].implementation(node.overloads)
-        if name in CONVERSIONS and len(plans) == 1 and plans[0].constant is not None:
-            try:
+        name, function = node.function, FUNCTIONS[node.function]
+        apply = function.implementation(node.overloads)
+        try:
+            if name in CONVERSIONS and len(plans) == 1 and plans[0].constant is not None:
                 return _constant(apply(plans[0].constant[0]))
-            except CelRuntimeError as exc:
-                raise CelCompileError(f"program instantiation failed: {exc}") from exc
-        function = FUNCTIONS[name]
-        position = PATTERN_ARGUMENT.get(name)
-        in_turn = function.decides_late(node.overloads) or (
-            position is not None and plans[position].constant is not None
-        )
+            pattern = plans[PATTERN_ARGUMENT[name]].constant if name in PATTERN_ARGUMENT else None
+            if pattern is not None and type(pattern[0]) is str:
+                compile_pattern(pattern[0])
+        except (CelRuntimeError, PatternError) as exc:
+            raise CelCompileError(f"program instantiation failed: {exc}") from exc
+        in_turn = function.decides_late(node.overloads) or pattern is not None
         args = [plan.evaluate for plan in plans]
         return Compiled(_calling(name, node.overloads, apply, args, in_turn=in_turn))
 
@@ -439,80 +418,32 @@ def _present(value: Value) -> bool:
     return value.present
 
 
-def _equals(one: Value, other: Value) -> bool:
-    same = equal(one, other)
-    if same is None:
-        raise no_such_overload()
-    return same
-
-
-def _differs(one: Value, other: Value) -> bool:
-    return equal(one, other) is not True
-
-
 def _calling(
     name: str, overloads: tuple[str, ...], apply: Apply, args: list[Evaluate], *, in_turn: bool
 ) -> Evaluate:
     """The closure of a call. `in_turn`: after an argument fails, the others are not evaluated or charged."""
     before, after = cost_before(name, overloads), cost_after(name, overloads)
-    if len(args) == 1 and after is None and not in_turn:
-        return _calling_one(apply, args[0], before or _one)
-    if len(args) == 2 and after is None and not in_turn:
-        return _calling_two(apply, args[0], args[1], before or _one)
+    flat = 1 if after is None else 0
+    in_turn = in_turn or after is not None or len(args) > 2
 
     def call(frame: Frame) -> Value:
-        values = [arg(frame) for arg in args]
-        if before is not None:
-            frame[COST] += before(*values)
-        elif after is None:
-            frame[COST] += 1
+        values: list[Value] = []
+        try:
+            for arg in args:
+                values.append(arg(frame))  # noqa: PERF401 - those before a failure are needed
+        except CelRuntimeError:
+            if not in_turn:  # both arguments are evaluated and charged
+                values.append(NONE)
+                values += [_quietly(arg, frame) for arg in args[len(values) :]]
+                frame[COST] += flat if before is None else before(*values)
+            raise
+        frame[COST] += flat if before is None else before(*values)
         if frame[COST] > LIMIT:
             raise CostExceeded
         value = apply(*values)
         if after is not None:
             frame[COST] += after(value)
         return value
-
-    return call
-
-
-def _one(*_args: Value) -> int:
-    return 1
-
-
-def _calling_one(apply: Apply, arg: Evaluate, cost: Cost) -> Evaluate:
-    def call(frame: Frame) -> Value:
-        try:
-            value = arg(frame)
-        except CelRuntimeError:
-            frame[COST] += cost(NONE)
-            raise
-        frame[COST] += cost(value)
-        if frame[COST] > LIMIT:
-            raise CostExceeded
-        return apply(value)
-
-    return call
-
-
-def _calling_two(apply: Apply, one: Evaluate, other: Evaluate, cost: Cost) -> Evaluate:
-    def call(frame: Frame) -> Value:
-        try:
-            left = one(frame)
-        except CelRuntimeError:
-            # Both sides are evaluated and charged, whatever the first returns.
-            right = _quietly(other, frame)
-            frame[COST] += cost(NONE, right)
-            raise
-        try:
-            right = other(frame)
-        except CelRuntimeError:
-            frame[COST] += cost(left, NONE)
-            raise
-        frame[COST] += cost(left, right)
-        if frame[COST] > LIMIT:
-            raise CostExceeded
-        return apply(left, right)
 
     return call
 

@@ -107,15 +107,19 @@ def _flatten(*args: Value) -> int:
     return _allocate(float(depth), size_of(args[0])) if type(depth) is int and depth >= 0 else 1
 
 
-def _self_compare(index: int) -> Cost:
-    def cost(*args: Value) -> int:
-        elements = args[index]
-        if not isinstance(elements, list):
-            return 1
-        texts = bool(elements) and isinstance(elements[0], str | bytes)
-        return _allocate(2.1 if texts else 2.0, len(elements) ** 2)
+def _self_compare(elements: Value) -> int:
+    if not isinstance(elements, list):
+        return 1
+    texts = bool(elements) and isinstance(elements[0], str | bytes)
+    return _allocate(2.1 if texts else 2.0, len(elements) ** 2)
 
-    return cost
+
+def _sorted_keys(argument: int) -> Cost:
+    return lambda *args: _self_compare(args[argument])
+
+
+def _allocated_result(result: Value) -> int:
+    return _allocate(1.0, size_of(result))
 
 
 _BY_FUNCTION: dict[str, Cost] = {
@@ -130,63 +134,47 @@ _BY_FUNCTION: dict[str, Cost] = {
     "_==_": _equal,
     "_!=_": _shorter,
 }
+_IF_PICKED: dict[str, Cost] = {"sort": _sorted_keys(0), "@sortByAssociatedKeys": _sorted_keys(1)}
+"""Costs of functions for which the checker picked one overload."""
 _BY_OVERLOAD: dict[str, Cost] = {
-    "list_distinct": _self_compare(0),
-    "list_flatten": _flatten,
-    "list_flatten_int": _flatten,
-    "list_sets_contains_list": _sets(1),
-    "list_sets_intersects_list": _sets(1),
-    "list_sets_equivalent_list": _sets(2),
-    "string_to_ip": _first_tenth,
-    **dict.fromkeys(
-        (
-            "starts_with_string",
-            "ends_with_string",
-            "string_to_bytes",
-            "bytes_to_string",
-            "strings_quote",
-            "string_format",
-        ),
-        _first_tenth,
-    ),
-    "in_list": lambda *args: size_of(args[1]),
-    **dict.fromkeys(
-        (
-            f"{order}_{kind}"
-            for order in ("less", "less_equals", "greater", "greater_equals")
-            for kind in ("string", "bytes")
-        ),
-        _shorter,
-    ),
-    "add_string": _both,
-    "add_bytes": _both,
-    "matches_string": _pattern,
-    "contains_string": _contains,
+    "list(T).distinct()": _sorted_keys(0),
+    "list(list(T)).flatten()": _flatten,
+    "list(dyn).flatten(int)": _flatten,
+    "sets.contains(list(T), list(T))": _sets(1),
+    "sets.intersects(list(T), list(T))": _sets(1),
+    "sets.equivalent(list(T), list(T))": _sets(2),
+    "ip(string)": _first_tenth,
+    "string.startsWith(string)": _first_tenth,
+    "string.endsWith(string)": _first_tenth,
+    "bytes(string)": _first_tenth,
+    "string(bytes)": _first_tenth,
+    "strings.quote(string)": _first_tenth,
+    "string.format(list(dyn))": _first_tenth,
+    "@in(A, list(A))": lambda *args: size_of(args[1]),
+    **{
+        f"{order}({kind}, {kind})": _shorter
+        for order in ("_<_", "_<=_", "_>_", "_>=_")
+        for kind in ("string", "bytes")
+    },
+    "_+_(string, string)": _both,
+    "_+_(bytes, bytes)": _both,
+    "string.matches(string)": _pattern,
+    "string.contains(string)": _contains,
+}
+_BY_RESULT: dict[str, Cost] = {
+    "join": lambda result: ceil(size_of(result) * 2 * 0.1),
+    **dict.fromkeys(("list(T).slice(int, int)", "lists.range(int)", "list(T).reverse()"), _allocated_result),
 }
 
 
 def cost_before(function: str, overloads: tuple[str, ...]) -> Cost | None:
     """The cost that depends on the arguments; None if it is 1 or depends on the result."""
-    if function == "sort":
-        return _self_compare(0) if len(overloads) == 1 else None
-    if function == "@sortByAssociatedKeys":
-        return _self_compare(1) if len(overloads) == 1 else None
+    if function in _IF_PICKED:
+        return _IF_PICKED[function] if len(overloads) == 1 else None
     picked = overloads[0] if len(overloads) == 1 else ""
     return _BY_FUNCTION.get(function) or _BY_OVERLOAD.get(picked)
 
 
-def _output(result: Value) -> int:
-    return _allocate(1.0, size_of(result))
-
-
-def _joined(result: Value) -> int:
-    return ceil(size_of(result) * 2 * 0.1)
-
-
 def cost_after(function: str, overloads: tuple[str, ...]) -> Cost | None:
     """The part of a function's cost that depends on its result; None if there is none."""
-    if function == "join":
-        return _joined
-    if len(overloads) == 1 and overloads[0] in ("list_slice", "lists_range", "list_reverse"):
-        return _output
-    return None
+    return _BY_RESULT.get(function) or _BY_RESULT.get(overloads[0] if len(overloads) == 1 else "")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from kuberth.cel.static_types import Type, read_signature
+from kuberth.cel.static_types import Type, read_types
 from kuberth.cel.values import Map, Value, no_such_overload, type_name
 
 Apply = Callable[..., Value]
@@ -19,24 +19,30 @@ _Guard = Callable[[Value], bool]
 class Overload(NamedTuple):
     """A signature of a function; `apply` is None where the function has one implementation for all."""
 
-    function: str
     id: str
+    """The declaration without the result: `string.contains(string)`."""
+    function: str
     member: bool
     takes: tuple[Type, ...]
     gives: Type
     apply: Apply | None
 
 
-def function(name: str, identity: str, signature: str, apply: Apply | None = None) -> Overload:
-    """name(a, b)"""
-    takes, gives = read_signature(signature)
-    return Overload(name, identity, False, takes, gives, apply)
+def function(declaration: str, apply: Apply | None = None) -> Overload:
+    """Declare `name(a, b) -> c`; the letters are types."""
+    return _overload(declaration, "", apply)
 
 
-def method(name: str, identity: str, signature: str, apply: Apply | None = None) -> Overload:
-    """a.name(b); the first type of the signature is the target's."""
-    takes, gives = read_signature(signature)
-    return Overload(name, identity, True, takes, gives, apply)
+def method(declaration: str, apply: Apply | None = None) -> Overload:
+    """Declare `target.name(a) -> c`; the target is the first argument."""
+    return _overload(declaration, declaration.partition(".")[0], apply)
+
+
+def _overload(declaration: str, target: str, apply: Apply | None) -> Overload:
+    head, _, result = declaration.partition(" -> ")
+    name, _, args = head.removeprefix(f"{target}.").partition("(")
+    takes = (*read_types(target), *read_types(args.removesuffix(")")))
+    return Overload(head, name, bool(target), takes, read_types(result)[0], apply)
 
 
 class Function:
@@ -50,52 +56,33 @@ class Function:
         """The implementation for a call whose static types match these overloads."""
         if self.operator is not None:
             return self.operator
-        if len(picked) == 1 and self.overloads[picked[0]].apply is not None:
-            return self._guard(self.overloads[picked[0]])
         candidates = [overload for overload in self.overloads.values() if overload.apply is not None]
-        if len(candidates) == 1:
-            return self._guard(candidates[0])
-        return self._dispatch(candidates)
+        if len(picked) == 1 and self.overloads[picked[0]] in candidates:
+            candidates = [self.overloads[picked[0]]]
+        options = [(one.apply, [self._guard(wanted) for wanted in one.takes]) for one in candidates]
+        name, (only, guards) = self.name, options[0]
+        if len(options) == 1 and only is not None and not any(guards):
+            return only
+
+        def dispatch(*args: Value) -> Value:
+            for apply, guards in options:
+                if apply is None or len(guards) != len(args):
+                    continue
+                for guard, arg in zip(guards, args, strict=True):
+                    if guard is not None and not guard(arg):
+                        break
+                else:
+                    return apply(*args)
+            raise no_such_overload(name, *args)
+
+        return dispatch
 
     def decides_late(self, picked: tuple[str, ...]) -> bool:
         """Whether the overload is selected at run time."""
         return self.operator is None and len(picked) != 1 and len(self.overloads) > 1
 
-    def _guard(self, overload: Overload) -> Apply:
-        apply = overload.apply
-        assert apply is not None
-        if not self.guarded:
-            return apply
-        name = self.name
-        guards = [_guard(wanted) for wanted in overload.takes]
-        if all(guard is None for guard in guards):
-            return apply
-
-        def guarded(*args: Value) -> Value:
-            for guard, arg in zip(guards, args, strict=True):
-                if guard is not None and not guard(arg):
-                    raise no_such_overload(name, *args)
-            return apply(*args)
-
-        return guarded
-
-    def _dispatch(self, candidates: list[Overload]) -> Apply:
-        name, guarded = self.name, self.guarded
-        options = [
-            (len(one.takes), [_guard(wanted) if guarded else None for wanted in one.takes], one.apply)
-            for one in candidates
-        ]
-
-        def dispatch(*args: Value) -> Value:
-            for count, guards, apply in options:
-                if count == len(args) and all(
-                    guard is None or guard(arg) for guard, arg in zip(guards, args, strict=True)
-                ):
-                    assert apply is not None
-                    return apply(*args)
-            raise no_such_overload(name, *args)
-
-        return dispatch
+    def _guard(self, wanted: Type) -> _Guard | None:
+        return _guard(wanted) if self.guarded else None
 
 
 def collect(*libraries: Iterable[Overload]) -> dict[str, Function]:

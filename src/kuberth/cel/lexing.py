@@ -1,6 +1,7 @@
-"""Splits the text of an expression into tokens.
+"""Splits the text of an expression into tokens, and reads the values of literals.
 
-In: the text. Out: its tokens with their offsets, and problems for text that is not a token.
+In: the text. Out: its tokens with their offsets, and problems for text that is not a token; the value of a
+number or string token, or `ValueError` with CEL's message if it is invalid.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import re
 from typing import NamedTuple
 
 from kuberth.cel.source import Problem
+from kuberth.cel.values import INT_MAX, INT_MIN, UINT_MAX, Uint, Value
 
 _ESCAPE = r"\\(?:[abfnrtv\"'\\?`]|[0-3][0-7][0-7]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})"
 _STRING = (
@@ -29,6 +31,10 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _WORDS = frozenset({"in", "true", "false", "null"})
+
+_SIMPLE_ESCAPES = dict(zip("abfnrtv\\'\"`?", "\a\b\f\n\r\t\v\\'\"`?", strict=True))
+_HEX_DIGITS = {"x": 2, "X": 2, "u": 4, "U": 8}
+_LONGEST_NUMBER = 4000  # Python refuses to parse longer ones, which exceed 64 bits anyway
 
 END = "end"
 
@@ -61,3 +67,108 @@ def read_tokens(text: str, problems: list[Problem]) -> list[Token]:
         position = match.end()
     tokens.append(Token(END, "<EOF>", len(text)))
     return tokens
+
+
+def read_literal(token: Token, *, negative: bool) -> Value:
+    """The value of a literal; `negative`: it is a number after a minus sign."""
+    match token.kind:
+        case "int":
+            return _read_int(token.text, negative=negative)
+        case "uint":
+            return _read_uint(token.text)
+        case "float":
+            return _read_double(token.text, negative=negative)
+        case "string":
+            return _read_string(token.text)
+        case _:
+            return _read_bytes(token.text)
+
+
+def _read_int(text: str, *, negative: bool) -> int:
+    value = _magnitude(text)
+    value = -value if negative else value
+    if not INT_MIN <= value <= INT_MAX:
+        raise ValueError("invalid int literal")
+    return value
+
+
+def _read_uint(text: str) -> Uint:
+    value = _magnitude(text[:-1])
+    if value > UINT_MAX:
+        raise ValueError("invalid uint literal")
+    return Uint(value)
+
+
+def _magnitude(text: str) -> int:
+    if text.startswith("0x"):
+        return int(text[2:], 16)
+    digits = text.lstrip("0") or "0"
+    return int(digits) if len(digits) < _LONGEST_NUMBER else UINT_MAX + 1
+
+
+def _read_double(text: str, *, negative: bool) -> float:
+    value = float(text)
+    if value == float("inf"):
+        raise ValueError("invalid double literal")
+    return -value if negative else value
+
+
+def _read_string(token: str) -> str:
+    body, raw = _body(token)
+    if raw or "\\" not in body:
+        return body
+    return "".join(chr(code) for code in _codes(body, octets=False))
+
+
+def _read_bytes(token: str) -> bytes:
+    body, raw = _body(token[1:])
+    if raw or "\\" not in body:
+        return body.encode("utf-8", "surrogatepass")
+    out = bytearray()
+    for code in _codes(body, octets=True):
+        if code < 0:  # an escaped octet
+            out.append(-code - 1)
+        else:
+            out += chr(code).encode("utf-8", "surrogatepass")
+    return bytes(out)
+
+
+def _body(token: str) -> tuple[str, bool]:
+    token = token.replace("\r\n", "\n").replace("\r", "\n")
+    raw = token[0] in "rR"
+    if raw:
+        token = token[1:]
+    width = 3 if len(token) >= 6 and token[:3] in ('"""', "'''") else 1
+    return token[width:-width], raw
+
+
+def _codes(body: str, *, octets: bool) -> list[int]:
+    """Code points; in bytes an escaped octet is -1 - octet, to distinguish it from a character."""
+    codes: list[int] = []
+    position = 0
+    while position < len(body):
+        char = body[position]
+        position += 1
+        if char != "\\":
+            codes.append(ord(char))
+            continue
+        char = body[position]
+        position += 1
+        if char in _SIMPLE_ESCAPES:
+            codes.append(ord(_SIMPLE_ESCAPES[char]))
+            continue
+        if char in _HEX_DIGITS:
+            if octets and char in "uU":
+                raise ValueError("unable to unescape string")
+            digits = _HEX_DIGITS[char]
+            code = int(body[position : position + digits], 16)
+            position += digits
+        else:
+            code = int(body[position - 1 : position + 2], 8)
+            position += 2
+        if octets:
+            code = -1 - code
+        elif code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
+            raise ValueError("invalid unicode code point")
+        codes.append(code)
+    return codes

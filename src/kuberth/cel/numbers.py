@@ -9,7 +9,7 @@ import re
 from decimal import Decimal
 from math import inf, isfinite, isinf, isnan, nan
 
-from kuberth.cel.values import INT_MAX, INT_MIN, UINT_MAX
+from kuberth.cel.values import INT_MAX, INT_MIN, UINT_MAX, Uint
 
 _INT = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _UINT = re.compile(r"[0-9]+", re.ASCII)
@@ -20,17 +20,19 @@ _LONGEST = 4000
 
 
 def parse_int(text: str) -> int | None:
-    if not _INT.fullmatch(text) or len(text) > _LONGEST:
-        return None
-    value = int(text)
-    return value if INT_MIN <= value <= INT_MAX else None
+    return _parse_integer(text, _INT, range(INT_MIN, INT_MAX + 1))
 
 
-def parse_uint(text: str) -> int | None:
-    if not _UINT.fullmatch(text) or len(text) > _LONGEST:
+def parse_uint(text: str) -> Uint | None:
+    value = _parse_integer(text, _UINT, range(UINT_MAX + 1))
+    return None if value is None else Uint(value)
+
+
+def _parse_integer(text: str, form: re.Pattern[str], valid: range) -> int | None:
+    if not form.fullmatch(text) or len(text) > _LONGEST:
         return None
     value = int(text)
-    return value if value <= UINT_MAX else None
+    return value if value in valid else None
 
 
 def parse_double(text: str) -> float | None:
@@ -62,40 +64,19 @@ def format_double(value: float) -> str:
     """The shortest text that parses to the same number, with an exponent from a million on (%g)."""
     if not isfinite(value):
         return format_plain(value)
-    sign, digits, point = _digits(value)
-    exponent = point - 1
-    if -4 <= exponent < 6:
-        return sign + _plain(digits, point)
-    mantissa = digits[0] + (f".{digits[1:]}" if len(digits) > 1 else "")
-    return f"{sign}{mantissa}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
+    number = _shortest(value)
+    if -4 <= number.adjusted() < 6 or not value:
+        return f"{number:f}"
+    mantissa, exponent = f"{number:e}".split("e")
+    return f"{mantissa}e{int(exponent):+03d}"
 
 
 def format_plain(value: float) -> str:
     """The shortest text that parses to the same number, without an exponent."""
-    if isnan(value):
-        return "NaN"
-    if isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    sign, digits, point = _digits(value)
-    return sign + _plain(digits, point)
+    if isfinite(value):
+        return f"{_shortest(value):f}"
+    return "NaN" if isnan(value) else "+Inf" if value > 0 else "-Inf"
 
 
-def _digits(value: float) -> tuple[str, str, int]:
-    """Sign, digits without trailing zeros, and the position of the point."""
-    parts = Decimal(repr(value)).as_tuple()
-    digits = "".join(map(str, parts.digits))
-    point = len(digits) + int(parts.exponent)
-    stripped = digits.lstrip("0")
-    point -= len(digits) - len(stripped)
-    stripped = stripped.rstrip("0")
-    if not stripped:
-        return ("-" if parts.sign else ""), "0", 1
-    return ("-" if parts.sign else ""), stripped, point
-
-
-def _plain(digits: str, point: int) -> str:
-    if point <= 0:
-        return f"0.{'0' * -point}{digits}"
-    if point >= len(digits):
-        return digits + "0" * (point - len(digits))
-    return f"{digits[:point]}.{digits[point:]}"
+def _shortest(value: float) -> Decimal:
+    return Decimal(repr(value)).normalize()

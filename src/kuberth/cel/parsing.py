@@ -7,13 +7,14 @@ length of the text and the depth of its nesting.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
-from kuberth.cel import literals, syntax
-from kuberth.cel.lexing import END, Token, read_tokens
+from kuberth.cel import syntax
+from kuberth.cel.lexing import END, Token, read_literal, read_tokens
 from kuberth.cel.macros import MacroProblem, expand
 from kuberth.cel.source import NOWHERE, Problem
-from kuberth.cel.values import Value
+
+T = TypeVar("T")
 
 MAX_CODE_POINTS = 100_000
 MAX_DEPTH = 250
@@ -225,11 +226,8 @@ class _Parser:
 
     def _index(self, operand: syntax.Expression) -> syntax.Expression:
         bracket = self._take()
-        self._unclosed += 1
         function = "_[?_]" if self._accept("?") else "_[_]"
-        index = self._expression()
-        self._expect("]")
-        self._unclosed -= 1
+        index = self._within("]", self._expression)
         return self._nested(syntax.Call(bracket.offset, function, [operand, index]), operand, index)
 
     def _call(
@@ -247,26 +245,23 @@ class _Parser:
 
     def _arguments(self) -> tuple[int, list[syntax.Expression]]:
         offset = self._expect("(").offset
-        self._unclosed += 1
-        args: list[syntax.Expression] = []
-        if self._peek != ")":
-            args.append(self._expression())
-            while self._accept(","):
-                args.append(self._expression())
-        self._expect(")")
-        self._unclosed -= 1
-        return offset, args
+        return offset, self._within(")", self._expressions)
+
+    def _expressions(self) -> list[syntax.Expression]:
+        """None, or several with commas between them."""
+        if self._peek == ")":
+            return []
+        found = [self._expression()]
+        while self._accept(","):
+            found.append(self._expression())
+        return found
 
     def _primary(self) -> syntax.Expression:
         token = self._tokens[self._position]
         kind = token.kind
         if kind == "(":
             self._take()
-            self._unclosed += 1
-            node = self._expression()
-            self._expect(")")
-            self._unclosed -= 1
-            return node
+            return self._within(")", self._expression)
         if kind == "[":
             return self._list()
         if kind == "{":
@@ -285,21 +280,10 @@ class _Parser:
 
     def _literal(self, offset: int, *, negative: bool) -> syntax.Expression:
         token = self._take()
-        value: Value
         try:
-            if token.kind == "int":
-                value = literals.read_int(token.text, negative=negative)
-            elif token.kind == "uint":
-                value = literals.read_uint(token.text)
-            elif token.kind == "float":
-                value = literals.read_double(token.text, negative=negative)
-            elif token.kind == "string":
-                value = literals.read_string(token.text)
-            else:
-                value = literals.read_bytes(token.text)
+            return syntax.Literal(offset, read_literal(token, negative=negative))
         except ValueError as exc:
             return self._report(offset, str(exc))
-        return syntax.Literal(offset, value)
 
     def _name(self) -> syntax.Expression:
         start = self._tokens[self._position].offset
@@ -312,40 +296,43 @@ class _Parser:
         offset, args = self._arguments()
         return self._nested(self._call(offset, leading + token.text, args), *args, deeper=0)
 
-    def _list(self) -> syntax.Expression:
-        offset = self._take().offset
+    def _within(self, closing: str, read: Callable[[], T]) -> T:
+        """What is read up to a bracket."""
         self._unclosed += 1
-        elements: list[syntax.Expression] = []
-        optional: set[int] = set()
-        while self._peek not in ("]", ","):
-            if self._accept("?"):
-                optional.add(len(elements))
-            elements.append(self._expression())
-            if self._peek != "," or self._tokens[self._position + 1].kind == "]":
+        found = read()
+        self._expect(closing)
+        self._unclosed -= 1
+        return found
+
+    def _items(self, closing: str, read: Callable[[], T]) -> list[T]:
+        """Items before a bracket; a comma may follow the last one."""
+        items: list[T] = []
+        while self._peek not in (closing, ","):
+            items.append(read())
+            if self._peek != "," or self._tokens[self._position + 1].kind == closing:
                 break
             self._take()
         self._accept(",")
-        self._expect("]")
-        self._unclosed -= 1
-        return self._nested(syntax.ListLiteral(offset, elements, frozenset(optional)), *elements, deeper=0)
+        return items
+
+    def _list(self) -> syntax.Expression:
+        offset = self._take().offset
+        items = self._within("]", lambda: self._items("]", lambda: (self._accept("?"), self._expression())))
+        elements = [element for _, element in items]
+        optional = frozenset(index for index, (is_optional, _) in enumerate(items) if is_optional)
+        return self._nested(syntax.ListLiteral(offset, elements, optional), *elements, deeper=0)
 
     def _map(self) -> syntax.Expression:
         offset = self._take().offset
-        self._unclosed += 1
-        entries: list[syntax.Entry] = []
-        while self._peek not in ("}", ","):
-            optional = self._accept("?")
-            key = self._expression()
-            self._expect(":")
-            entries.append(syntax.Entry(key, self._expression(), optional=optional))
-            if self._peek != "," or self._tokens[self._position + 1].kind == "}":
-                break
-            self._take()
-        self._accept(",")
-        self._expect("}")
-        self._unclosed -= 1
+        entries = self._within("}", lambda: self._items("}", self._entry))
         parts = [part for entry in entries for part in (entry.key, entry.value)]
         return self._nested(syntax.MapLiteral(offset, entries), *parts, deeper=0)
+
+    def _entry(self) -> syntax.Entry:
+        optional = self._accept("?")
+        key = self._expression()
+        self._expect(":")
+        return syntax.Entry(key, self._expression(), optional=optional)
 
     def _at_message(self) -> bool:
         """Whether a dotted name is followed by a brace."""
@@ -365,16 +352,14 @@ class _Parser:
         while self._peek != "{":
             name += self._take().text
         offset = self._take().offset
-        fields: list[syntax.MessageField] = []
-        while self._peek not in ("}", ","):
-            self._accept("?")
-            field = self._expect("name").text
-            colon = self._expect(":").offset
-            fields.append(syntax.MessageField(colon, field, self._expression()))
-            if self._peek != "," or self._tokens[self._position + 1].kind == "}":
-                break
-            self._take()
-        self._accept(",")
+        fields = self._items("}", self._message_field)
         self._expect("}")
-        values = [field.value for field in fields]
-        return self._nested(syntax.MessageLiteral(offset, name, fields), *values, deeper=0)
+        return self._nested(
+            syntax.MessageLiteral(offset, name, fields), *(field.value for field in fields), deeper=0
+        )
+
+    def _message_field(self) -> syntax.MessageField:
+        self._accept("?")
+        name = self._expect("name").text
+        colon = self._expect(":").offset
+        return syntax.MessageField(colon, name, self._expression())

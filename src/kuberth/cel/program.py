@@ -15,10 +15,9 @@ from typing import Final
 from kuberth.cel.checking import Checker
 from kuberth.cel.compiling import Compiler, Evaluate, Frame
 from kuberth.cel.costs import LIMIT
-from kuberth.cel.environment import VARIABLES
 from kuberth.cel.parsing import parse
 from kuberth.cel.source import Problem, Source
-from kuberth.cel.static_types import Type
+from kuberth.cel.static_types import VARIABLES, Type
 from kuberth.cel.validating import validate
 from kuberth.cel.values import COST_EXCEEDED, WORK, CostExceeded, Value
 from kuberth.errors import CelCompileError, CelRuntimeError

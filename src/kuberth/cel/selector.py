@@ -1,17 +1,116 @@
-"""Compiled selectors with a cache of their results.
+"""Devices, and compiled selectors with a cache of their results.
 
-In: an expression, later devices. Out: whether a device matches; for an equal device from the cache.
+In: the driver, attributes and capacities of devices, as in a ResourceSlice, and an expression. Out: whether a
+device matches; for a device with equal content from the cache.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from functools import lru_cache
 
-from kuberth.cel.device import DeviceContent, variable_of
+from kuberth.cel.library.quantities import read_quantity
+from kuberth.cel.library.versions import read_version
 from kuberth.cel.program import Program, compile_program
 from kuberth.cel.static_types import ANY, BOOL, DYN
-from kuberth.cel.values import Optional, Value, type_name
+from kuberth.cel.values import INT_MAX, INT_MIN, Domains, Map, Optional, Value, type_name
 from kuberth.errors import CelCompileError, CelRuntimeError
+
+AttributeValue = tuple[str, int | bool | str | tuple[int | bool | str, ...]]
+"""The kind ("int", "bool", "string" or "version", or one of these for a list: "ints") and the value; the kind
+keeps 1 and true apart.
+
+Any other kind is an attribute that this version of the API does not know: evaluating a selector for such a
+device fails, as upstream.
+"""
+
+
+class DeviceContent:
+    """A device in an expression; devices with equal content are equal."""
+
+    def __init__(
+        self,
+        driver: str,
+        *,
+        attributes: Mapping[str, AttributeValue],
+        capacity: Mapping[str, str],
+        allow_multiple_allocations: bool = False,
+    ) -> None:
+        """`attributes` and `capacity` by name as in the slice: "model" or "example.com/model".
+
+        A capacity is the quantity's text ("16Gi"). Neither mapping may change afterwards.
+        """
+        self.driver = driver
+        self.allow_multiple_allocations = allow_multiple_allocations
+        self.attributes = attributes
+        self.capacity = capacity
+        self._key = (
+            driver,
+            allow_multiple_allocations,
+            frozenset(attributes.items()),
+            frozenset(capacity.items()),
+        )
+        self._hash = hash(self._key)
+        self._attributes: Domains | None = None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, DeviceContent):
+            return NotImplemented
+        return self._key == other._key
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"DeviceContent({self.driver!r}, attributes={self.attributes!r}, capacity={self.capacity!r})"
+
+
+def variable_of(device: DeviceContent) -> Map:
+    """The variable `device`; raises `CelRuntimeError` for an attribute without a value.
+
+    Names without a domain belong to the driver's domain.
+    """
+    if device._attributes is None:
+        attributes: dict[Hashable, Value] = {}
+        for name, attribute in device.attributes.items():
+            domain, bare = _split(name, device.driver)
+            attributes.setdefault(domain, Map()).entries[bare] = _attribute(name, attribute)
+        device._attributes = Domains(attributes)
+    # New quantities each time, because expressions can change them: see QuantityValue.
+    capacity: dict[Hashable, Value] = {}
+    for name, quantity in device.capacity.items():
+        domain, bare = _split(name, device.driver)
+        capacity.setdefault(domain, Map()).entries[bare] = read_quantity(quantity)
+    return Map(
+        {
+            "driver": device.driver,
+            "allowMultipleAllocations": device.allow_multiple_allocations,
+            "attributes": device._attributes,
+            "capacity": Domains(capacity),
+        }
+    )
+
+
+def _split(name: str, driver: str) -> tuple[str, str]:
+    domain, slash, bare = name.partition("/")
+    return (domain, bare) if slash else (driver, name)
+
+
+def _attribute(name: str, attribute: AttributeValue) -> Value:
+    kind, value = attribute
+    if isinstance(value, tuple):
+        return [_attribute(name, (kind.removesuffix("s"), each)) for each in value]
+    if kind == "int" and type(value) is int and INT_MIN <= value <= INT_MAX:
+        return value
+    if (kind == "bool" and type(value) is bool) or (kind == "string" and type(value) is str):
+        return value
+    if kind == "version" and type(value) is str:
+        try:
+            return read_version(value)
+        except CelRuntimeError as exc:
+            raise CelRuntimeError(f"attribute {name}: parse semantic version: {exc}") from exc
+    raise CelRuntimeError(f"attribute {name}: unsupported attribute value")
+
 
 _SELECTORS = 512
 _ANSWERS_A_SELECTOR = 4096

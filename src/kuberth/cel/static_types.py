@@ -1,6 +1,6 @@
-"""The static types of CEL and their notation.
+"""The static types of CEL, their notation, and the names that a selector can use.
 
-In: a signature like `list(A), A -> int`. Out: types; single letters are type parameters.
+In: a notation like `list(A), A, int`. Out: types; single letters are type parameters.
 """
 
 from __future__ import annotations
@@ -133,24 +133,46 @@ def unwrap_optional(given: Type) -> tuple[Type, bool]:
     return given, False
 
 
-def read_signature(text: str) -> tuple[tuple[Type, ...], Type]:
-    """Parse `a, b -> c`: the argument types and the result type."""
-    taken, _, given = text.partition("->")
-    words = re.findall(r"\w+|[(),]", taken)
+def read_types(text: str) -> tuple[Type, ...]:
+    """Parse `list(A), int`: types separated by commas."""
+    words = re.findall(r"\w+|[()]", text)
     types: list[Type] = []
     while words:
         types.append(_read(words))
-        if words:
-            words.pop(0)  # the comma
-    return tuple(types), _read(re.findall(r"\w+|[(),]", given))
+    return tuple(types)
 
 
 def _read(words: list[str]) -> Type:
     name = words.pop(0)
     if not words or words[0] != "(":
         return parameter(name) if len(name) == 1 else NAMED[name]
+    words.pop(0)
     parts: list[Type] = []
-    while words.pop(0) != ")":
+    while words[0] != ")":
         parts.append(_read(words))
+    words.pop(0)
     kind = "opaque" if name == "optional" else name
     return Type(kind, _GENERIC[name], tuple(parts))
+
+
+# The names that a selector can use
+
+DEVICE = NAMED["Device"]
+VARIABLES: dict[str, Type] = {"device": DEVICE}
+TYPE_NAMES: dict[str, Type] = {
+    named.name: type_of(named)
+    for named in read_types(
+        "bool, bytes, double, duration, int, list(A), map(A, B), null, string, timestamp, type, uint, IP,"
+        " CIDR, optional(V)"
+    )
+}
+
+
+def device_fields(*, lists: bool) -> dict[str, Type]:
+    """The fields of a device. Attributes that may be lists are dynamic, so that loops accept them."""
+    return {
+        "driver": STRING,
+        "allowMultipleAllocations": BOOL,
+        "attributes": map_of(STRING, map_of(STRING, DYN if lists else ANY)),
+        "capacity": map_of(STRING, map_of(STRING, NAMED["Quantity"])),
+    }

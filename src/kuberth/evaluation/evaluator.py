@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from kuberth.api.core import Namespace, Node, Pod
@@ -32,6 +32,7 @@ from kuberth.extenders.http_extender import is_interested
 from kuberth.framework.cluster_events import ClusterEvent, Hint, concerns
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
+from kuberth.framework.extension_points import Scores
 from kuberth.framework.handle import Handle, PodEvent
 from kuberth.framework.nominator import Nominator
 from kuberth.framework.registry import PluginFactory, Registry
@@ -296,11 +297,15 @@ class _Question(NamedTuple):
 
     def answer(self, *, scores: NodeScores | None = None) -> Answer:
         names = self.nodes.names()
+
+        def by_node(column: Scores) -> dict[str, int]:
+            return dict(zip(names, column.tolist(), strict=True))
+
         diagnosis = self.diagnosis
         rejections = dict(diagnosis.explicit)
         for rows, status in diagnosis.rows():
             rejections.update((self.cluster.names[row], status) for row in rows.tolist())
-        answer = Answer(
+        return Answer(
             feasible=tuple(sorted(names)),
             rejections=rejections,
             pre_filter=diagnosis.pre_filter,
@@ -308,16 +313,8 @@ class _Question(NamedTuple):
             message=self.message or ("" if names else diagnosis.message(self.cluster.node_count)),
             not_asked=self.not_asked,
             rejected_by=tuple(sorted(diagnosis.unschedulable_plugins)),
-        )
-        if scores is None:
-            return answer
-        return replace(
-            answer,
-            scores={
-                plugin: dict(zip(names, row.tolist(), strict=True))
-                for plugin, row in scores.by_plugin.items()
-            },
-            totals=dict(zip(names, scores.totals.tolist(), strict=True)),
+            scores={plugin: by_node(row) for plugin, row in scores.by_plugin.items()} if scores else {},
+            totals=by_node(scores.totals) if scores else {},
         )
 
 

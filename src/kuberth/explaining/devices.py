@@ -24,7 +24,6 @@ from kuberth.plugins.devices.features import DeviceFeatures
 from kuberth.plugins.devices.sites import DeviceCandidate, Sites
 from kuberth.plugins.devices.slices import DeviceId
 from kuberth.plugins.devices.usage import takes_of
-from kuberth.plugins.dynamic_resources.allocator.candidates import selects
 from kuberth.plugins.dynamic_resources.allocator.demand import AllocationError, WantedClaim, WantedRequest
 from kuberth.plugins.dynamic_resources.extended import (
     backed_resources,
@@ -167,6 +166,6 @@ def _is_selected(request: WantedRequest, candidate: DeviceCandidate) -> bool:
     if request.problem is not None:
         return False
     try:
-        return selects(request, candidate)
+        return request.selects(candidate)
     except AllocationError:
         return False

@@ -72,12 +72,14 @@ LONG, SHORT = "a" * 25, "a" * 5
 @pytest.mark.parametrize(
     ("function", "overloads", "arguments", "cost"),
     [
-        pytest.param("matches", ("matches_string",), ("a" * 14, "b" * 9), 2 * 3, id="matches"),
+        pytest.param("matches", ("string.matches(string)",), ("a" * 14, "b" * 9), 2 * 3, id="matches"),
         pytest.param("find", (), ("a" * 14, "b" * 9), 2 * 3, id="find"),
-        pytest.param("contains", ("contains_string",), ("a" * 15, LONG), 2 * 3, id="contains"),
-        pytest.param("contains", ("contains_string",), (SHORT, LONG), 1 * 3, id="contains in a short text"),
-        pytest.param("_<_", ("less_string",), (SHORT, LONG), 1, id="the first is shorter"),
-        pytest.param("_<_", ("less_string",), (LONG, SHORT), 1, id="the second is shorter"),
+        pytest.param("contains", ("string.contains(string)",), ("a" * 15, LONG), 2 * 3, id="contains"),
+        pytest.param(
+            "contains", ("string.contains(string)",), (SHORT, LONG), 1 * 3, id="contains in a short text"
+        ),
+        pytest.param("_<_", ("_<_(string, string)",), (SHORT, LONG), 1, id="the first is shorter"),
+        pytest.param("_<_", ("_<_(string, string)",), (LONG, SHORT), 1, id="the second is shorter"),
         pytest.param("_==_", (), (LONG, LONG), 3, id="equal texts"),
         pytest.param("_!=_", (), (LONG, LONG), 3, id="different texts"),
         pytest.param("isSorted", (), ([LONG, LONG, 7],), 2 + 2 + 1, id="a list of texts"),
@@ -88,13 +90,17 @@ LONG, SHORT = "a" * 25, "a" * 5
         pytest.param("validate", (), (None, LONG), 1, id="no format"),
         pytest.param("validate", (), (NamedFormat("f", 9, lambda _: []), LONG), 3 * 3, id="a named format"),
         pytest.param("replace", (), (LONG,), 5, id="replace"),
-        pytest.param("a", ("list_sets_contains_list",), ([1, 2], [3, 4, 5]), 1 + 6, id="sets.contains"),
-        pytest.param("a", ("list_sets_equivalent_list",), ([1, 2], [3, 4, 5]), 1 + 12, id="sets.equivalent"),
+        pytest.param(
+            "a", ("sets.contains(list(T), list(T))",), ([1, 2], [3, 4, 5]), 1 + 6, id="sets.contains"
+        ),
+        pytest.param(
+            "a", ("sets.equivalent(list(T), list(T))",), ([1, 2], [3, 4, 5]), 1 + 12, id="sets.equivalent"
+        ),
         pytest.param("sort", ("sort_int",), ([3, 1, 2],), 18 + 1 + 10, id="sort"),
         pytest.param("sort", ("sort_string",), (["a", "b"],), 8 + 1 + 10, id="sort of texts"),
         pytest.param("@sortByAssociatedKeys", ("s",), ([0], [3, 1]), 8 + 1 + 10, id="sortBy"),
-        pytest.param("_in_", ("in_list",), (1, [1, 2, 3]), 3, id="in"),
-        pytest.param("_+_", ("add_string",), (LONG, SHORT), 3, id="texts together"),
+        pytest.param("_in_", ("@in(A, list(A))",), (1, [1, 2, 3]), 3, id="in"),
+        pytest.param("_+_", ("_+_(string, string)",), (LONG, SHORT), 3, id="texts together"),
     ],
 )
 def test_costs_before_a_call(
@@ -115,7 +121,7 @@ def test_a_sort_whose_type_is_unknown_costs_nothing_before_the_call(function: st
     ("function", "overloads", "result", "cost"),
     [
         pytest.param("join", (), LONG, 5, id="join"),
-        pytest.param("slice", ("list_slice",), [1, 2, 3], 3 + 1 + 10, id="slice"),
+        pytest.param("slice", ("list(T).slice(int, int)",), [1, 2, 3], 3 + 1 + 10, id="slice"),
     ],
 )
 def test_costs_after_a_call(function: str, overloads: tuple[str, ...], result: Any, cost: int) -> None:

@@ -10,9 +10,8 @@ from msgspec.structs import replace
 from kuberth.api.core import Pod
 from kuberth.api.meta import OwnerReference
 from kuberth.api.resource import AllocationResult, ResourceClaim
-from kuberth.framework.cluster_events import Hint
 from kuberth.plugins.devices.claims import KnownClaims
-from kuberth.plugins.dynamic_resources.hints import after_claim_change, claims_named_by, users_of
+from kuberth.plugins.dynamic_resources.hints import claim_change_helps, claims_named_by, users_of
 from kuberth.plugins.volumes.claims import USERS_OF_CLAIM, uses_claim
 from kuberth.testing.factories import make_pod
 from tests.unit.plugins.device_objects import exactly, make_claim
@@ -58,11 +57,11 @@ def test_no_pod_that_a_claim_concerns_is_missed() -> None:
             )
             assert new is not None
             claims = cast("KnownClaims", Claims(new))
-            hint = after_claim_change(claims, pod, old, new)
+            helps = claim_change_helps(claims, pod, old, new)
             keys = users_of(old, new)
             is_concerned = keys is None or bool(set(keys) & set(claims_named_by(pod)))
-            assert is_concerned or hint is Hint.SKIP, (pod.metadata.name, owner, before, after)
-            queued += hint is Hint.QUEUE
+            assert is_concerned or not helps, (pod.metadata.name, owner, before, after)
+            queued += helps
             left_alone += not is_concerned
     assert queued
     assert left_alone

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kuberth.api.resource import ResourceSlice
-from kuberth.cel.device import DeviceContent
+from kuberth.cel.selector import DeviceContent
 from kuberth.cluster.table import ClusterTable
 from kuberth.informers.store import Store
 from kuberth.plugins.devices import sites as sites_module
 from kuberth.plugins.devices import slices as slices_module
-from kuberth.plugins.devices.pools import pool_of
 from kuberth.plugins.devices.sites import Site, Sites
+from kuberth.plugins.devices.slices import pool_of
 from kuberth.testing.factories import make_node
 from tests.unit.plugins.device_objects import make_slice
 

@@ -170,7 +170,7 @@ def test_many_constraints_are_compiled_once_for_all_attempts_and_hints() -> None
         newer = replace(newer, spec=pod.spec)
         assert reader.hard(newer) == reader.hard(pod)
         for _ in range(3):
-            assert hints.after_pod_change(pod, None, other({"app": "x"})) is SKIP
+            assert not hints.pod_change_helps(pod, None, other({"app": "x"}))
         assert compiling.call_count == 51
         relabelled = replace(newer, metadata=replace(newer.metadata, labels=DB))
         assert reader.hard(relabelled)[-1].selector != reader.hard(pod)[-1].selector, "matchLabelKeys"

@@ -14,7 +14,7 @@ from kuberth.api.selectors import Selector
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
 from kuberth.cluster.terms import Carried
-from kuberth.plugins.inter_pod_affinity.incoming import asked_of_placed_pods
+from kuberth.plugins.inter_pod_affinity.filtering import asked_of_placed_pods
 from kuberth.plugins.inter_pod_affinity.scoring import DomainScores
 from kuberth.testing import make_namespace, make_node, make_pod
 

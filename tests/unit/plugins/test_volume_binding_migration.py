@@ -8,11 +8,8 @@ from kuberth.api.core import PersistentVolume, Volume
 from kuberth.api.wire import convert, to_builtins
 from kuberth.plugins.volumes.csi_migration import (
     TranslationError,
-    inline_handle,
-    inline_plugin,
+    plugin_of,
     translated_affinity,
-    volume_handle,
-    volume_plugin,
 )
 from tests.unit.plugins.volume_objects import BETA_REGION, BETA_ZONE, REGION, ZONE, in_zone, make_volume
 
@@ -52,9 +49,9 @@ def gce(labels: dict[str, str] | None = None, **spec: Any) -> PersistentVolume:
 )
 def test_inline_volumes(source: dict[str, Any], driver: str, handle: str) -> None:
     volume = convert(Volume, {"name": "v", **source})
-    plugin = inline_plugin(volume)
+    plugin = plugin_of(volume)
     assert plugin is not None
-    assert (plugin.driver, inline_handle(plugin, volume)) == (driver, handle)
+    assert (plugin.driver, plugin.handle_of(volume)) == (driver, handle)
 
 
 @pytest.mark.parametrize(
@@ -68,15 +65,15 @@ def test_inline_volumes(source: dict[str, Any], driver: str, handle: str) -> Non
 )
 def test_volumes_without_an_equivalent(source: dict[str, Any]) -> None:
     volume = convert(Volume, {"name": "v", **source})
-    plugin = inline_plugin(volume)
+    plugin = plugin_of(volume)
     assert plugin is not None
     with pytest.raises(TranslationError):
-        inline_handle(plugin, volume)
+        plugin.handle_of(volume)
 
 
 def test_volumes_that_no_driver_took_over() -> None:
-    assert inline_plugin(convert(Volume, {"name": "v", "iscsi": {"iqn": "q"}})) is None
-    assert volume_plugin(make_volume("v")) is None
+    assert plugin_of(convert(Volume, {"name": "v", "iscsi": {"iqn": "q"}})) is None
+    assert plugin_of(make_volume("v")) is None
 
 
 @pytest.mark.parametrize(
@@ -90,15 +87,15 @@ def test_volumes_that_no_driver_took_over() -> None:
 )
 def test_handle_of_a_gce_volume(labels: dict[str, str], place: str) -> None:
     volume = gce(labels)
-    plugin = volume_plugin(volume)
+    plugin = plugin_of(volume)
     assert plugin is not None
-    assert volume_handle(plugin, volume) == f"projects/UNSPECIFIED/{place}/disks/disk"
+    assert plugin.handle_of(volume) == f"projects/UNSPECIFIED/{place}/disks/disk"
 
 
 @pytest.mark.parametrize("zones", ["us-e1-a__us-w1-a", "a__b"], ids=["two regions", "no region in it"])
 def test_a_gce_volume_of_no_single_region(zones: str) -> None:
     volume = gce({ZONE: zones})
-    plugin = volume_plugin(volume)
+    plugin = plugin_of(volume)
     assert plugin is not None
     with pytest.raises(TranslationError):
         translated_affinity(plugin, volume)
@@ -148,7 +145,7 @@ def terms(*expressions: tuple[str, list[str]]) -> list[dict[str, Any]]:
 def test_affinity_in_the_drivers_topology(
     volume: PersistentVolume, expected: list[dict[str, Any]] | None
 ) -> None:
-    plugin = volume_plugin(volume)
+    plugin = plugin_of(volume)
     assert plugin is not None
     found = translated_affinity(plugin, volume)
     assert (None if found is None else to_builtins(found)["nodeSelectorTerms"]) == expected

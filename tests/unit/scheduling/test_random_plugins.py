@@ -52,8 +52,7 @@ from kuberth.framework.status import SKIP
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.outcomes.placement import Placement
 from kuberth.plugins import in_tree_registry
-from kuberth.plugins.default_preemption.candidates import Candidate, Search
-from kuberth.plugins.default_preemption.plugin import DefaultPreemption
+from kuberth.plugins.default_preemption.plugin import Chosen, DefaultPreemption
 from kuberth.queue.hints import Hints, QueueingStrategy
 from kuberth.queue.unschedulable import EquallyRejected, UnschedulablePods
 from kuberth.scheduling.cycle import SchedulingCycle
@@ -227,9 +226,8 @@ class Lazy(random.Random):
 class WithoutEvictions(DefaultPreemption):
     """Names the victims and leaves them alone."""
 
-    def _evict_for(
-        self, _state: CycleState, _preemptor: Pod, _search: Search, best: Candidate
-    ) -> tuple[PostFilterResult | None, Status | None]:
+    def _evict_for(self, _state: CycleState, chosen: Chosen) -> tuple[PostFilterResult | None, Status | None]:
+        best = chosen.best
         victims = [info.key for info in best.victims.pods]
         return PostFilterResult(best.node_name), Status.unschedulable(f"victims {victims}")
 

@@ -8,10 +8,9 @@ from functools import partial
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from math import ceil
 
-from kuberth.cel.comparing import register_equality
 from kuberth.cel.declarations import Overload, function, method
 from kuberth.cel.library.formatting import go_quote
-from kuberth.cel.values import Value, register_type
+from kuberth.cel.values import LibraryValue, Value
 from kuberth.errors import CelRuntimeError
 
 _BITS = re.compile(r"0|[1-9][0-9]{0,2}", re.ASCII)
@@ -19,8 +18,10 @@ _BROADCAST = IPv4Address("255.255.255.255")
 
 
 @dataclass(slots=True, eq=False)
-class IPValue:
+class IPValue(LibraryValue):
     """An IP address."""
+
+    cel_name = "net.IP"
 
     address: IPv4Address | IPv6Address
 
@@ -28,10 +29,15 @@ class IPValue:
     def octets(self) -> int:
         return self.address.max_prefixlen // 8
 
+    def same(self, other: IPValue) -> bool:
+        return self.address == other.address
+
 
 @dataclass(slots=True, eq=False)
-class CIDRValue:
+class CIDRValue(LibraryValue):
     """An address with the length of its network's prefix; bits beyond the prefix are kept."""
+
+    cel_name = "net.CIDR"
 
     address: IPv4Address | IPv6Address
     bits: int
@@ -40,15 +46,14 @@ class CIDRValue:
     def octets(self) -> int:
         return ceil(self.bits / 8)
 
+    def same(self, other: CIDRValue) -> bool:
+        return str(self) == str(other)
+
     def network(self, bits: int) -> int:
         return int(self.address) >> (self.address.max_prefixlen - bits)
 
     def __str__(self) -> str:
         return f"{self.address}/{self.bits}"
-
-
-register_type(IPValue, "net.IP")
-register_type(CIDRValue, "net.CIDR")
 
 
 def _read_address(text: str) -> IPv4Address | IPv6Address:
@@ -93,14 +98,6 @@ def _reads(read: Value, text: str) -> bool:
     return True
 
 
-def _is_canonical(text: str) -> bool:
-    return str(_read_address(text)) == text
-
-
-def _is_loopback(ip: IPValue) -> bool:
-    return ip.address.is_loopback
-
-
 def _is_link_local_multicast(ip: IPValue) -> bool:
     packed = ip.address.packed
     if ip.address.version == 4:
@@ -108,18 +105,11 @@ def _is_link_local_multicast(ip: IPValue) -> bool:
     return packed[0] == 0xFF and packed[1] & 0x0F == 2
 
 
-def _is_link_local_unicast(ip: IPValue) -> bool:
-    packed = ip.address.packed
-    if ip.address.version == 4:
-        return packed[:2] == bytes((169, 254))
-    return packed[0] == 0xFE and packed[1] & 0xC0 == 0x80
-
-
 def _is_global_unicast(ip: IPValue) -> bool:
     address = ip.address
     if address == _BROADCAST or address.is_unspecified or address.is_loopback or address.is_multicast:
         return False
-    return not _is_link_local_unicast(ip)
+    return not address.is_link_local
 
 
 def _contains_ip(cidr: CIDRValue, ip: IPValue) -> bool:
@@ -137,40 +127,31 @@ def _masked(cidr: CIDRValue) -> CIDRValue:
     return CIDRValue(type(cidr.address)(int(cidr.address) >> rest << rest), cidr.bits)
 
 
-register_equality(
-    IPValue, lambda one, other: one.address == other.address if type(other) is IPValue else None
-)
-register_equality(CIDRValue, lambda one, other: str(one) == str(other) if type(other) is CIDRValue else None)
-
 LIBRARY: tuple[Overload, ...] = (
-    function("ip", "string_to_ip", "string -> IP", _ip),
-    method("family", "ip_family", "IP -> int", lambda ip: ip.address.version),
-    function("ip.isCanonical", "ip_is_canonical", "string -> bool", _is_canonical),
-    method("isUnspecified", "ip_is_unspecified", "IP -> bool", lambda ip: ip.address.is_unspecified),
-    method("isLoopback", "ip_is_loopback", "IP -> bool", _is_loopback),
-    method("isLinkLocalMulticast", "ip_is_link_local_multicast", "IP -> bool", _is_link_local_multicast),
-    method("isLinkLocalUnicast", "ip_is_link_local_unicast", "IP -> bool", _is_link_local_unicast),
-    method("isGlobalUnicast", "ip_is_global_unicast", "IP -> bool", _is_global_unicast),
-    function("isIP", "is_ip", "string -> bool", partial(_reads, _ip)),
-    function("string", "ip_to_string", "IP -> string", lambda ip: str(ip.address)),
-    function("cidr", "string_to_cidr", "string -> CIDR", _cidr),
+    function("ip(string) -> IP", _ip),
+    method("IP.family() -> int", lambda ip: ip.address.version),
+    function("ip.isCanonical(string) -> bool", lambda text: str(_read_address(text)) == text),
+    method("IP.isUnspecified() -> bool", lambda ip: ip.address.is_unspecified),
+    method("IP.isLoopback() -> bool", lambda ip: ip.address.is_loopback),
+    method("IP.isLinkLocalMulticast() -> bool", _is_link_local_multicast),
+    method("IP.isLinkLocalUnicast() -> bool", lambda ip: ip.address.is_link_local),
+    method("IP.isGlobalUnicast() -> bool", _is_global_unicast),
+    function("isIP(string) -> bool", partial(_reads, _ip)),
+    function("string(IP) -> string", lambda ip: str(ip.address)),
+    function("cidr(string) -> CIDR", _cidr),
     method(
-        "containsIP",
-        "cidr_contains_ip_string",
-        "CIDR, string -> bool",
+        "CIDR.containsIP(string) -> bool",
         lambda cidr, text: _contains_ip(cidr, _ip(text)),
     ),
-    method("containsIP", "cidr_contains_ip_ip", "CIDR, IP -> bool", _contains_ip),
+    method("CIDR.containsIP(IP) -> bool", _contains_ip),
     method(
-        "containsCIDR",
-        "cidr_contains_cidr_string",
-        "CIDR, string -> bool",
+        "CIDR.containsCIDR(string) -> bool",
         lambda cidr, text: _contains_cidr(cidr, _cidr(text)),
     ),
-    method("containsCIDR", "cidr_contains_cidr", "CIDR, CIDR -> bool", _contains_cidr),
-    method("ip", "cidr_ip", "CIDR -> IP", lambda cidr: IPValue(cidr.address)),
-    method("prefixLength", "cidr_prefix_length", "CIDR -> int", lambda cidr: cidr.bits),
-    method("masked", "cidr_masked", "CIDR -> CIDR", _masked),
-    function("isCIDR", "is_cidr", "string -> bool", partial(_reads, _cidr)),
-    function("string", "cidr_to_string", "CIDR -> string", str),
+    method("CIDR.containsCIDR(CIDR) -> bool", _contains_cidr),
+    method("CIDR.ip() -> IP", lambda cidr: IPValue(cidr.address)),
+    method("CIDR.prefixLength() -> int", lambda cidr: cidr.bits),
+    method("CIDR.masked() -> CIDR", _masked),
+    function("isCIDR(string) -> bool", partial(_reads, _cidr)),
+    function("string(CIDR) -> string", str),
 )

@@ -12,23 +12,20 @@ def _never(*_args: Value) -> NoReturn:
     raise no_such_overload()
 
 
-LIBRARY: tuple[Overload, ...] = tuple(
-    method(name, identity, signature, _never)
-    for name, identity, signature in (
-        ("path", "authorizer_path", "Authorizer, string -> PathCheck"),
-        ("group", "authorizer_group", "Authorizer, string -> GroupCheck"),
-        ("serviceAccount", "authorizer_serviceaccount", "Authorizer, string, string -> Authorizer"),
-        ("resource", "groupcheck_resource", "GroupCheck, string -> ResourceCheck"),
-        ("subresource", "resourcecheck_subresource", "ResourceCheck, string -> ResourceCheck"),
-        ("namespace", "resourcecheck_namespace", "ResourceCheck, string -> ResourceCheck"),
-        ("name", "resourcecheck_name", "ResourceCheck, string -> ResourceCheck"),
-        ("check", "pathcheck_check", "PathCheck, string -> Decision"),
-        ("check", "resourcecheck_check", "ResourceCheck, string -> Decision"),
-        ("errored", "decision_errored", "Decision -> bool"),
-        ("error", "decision_error", "Decision -> string"),
-        ("allowed", "decision_allowed", "Decision -> bool"),
-        ("reason", "decision_reason", "Decision -> string"),
-        ("fieldSelector", "authorizer_fieldselector", "ResourceCheck, string -> ResourceCheck"),
-        ("labelSelector", "authorizer_labelselector", "ResourceCheck, string -> ResourceCheck"),
-    )
+LIBRARY: tuple[Overload, ...] = (
+    method("Authorizer.path(string) -> PathCheck", _never),
+    method("Authorizer.group(string) -> GroupCheck", _never),
+    method("Authorizer.serviceAccount(string, string) -> Authorizer", _never),
+    method("GroupCheck.resource(string) -> ResourceCheck", _never),
+    method("ResourceCheck.subresource(string) -> ResourceCheck", _never),
+    method("ResourceCheck.namespace(string) -> ResourceCheck", _never),
+    method("ResourceCheck.name(string) -> ResourceCheck", _never),
+    method("PathCheck.check(string) -> Decision", _never),
+    method("ResourceCheck.check(string) -> Decision", _never),
+    method("Decision.errored() -> bool", _never),
+    method("Decision.error() -> string", _never),
+    method("Decision.allowed() -> bool", _never),
+    method("Decision.reason() -> string", _never),
+    method("ResourceCheck.fieldSelector(string) -> ResourceCheck", _never),
+    method("ResourceCheck.labelSelector(string) -> ResourceCheck", _never),
 )

@@ -1,20 +1,25 @@
-"""Size, membership and access of lists and maps, and the accumulator of transformMap."""
+"""Size, membership and access of lists and maps, the insertion of transformMap, and optional values.
+
+`or` and `orValue` are declared only, because they evaluate their second part lazily.
+"""
 
 from __future__ import annotations
 
-from kuberth.cel.comparing import contains, equal
 from kuberth.cel.declarations import Apply, Overload, function, method
-from kuberth.cel.values import Map, Value, no_such_overload, register_type, token
+from kuberth.cel.values import (
+    NONE,
+    Duration,
+    Map,
+    MapAccumulator,
+    Optional,
+    Timestamp,
+    Value,
+    contains,
+    equal,
+    no_such_overload,
+    token,
+)
 from kuberth.errors import CelRuntimeError
-
-
-class MapAccumulator(Map):
-    """The map that a loop builds; inserting changes it."""
-
-    __slots__ = ()
-
-
-register_type(MapAccumulator, "map")
 
 
 def _size(value: Value) -> int:
@@ -66,23 +71,72 @@ def _includes(target: Value, element: Value) -> bool:
     return False
 
 
+def _is_zero(value: Value) -> bool:
+    if value is None or isinstance(value, bool | int | float | str | bytes | list):
+        return not value
+    if isinstance(value, Map):
+        return not value.entries
+    if isinstance(value, Duration):
+        return value.nanoseconds == 0
+    # A timestamp is zero at the beginning of year 1.
+    return isinstance(value, Timestamp) and value.nanoseconds == -62135596800 * 10**9
+
+
+def _value(optional: Optional) -> Value:
+    if not optional.present:
+        raise CelRuntimeError("optional.none() dereference")
+    return optional.value
+
+
+def _unwrap(elements: list[Value]) -> list[Value]:
+    for element in elements:
+        if not isinstance(element, Optional):
+            raise CelRuntimeError("value is not optional")
+    return [element.value for element in elements if element.present]
+
+
 _MOST_VALUES = 48
 
+IN_LIST = "@in(A, list(A))"
+
 LIBRARY: tuple[Overload, ...] = (
-    function("_[_]", "index_list", "list(A), int -> A"),
-    function("_[_]", "index_map", "map(A, B), A -> B"),
-    function("@in", "in_list", "A, list(A) -> bool"),
-    function("@in", "in_map", "A, map(A, B) -> bool"),
-    function("size", "size_bytes", "bytes -> int"),
-    method("size", "bytes_size", "bytes -> int"),
-    function("size", "size_list", "list(A) -> int"),
-    method("size", "list_size", "list(A) -> int"),
-    function("size", "size_map", "map(A, B) -> int"),
-    method("size", "map_size", "map(A, B) -> int"),
-    function("size", "size_string", "string -> int"),
-    method("size", "string_size", "string -> int"),
-    function("cel.@mapInsert", "@mapInsert_map_key_value", "map(K, V), K, V -> map(K, V)", _insert),
-    function("cel.@mapInsert", "@mapInsert_map_map", "map(K, V), map(K, V) -> map(K, V)", _insert_all),
-    method("includes", "dra_includes_dyn_dyn", "dyn, dyn -> bool", _includes),
+    function("_[_](list(A), int) -> A"),
+    function("_[_](map(A, B), A) -> B"),
+    function(f"{IN_LIST} -> bool"),
+    function("@in(A, map(A, B)) -> bool"),
+    function("size(bytes) -> int"),
+    method("bytes.size() -> int"),
+    function("size(list(A)) -> int"),
+    method("list(A).size() -> int"),
+    function("size(map(A, B)) -> int"),
+    method("map(A, B).size() -> int"),
+    function("size(string) -> int"),
+    method("string.size() -> int"),
+    function("cel.@mapInsert(map(K, V), K, V) -> map(K, V)", _insert),
+    function("cel.@mapInsert(map(K, V), map(K, V)) -> map(K, V)", _insert_all),
+    method("dyn.includes(dyn) -> bool", _includes),
+)
+OPTIONALS: tuple[Overload, ...] = (
+    function("optional.of(V) -> optional(V)", Optional),
+    function(
+        "optional.ofNonZeroValue(V) -> optional(V)",
+        lambda value: NONE if _is_zero(value) else Optional(value),
+    ),
+    function("optional.none() -> optional(V)", lambda: NONE),
+    method("optional(V).value() -> V", _value),
+    method("optional(V).hasValue() -> bool", lambda optional: optional.present),
+    method("optional(V).or(optional(V)) -> optional(V)"),
+    method("optional(V).orValue(V) -> V"),
+    function("_?._(dyn, string) -> optional(V)"),
+    function("_[?_](list(V), int) -> optional(V)"),
+    function("_[?_](optional(list(V)), int) -> optional(V)"),
+    function("_[?_](map(K, V), K) -> optional(V)"),
+    function("_[?_](optional(map(K, V)), K) -> optional(V)"),
+    function("_[_](optional(list(V)), int) -> optional(V)"),
+    function("_[_](optional(map(K, V)), K) -> optional(V)"),
+    method("list(V).last() -> optional(V)", lambda elements: Optional(elements[-1]) if elements else NONE),
+    method("list(V).first() -> optional(V)", lambda elements: Optional(elements[0]) if elements else NONE),
+    function("optional.unwrap(list(optional(V))) -> list(V)", _unwrap),
+    method("list(optional(V)).unwrapOpt() -> list(V)", _unwrap),
 )
 OPERATORS: dict[str, Apply] = {"size": _size, "@in": _in}

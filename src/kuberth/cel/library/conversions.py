@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import isinf, isnan
 from typing import NoReturn
 
@@ -16,8 +17,6 @@ from kuberth.cel.library.times import (
 from kuberth.cel.numbers import format_double, parse_double, parse_int, parse_uint
 from kuberth.cel.values import (
     INT_MAX,
-    Duration,
-    Timestamp,
     TypeValue,
     Uint,
     Value,
@@ -26,21 +25,34 @@ from kuberth.cel.values import (
 )
 from kuberth.errors import CelRuntimeError
 
+_DURATION = "google.protobuf.Duration"
+_TIMESTAMP = "google.protobuf.Timestamp"
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
 
-def _no_conversion(value: Value, to: str) -> NoReturn:
-    raise CelRuntimeError(f"type conversion error from '{type_name(value)}' to '{to}'")
+def _no_conversion(value: Value, to: str) -> CelRuntimeError:
+    return CelRuntimeError(f"type conversion error from '{type_name(value)}' to '{to}'")
 
 
 def _same(value: Value) -> Value:
     return value
 
 
-def _text_to_int(text: str) -> int:
-    value = parse_int(text)
-    return _no_conversion(text, "int") if value is None else value
+def _reading(to: str, parse: Callable[[str], Value]) -> Apply:
+    """Convert a text with a parser that returns None for an invalid one."""
+
+    def apply(text: str) -> Value:
+        value = parse(text)
+        if value is None:
+            raise _no_conversion(text, to)
+        return value
+
+    return apply
+
+
+def _parse_bool(text: str) -> bool | None:
+    return text in _TRUE if text in _TRUE | _FALSE else None
 
 
 def _double_to_int(value: float) -> int:
@@ -55,26 +67,10 @@ def _uint_to_int(value: Uint) -> int:
     return int(value)
 
 
-def _text_to_uint(text: str) -> Uint:
-    value = parse_uint(text)
-    return _no_conversion(text, "uint") if value is None else Uint(value)
-
-
 def _double_to_uint(value: float) -> Uint:
     if isinf(value) or isnan(value) or value < 0 or value >= 2.0**64:
         raise CelRuntimeError("unsigned integer overflow")
     return Uint(int(value))
-
-
-def _text_to_double(text: str) -> float:
-    value = parse_double(text)
-    return _no_conversion(text, "double") if value is None else value
-
-
-def _text_to_bool(text: str) -> bool:
-    if text in _TRUE:
-        return True
-    return False if text in _FALSE else _no_conversion(text, "bool")
 
 
 def _bytes_to_text(value: bytes) -> str:
@@ -84,18 +80,8 @@ def _bytes_to_text(value: bytes) -> str:
         raise CelRuntimeError("invalid UTF-8 in bytes, cannot convert to string") from exc
 
 
-def _text_to_duration(text: str) -> Duration:
-    value = parse_duration(text)
-    return _no_conversion(text, "google.protobuf.Duration") if value is None else value
-
-
 def _int_to_duration(value: int) -> NoReturn:
-    _no_conversion(value, "google.protobuf.Duration")
-
-
-def _text_to_timestamp(text: str) -> Timestamp:
-    value = parse_timestamp(text)
-    return _no_conversion(text, "google.protobuf.Timestamp") if value is None else value
+    raise _no_conversion(value, _DURATION)
 
 
 def _type(value: Value) -> TypeValue:
@@ -103,42 +89,40 @@ def _type(value: Value) -> TypeValue:
 
 
 LIBRARY: tuple[Overload, ...] = (
-    function("type", "type", "A -> type(A)"),
-    function("dyn", "to_dyn", "A -> dyn"),
-    function("bool", "bool_to_bool", "bool -> bool", _same),
-    function("bool", "string_to_bool", "string -> bool", _text_to_bool),
-    function("bytes", "bytes_to_bytes", "bytes -> bytes", _same),
-    function(
-        "bytes", "string_to_bytes", "string -> bytes", lambda text: text.encode("utf-8", "surrogatepass")
-    ),
-    function("double", "double_to_double", "double -> double", _same),
-    function("double", "int64_to_double", "int -> double", float),
-    function("double", "string_to_double", "string -> double", _text_to_double),
-    function("double", "uint64_to_double", "uint -> double", float),
-    function("duration", "duration_to_duration", "duration -> duration", _same),
-    function("duration", "int64_to_duration", "int -> duration", _int_to_duration),
-    function("duration", "string_to_duration", "string -> duration", _text_to_duration),
-    function("int", "int64_to_int64", "int -> int", _same),
-    function("int", "double_to_int64", "double -> int", _double_to_int),
-    function("int", "duration_to_int64", "duration -> int", lambda value: value.nanoseconds),
-    function("int", "string_to_int64", "string -> int", _text_to_int),
-    function("int", "timestamp_to_int64", "timestamp -> int", lambda value: value.nanoseconds // 10**9),
-    function("int", "uint64_to_int64", "uint -> int", _uint_to_int),
-    function("string", "string_to_string", "string -> string", _same),
-    function("string", "bool_to_string", "bool -> string", lambda value: "true" if value else "false"),
-    function("string", "bytes_to_string", "bytes -> string", _bytes_to_text),
-    function("string", "double_to_string", "double -> string", format_double),
-    function("string", "duration_to_string", "duration -> string", format_duration),
-    function("string", "int64_to_string", "int -> string", str),
-    function("string", "timestamp_to_string", "timestamp -> string", format_timestamp),
-    function("string", "uint64_to_string", "uint -> string", str),
-    function("timestamp", "timestamp_to_timestamp", "timestamp -> timestamp", _same),
-    function("timestamp", "int64_to_timestamp", "int -> timestamp", timestamp_of_seconds),
-    function("timestamp", "string_to_timestamp", "string -> timestamp", _text_to_timestamp),
-    function("uint", "uint64_to_uint64", "uint -> uint", _same),
-    function("uint", "double_to_uint64", "double -> uint", _double_to_uint),
-    function("uint", "int64_to_uint64", "int -> uint", check_uint),
-    function("uint", "string_to_uint64", "string -> uint", _text_to_uint),
+    function("type(A) -> type(A)"),
+    function("dyn(A) -> dyn"),
+    function("bool(bool) -> bool", _same),
+    function("bool(string) -> bool", _reading("bool", _parse_bool)),
+    function("bytes(bytes) -> bytes", _same),
+    function("bytes(string) -> bytes", lambda text: text.encode("utf-8", "surrogatepass")),
+    function("double(double) -> double", _same),
+    function("double(int) -> double", float),
+    function("double(string) -> double", _reading("double", parse_double)),
+    function("double(uint) -> double", float),
+    function("duration(duration) -> duration", _same),
+    function("duration(int) -> duration", _int_to_duration),
+    function("duration(string) -> duration", _reading(_DURATION, parse_duration)),
+    function("int(int) -> int", _same),
+    function("int(double) -> int", _double_to_int),
+    function("int(duration) -> int", lambda value: value.nanoseconds),
+    function("int(string) -> int", _reading("int", parse_int)),
+    function("int(timestamp) -> int", lambda value: value.nanoseconds // 10**9),
+    function("int(uint) -> int", _uint_to_int),
+    function("string(string) -> string", _same),
+    function("string(bool) -> string", lambda value: "true" if value else "false"),
+    function("string(bytes) -> string", _bytes_to_text),
+    function("string(double) -> string", format_double),
+    function("string(duration) -> string", format_duration),
+    function("string(int) -> string", str),
+    function("string(timestamp) -> string", format_timestamp),
+    function("string(uint) -> string", str),
+    function("timestamp(timestamp) -> timestamp", _same),
+    function("timestamp(int) -> timestamp", timestamp_of_seconds),
+    function("timestamp(string) -> timestamp", _reading(_TIMESTAMP, parse_timestamp)),
+    function("uint(uint) -> uint", _same),
+    function("uint(double) -> uint", _double_to_uint),
+    function("uint(int) -> uint", check_uint),
+    function("uint(string) -> uint", _reading("uint", parse_uint)),
 )
 OPERATORS: dict[str, Apply] = {"type": _type, "dyn": _same}
 

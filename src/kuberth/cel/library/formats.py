@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from datetime import date
 from functools import partial
 
-from kuberth.cel.comparing import register_equality
 from kuberth.cel.declarations import Overload, function, method
 from kuberth.cel.library.urls import url_problem
-from kuberth.cel.values import NONE, Optional, register_type
+from kuberth.cel.values import NONE, LibraryValue, Optional
 from kuberth.text import names
 
 _UNIT = "characters"
@@ -28,18 +27,17 @@ _Check = Callable[[str], list[str]]
 
 
 @dataclass(slots=True, eq=False)
-class NamedFormat:
+class NamedFormat(LibraryValue):
     """A format by its name; `regex_size` is the size of upstream's pattern, for the cost."""
+
+    cel_name = "kubernetes.NamedFormat"
 
     name: str
     regex_size: int
     check: _Check
 
-
-register_type(NamedFormat, "kubernetes.NamedFormat")
-register_equality(
-    NamedFormat, lambda one, other: one.name == other.name if type(other) is NamedFormat else None
-)
+    def same(self, other: NamedFormat) -> bool:
+        return self.name == other.name
 
 
 def _as_prefix(check: _Check) -> _Check:
@@ -116,10 +114,7 @@ def _constant(value: NamedFormat) -> Callable[[], NamedFormat]:
 
 
 LIBRARY: tuple[Overload, ...] = (
-    method("validate", "format-validate", "NamedFormat, string -> optional(list(string))", _validate),
-    function("format.named", "format-named", "string -> optional(NamedFormat)", _named),
-    *(
-        function(f"format.{name}", f"format.{name}", "-> NamedFormat", _constant(value))
-        for name, value in _FORMATS.items()
-    ),
+    method("NamedFormat.validate(string) -> optional(list(string))", _validate),
+    function("format.named(string) -> optional(NamedFormat)", _named),
+    *(function(f"format.{name}() -> NamedFormat", _constant(value)) for name, value in _FORMATS.items()),
 )

@@ -50,6 +50,9 @@ class Clause(NamedTuple):
     precision: int = 6
 
 
+_Format = Callable[[Value, Clause], str]
+
+
 def read_format(text: str) -> Iterator[Clause]:
     """Parse a format; raises `CelRuntimeError` for an invalid one."""
     position = 0
@@ -229,12 +232,6 @@ GO_ESCAPES = {
 }
 
 
-def _as_decimal(value: Value, clause: Clause) -> str:
-    if type(value) not in (int, Uint):
-        raise _wrong(value, clause)
-    return str(value)
-
-
 def _as_double(value: Value, clause: Clause) -> float:
     if value in _SPECIAL_NUMBERS and type(value) is str:
         number = parse_double(value)
@@ -273,38 +270,31 @@ def _special(number: float) -> str:
     return "∞" if number > 0 else "-∞"
 
 
-def _binary(value: Value, clause: Clause) -> str:
-    if type(value) not in (int, Uint, bool):
-        raise _wrong(value, clause)
-    return f"{int(value):b}"
+def _integer(form: str, *types: type) -> _Format:
+    """Formats values of these types as integers."""
+
+    def apply(value: Value, clause: Clause) -> str:
+        if type(value) not in types:
+            raise _wrong(value, clause)
+        return format(int(value), form)
+
+    return apply
 
 
 def _hex(value: Value, clause: Clause) -> str:
-    kind = type(value)
-    if kind is str:
-        text = value.encode("utf-8", "surrogatepass").hex()
-    elif kind is bytes:
-        text = value.hex()
-    elif kind in (int, Uint):
-        text = f"{value:x}"
-    else:
-        raise _wrong(value, clause)
+    if isinstance(value, str):
+        value = value.encode("utf-8", "surrogatepass")
+    text = value.hex() if type(value) is bytes else _integer("x", int, Uint)(value, clause)
     return str(text.upper() if clause.kind == "X" else text)
 
 
-def _octal(value: Value, clause: Clause) -> str:
-    if type(value) not in (int, Uint):
-        raise _wrong(value, clause)
-    return f"{value:o}"
-
-
-_FORMATS: dict[str, Callable[[Value, Clause], str]] = {
+_FORMATS: dict[str, _Format] = {
     "s": _as_text,
-    "d": _as_decimal,
+    "d": _integer("d", int, Uint),
     "f": _fixed,
     "e": _scientific,
-    "b": _binary,
+    "b": _integer("b", int, Uint, bool),
     "x": _hex,
     "X": _hex,
-    "o": _octal,
+    "o": _integer("o", int, Uint),
 }

@@ -1,11 +1,10 @@
-"""Lists: Kubernetes' own functions, and version 3 of the lists extension."""
+"""Lists: Kubernetes' own functions, version 3 of the lists extension, and lists taken as sets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cmp_to_key
 
-from kuberth.cel.comparing import compare, equal, is_ordered
 from kuberth.cel.declarations import Apply, Overload, function, method
 from kuberth.cel.library.operators import add
 from kuberth.cel.values import (
@@ -15,6 +14,10 @@ from kuberth.cel.values import (
     Duration,
     Uint,
     Value,
+    compare,
+    contains,
+    equal,
+    is_ordered,
     no_such_overload,
 )
 from kuberth.errors import CelRuntimeError
@@ -160,45 +163,46 @@ def _check_square(elements: list[Value]) -> None:
         raise CostExceeded
 
 
+def _contains_all(whole: list[Value], part: list[Value]) -> bool:
+    _check_work(whole, part)
+    return all(contains(whole, one) for one in part)
+
+
+def _equivalent(one: list[Value], other: list[Value]) -> bool:
+    return _contains_all(one, other) and _contains_all(other, one)
+
+
+def _intersects(one: list[Value], other: list[Value]) -> bool:
+    _check_work(one, other)
+    return any(contains(other, element) for element in one)
+
+
+def _check_work(one: list[Value], other: list[Value]) -> None:
+    if len(one) * len(other) > MAX_ELEMENTS:  # it would cost more than the limit
+        raise CostExceeded
+
+
 KUBERNETES: tuple[Overload, ...] = (
-    *(
-        method("isSorted", f"list_{kind}_is_sorted_bool", f"list({kind}) -> bool", _is_sorted)
-        for kind in _COMPARED
-    ),
-    *(
-        method("sum", f"list_{kind}_sum_{kind}", f"list({kind}) -> {kind}", _sum(zero))
-        for kind, zero in _SUMMED.items()
-    ),
-    *(
-        method("max", f"list_{kind}_max_{kind}", f"list({kind}) -> {kind}", _extreme("max", -1))
-        for kind in _COMPARED
-    ),
-    *(
-        method("min", f"list_{kind}_min_{kind}", f"list({kind}) -> {kind}", _extreme("min", 1))
-        for kind in _COMPARED
-    ),
-    method("indexOf", "list_a_index_of_int", "list(A), A -> int", _index_of),
-    method("lastIndexOf", "list_a_last_index_of_int", "list(A), A -> int", _last_index_of),
+    *(method(f"list({kind}).isSorted() -> bool", _is_sorted) for kind in _COMPARED),
+    *(method(f"list({kind}).sum() -> {kind}", _sum(zero)) for kind, zero in _SUMMED.items()),
+    *(method(f"list({kind}).max() -> {kind}", _extreme("max", -1)) for kind in _COMPARED),
+    *(method(f"list({kind}).min() -> {kind}", _extreme("min", 1)) for kind in _COMPARED),
+    method("list(A).indexOf(A) -> int", _index_of),
+    method("list(A).lastIndexOf(A) -> int", _last_index_of),
 )
-_FULL_NAMES = {"duration": "google.protobuf.Duration", "timestamp": "google.protobuf.Timestamp"}
 LIBRARY: tuple[Overload, ...] = (
-    method("slice", "list_slice", "list(T), int, int -> list(T)", _slice),
-    method("flatten", "list_flatten", "list(list(T)) -> list(T)", _flatten),
-    method("flatten", "list_flatten_int", "list(dyn), int -> list(dyn)", _flatten),
-    *(
-        method("sort", f"list_{_FULL_NAMES.get(kind, kind)}_sort", f"list({kind}) -> list({kind})")
-        for kind in _COMPARED
-    ),
-    *(
-        method(
-            "@sortByAssociatedKeys",
-            f"list_{_FULL_NAMES.get(kind, kind)}_sortByAssociatedKeys",
-            f"list(T), list({kind}) -> list(T)",
-        )
-        for kind in _COMPARED
-    ),
-    function("lists.range", "lists_range", "int -> list(int)", _range),
-    method("reverse", "list_reverse", "list(T) -> list(T)", lambda elements: elements[::-1]),
-    method("distinct", "list_distinct", "list(T) -> list(T)", _distinct),
+    method("list(T).slice(int, int) -> list(T)", _slice),
+    method("list(list(T)).flatten() -> list(T)", _flatten),
+    method("list(dyn).flatten(int) -> list(dyn)", _flatten),
+    *(method(f"list({kind}).sort() -> list({kind})") for kind in _COMPARED),
+    *(method(f"list(T).@sortByAssociatedKeys(list({kind})) -> list(T)") for kind in _COMPARED),
+    function("lists.range(int) -> list(int)", _range),
+    method("list(T).reverse() -> list(T)", lambda elements: elements[::-1]),
+    method("list(T).distinct() -> list(T)", _distinct),
+)
+SETS: tuple[Overload, ...] = (
+    function("sets.contains(list(T), list(T)) -> bool", _contains_all),
+    function("sets.equivalent(list(T), list(T)) -> bool", _equivalent),
+    function("sets.intersects(list(T), list(T)) -> bool", _intersects),
 )
 OPERATORS: dict[str, Apply] = {"sort": _sort, "@sortByAssociatedKeys": _sort_by}

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from itertools import product
 from math import copysign, inf, nan
 
-from kuberth.cel.comparing import compare, is_ordered
 from kuberth.cel.declarations import Apply, Overload, function
 from kuberth.cel.library.times import check_duration, check_timestamp
 from kuberth.cel.values import (
@@ -20,67 +19,54 @@ from kuberth.cel.values import (
     Value,
     check_int,
     check_uint,
+    compare,
+    equal,
+    is_ordered,
     no_such_overload,
     type_name,
 )
 from kuberth.errors import CelRuntimeError
 
-_NUMERIC = {"int": "int64", "uint": "uint64", "double": "double"}
-_COMPARED = ("bool", "int", "uint", "double", "string", "bytes", "timestamp", "duration")
-_ORDERS: dict[str, tuple[str, Callable[[int], bool]]] = {
-    "_<_": ("less", lambda order: order < 0),
-    "_<=_": ("less_equals", lambda order: order <= 0),
-    "_>_": ("greater", lambda order: order > 0),
-    "_>=_": ("greater_equals", lambda order: order >= 0),
+_NUMERIC = ("int", "uint", "double")
+_COMPARED = ("bool", *_NUMERIC, "string", "bytes", "timestamp", "duration")
+_ORDERS: dict[str, Callable[[int], bool]] = {
+    "_<_": lambda order: order < 0,
+    "_<=_": lambda order: order <= 0,
+    "_>_": lambda order: order > 0,
+    "_>=_": lambda order: order >= 0,
 }
-
-
-def _order_overloads() -> list[Overload]:
-    overloads: list[Overload] = []
-    for name, (word, _) in _ORDERS.items():
-        for one, other in product(_COMPARED, _COMPARED):
-            if one == other:
-                overloads.append(function(name, f"{word}_{_NUMERIC.get(one, one)}", f"{one}, {one} -> bool"))
-            elif one in _NUMERIC and other in _NUMERIC:
-                identity = f"{word}_{_NUMERIC[one]}_{_NUMERIC[other]}"
-                overloads.append(function(name, identity, f"{one}, {other} -> bool"))
-    return overloads
-
+_ADDED = ("bytes", "double", "duration", "int", "list(A)", "string", "uint")
 
 LIBRARY: tuple[Overload, ...] = (
-    function("_?_:_", "conditional", "bool, A, A -> A"),
-    function("_&&_", "logical_and", "bool, bool -> bool"),
-    function("_||_", "logical_or", "bool, bool -> bool"),
-    function("!_", "logical_not", "bool -> bool"),
-    function("@not_strictly_false", "not_strictly_false", "bool -> bool"),
-    function("_==_", "equals", "A, A -> bool"),
-    function("_!=_", "not_equals", "A, A -> bool"),
-    function("_+_", "add_bytes", "bytes, bytes -> bytes"),
-    function("_+_", "add_double", "double, double -> double"),
-    function("_+_", "add_duration_duration", "duration, duration -> duration"),
-    function("_+_", "add_duration_timestamp", "duration, timestamp -> timestamp"),
-    function("_+_", "add_timestamp_duration", "timestamp, duration -> timestamp"),
-    function("_+_", "add_int64", "int, int -> int"),
-    function("_+_", "add_list", "list(A), list(A) -> list(A)"),
-    function("_+_", "add_string", "string, string -> string"),
-    function("_+_", "add_uint64", "uint, uint -> uint"),
-    function("_-_", "subtract_double", "double, double -> double"),
-    function("_-_", "subtract_duration_duration", "duration, duration -> duration"),
-    function("_-_", "subtract_int64", "int, int -> int"),
-    function("_-_", "subtract_timestamp_duration", "timestamp, duration -> timestamp"),
-    function("_-_", "subtract_timestamp_timestamp", "timestamp, timestamp -> duration"),
-    function("_-_", "subtract_uint64", "uint, uint -> uint"),
+    function("_?_:_(bool, A, A) -> A"),
+    function("_&&_(bool, bool) -> bool"),
+    function("_||_(bool, bool) -> bool"),
+    function("!_(bool) -> bool"),
+    function("@not_strictly_false(bool) -> bool"),
+    function("_==_(A, A) -> bool"),
+    function("_!=_(A, A) -> bool"),
+    *(function(f"_+_({kind}, {kind}) -> {kind}") for kind in _ADDED),
+    function("_+_(duration, timestamp) -> timestamp"),
+    function("_+_(timestamp, duration) -> timestamp"),
+    *(function(f"_-_({kind}, {kind}) -> {kind}") for kind in (*_NUMERIC, "duration")),
+    function("_-_(timestamp, duration) -> timestamp"),
+    function("_-_(timestamp, timestamp) -> duration"),
+    *(function(f"{name}({kind}, {kind}) -> {kind}") for name in ("_*_", "_/_") for kind in _NUMERIC),
+    *(function(f"_%_({kind}, {kind}) -> {kind}") for kind in ("int", "uint")),
+    *(function(f"-_({kind}) -> {kind}") for kind in ("int", "double")),
     *(
-        function(name, f"{word}_{_NUMERIC[kind]}", f"{kind}, {kind} -> {kind}")
-        for name, word in (("_*_", "multiply"), ("_/_", "divide"))
-        for kind in ("double", "int", "uint")
+        function(f"{name}({one}, {other}) -> bool")
+        for name, one, other in product(_ORDERS, _COMPARED, _COMPARED)
+        if one == other or (one in _NUMERIC and other in _NUMERIC)
     ),
-    function("_%_", "modulo_int64", "int, int -> int"),
-    function("_%_", "modulo_uint64", "uint, uint -> uint"),
-    function("-_", "negate_double", "double -> double"),
-    function("-_", "negate_int64", "int -> int"),
-    *_order_overloads(),
 )
+
+
+def _equals(one: Value, other: Value) -> bool:
+    same = equal(one, other)
+    if same is None:
+        raise no_such_overload()
+    return same
 
 
 def add(one: Value, other: Value) -> Value:
@@ -102,7 +88,7 @@ def add(one: Value, other: Value) -> Value:
         return check_timestamp(other.nanoseconds + one.nanoseconds, other.offset)
     if kind is Timestamp and type(other) is Duration:
         return check_timestamp(one.nanoseconds + other.nanoseconds, one.offset)
-    if kind not in _ADDED:
+    if kind not in _ADDABLE:
         raise _unsupported("_+_", one)
     if kind is not type(other) or kind is Timestamp:
         raise no_such_overload()
@@ -115,7 +101,7 @@ def add(one: Value, other: Value) -> Value:
     return one + other
 
 
-_ADDED = frozenset({int, Uint, float, str, bytes, list, Accumulator, Duration, Timestamp})
+_ADDABLE = frozenset({int, Uint, float, str, bytes, list, Accumulator, Duration, Timestamp})
 
 
 def _subtract(one: Value, other: Value) -> Value:
@@ -223,6 +209,8 @@ def _unsupported(name: str, one: Value) -> CelRuntimeError:
 
 
 OPERATORS: dict[str, Apply] = {
+    "_==_": _equals,
+    "_!=_": lambda one, other: equal(one, other) is not True,
     "_+_": add,
     "_-_": _subtract,
     "_*_": _multiply,
@@ -230,5 +218,5 @@ OPERATORS: dict[str, Apply] = {
     "_%_": _modulo,
     "-_": _negate,
     "!_": _not,
-    **{name: _order(name, holds) for name, (_, holds) in _ORDERS.items()},
+    **{name: _order(name, holds) for name, holds in _ORDERS.items()},
 }

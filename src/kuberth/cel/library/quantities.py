@@ -85,42 +85,24 @@ def _whole(number: int) -> Quantity:
     return Quantity(number, 0, QuantityFormat.DECIMAL_EXPONENT)
 
 
-def _sign(value: QuantityValue) -> int:
-    return (value.quantity.mantissa > 0) - (value.quantity.mantissa < 0)
-
-
 LIBRARY: tuple[Overload, ...] = (
-    function("quantity", "string_to_quantity", "string -> Quantity", read_quantity),
-    function("isQuantity", "is_quantity_string", "string -> bool", _is_quantity),
-    function("sign", "quantity_sign", "Quantity -> int", _sign),
+    function("quantity(string) -> Quantity", read_quantity),
+    function("isQuantity(string) -> bool", _is_quantity),
+    function("sign(Quantity) -> int", lambda one: (one.quantity.mantissa > 0) - (one.quantity.mantissa < 0)),
     method(
-        "isGreaterThan",
-        "quantity_is_greater_than",
-        "Quantity, Quantity -> bool",
+        "Quantity.isGreaterThan(Quantity) -> bool",
         lambda one, other: _compare(one, other) > 0,
     ),
     method(
-        "isLessThan",
-        "quantity_is_less_than",
-        "Quantity, Quantity -> bool",
+        "Quantity.isLessThan(Quantity) -> bool",
         lambda one, other: _compare(one, other) < 0,
     ),
-    method("compareTo", "quantity_compare_to", "Quantity, Quantity -> int", _compare),
-    method("asApproximateFloat", "quantity_get_float", "Quantity -> double", _float),
-    method("asInteger", "quantity_get_int", "Quantity -> int", _integer),
-    method(
-        "isInteger", "quantity_is_integer", "Quantity -> bool", lambda value: _as_integer(value) is not None
-    ),
-    method(
-        "add", "quantity_add", "Quantity, Quantity -> Quantity", lambda one, other: _add(one, other.quantity)
-    ),
-    method(
-        "add", "quantity_add_int", "Quantity, int -> Quantity", lambda one, other: _add(one, _whole(other))
-    ),
-    method(
-        "sub", "quantity_sub", "Quantity, Quantity -> Quantity", lambda one, other: _add(one, -other.quantity)
-    ),
-    method(
-        "sub", "quantity_sub_int", "Quantity, int -> Quantity", lambda one, other: _add(one, _whole(-other))
-    ),
+    method("Quantity.compareTo(Quantity) -> int", _compare),
+    method("Quantity.asApproximateFloat() -> double", _float),
+    method("Quantity.asInteger() -> int", _integer),
+    method("Quantity.isInteger() -> bool", lambda value: _as_integer(value) is not None),
+    method("Quantity.add(Quantity) -> Quantity", lambda one, other: _add(one, other.quantity)),
+    method("Quantity.add(int) -> Quantity", lambda one, other: _add(one, _whole(other))),
+    method("Quantity.sub(Quantity) -> Quantity", lambda one, other: _add(one, -other.quantity)),
+    method("Quantity.sub(int) -> Quantity", lambda one, other: _add(one, _whole(-other))),
 )

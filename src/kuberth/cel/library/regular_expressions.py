@@ -26,10 +26,6 @@ def _compiled(pattern: str) -> Pattern:
         raise CelRuntimeError(f"Illegal regex: {exc}") from exc
 
 
-def _find(text: str, pattern: str) -> str:
-    return _compiled(pattern).find(text)
-
-
 def _find_all(text: str, pattern: str, most: int = -1) -> list[Value]:
     found: list[Value] = []
     for part in _compiled(pattern).find_all(text, most):
@@ -40,13 +36,13 @@ def _find_all(text: str, pattern: str, most: int = -1) -> list[Value]:
 
 
 STANDARD: tuple[Overload, ...] = (
-    function("matches", "matches", "string, string -> bool"),
-    method("matches", "matches_string", "string, string -> bool"),
+    function("matches(string, string) -> bool"),
+    method("string.matches(string) -> bool"),
 )
 LIBRARY: tuple[Overload, ...] = (
-    method("find", "string_find_string", "string, string -> string", _find),
-    method("findAll", "string_find_all_string", "string, string -> list(string)", _find_all),
-    method("findAll", "string_find_all_string_int", "string, string, int -> list(string)", _find_all),
+    method("string.find(string) -> string", lambda text, pattern: _compiled(pattern).find(text)),
+    method("string.findAll(string) -> list(string)", _find_all),
+    method("string.findAll(string, int) -> list(string)", _find_all),
 )
 OPERATORS: dict[str, Apply] = {"matches": _matches}
 

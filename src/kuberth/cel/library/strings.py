@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kuberth.cel.declarations import Overload, function, method
+from collections.abc import Callable
+
+from kuberth.cel.declarations import Apply, Overload, function, method
 from kuberth.cel.library.formatting import GO_ESCAPES, format_text
 from kuberth.cel.values import (
     MAX_CHARACTERS,
@@ -22,24 +24,15 @@ _UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 _QUOTED = str.maketrans(GO_ESCAPES)
 
 
-def _two_texts(one: Value, other: Value) -> None:
-    if type(one) is not str or type(other) is not str:
-        raise no_such_overload()
+def _on_texts(apply: Callable[[str, str], bool]) -> Apply:
+    """A function of two texts that checks its arguments itself."""
 
+    def checked(text: Value, part: Value) -> bool:
+        if type(text) is not str or type(part) is not str:
+            raise no_such_overload()
+        return apply(text, part)
 
-def _contains(text: str, part: str) -> bool:
-    _two_texts(text, part)
-    return part in text
-
-
-def _starts_with(text: str, part: str) -> bool:
-    _two_texts(text, part)
-    return text.startswith(part)
-
-
-def _ends_with(text: str, part: str) -> bool:
-    _two_texts(text, part)
-    return text.endswith(part)
+    return checked
 
 
 def _out_of_range(index: int) -> CelRuntimeError:
@@ -95,13 +88,8 @@ def _split(text: str, separator: str, count: int = -1) -> list[Value]:
     return list(text.split(separator, count - 1 if count > 0 else -1))
 
 
-def _substring(text: str, start: int) -> str:
-    if not 0 <= start <= len(text):
-        raise _out_of_range(start)
-    return text[start:]
-
-
-def _substring_to(text: str, start: int, end: int) -> str:
+def _substring(text: str, start: int, end: int | None = None) -> str:
+    end = max(start, len(text)) if end is None else end
     if start > end:
         raise CelRuntimeError(f"invalid substring range. start: {start}, end: {end}")
     for index in (start, end):
@@ -121,32 +109,28 @@ def _join(parts: list[Value], separator: str = "") -> str:
     return separator.join(parts)
 
 
-def _quote(text: str) -> str:
-    return f'"{text.translate(_QUOTED)}"'
-
-
 STANDARD: tuple[Overload, ...] = (
-    method("contains", "contains_string", "string, string -> bool", _contains),
-    method("endsWith", "ends_with_string", "string, string -> bool", _ends_with),
-    method("startsWith", "starts_with_string", "string, string -> bool", _starts_with),
+    method("string.contains(string) -> bool", _on_texts(lambda text, part: part in text)),
+    method("string.endsWith(string) -> bool", _on_texts(str.endswith)),
+    method("string.startsWith(string) -> bool", _on_texts(str.startswith)),
 )
 LIBRARY: tuple[Overload, ...] = (
-    method("charAt", "string_char_at_int", "string, int -> string", _char_at),
-    method("indexOf", "string_index_of_string", "string, string -> int", _index_of),
-    method("indexOf", "string_index_of_string_int", "string, string, int -> int", _index_of),
-    method("lastIndexOf", "string_last_index_of_string", "string, string -> int", _last_index_of),
-    method("lastIndexOf", "string_last_index_of_string_int", "string, string, int -> int", _last_index_from),
-    method("lowerAscii", "string_lower_ascii", "string -> string", lambda text: text.translate(_LOWER)),
-    method("upperAscii", "string_upper_ascii", "string -> string", lambda text: text.translate(_UPPER)),
-    method("replace", "string_replace_string_string", "string, string, string -> string", _replace),
-    method("replace", "string_replace_string_string_int", "string, string, string, int -> string", _replace),
-    method("split", "string_split_string", "string, string -> list(string)", _split),
-    method("split", "string_split_string_int", "string, string, int -> list(string)", _split),
-    method("substring", "string_substring_int", "string, int -> string", _substring),
-    method("substring", "string_substring_int_int", "string, int, int -> string", _substring_to),
-    method("trim", "string_trim", "string -> string", lambda text: text.strip(_SPACES)),
-    method("format", "string_format", "string, list(dyn) -> string", format_text),
-    function("strings.quote", "strings_quote", "string -> string", _quote),
-    method("join", "list_join", "list(string) -> string", _join),
-    method("join", "list_join_string", "list(string), string -> string", _join),
+    method("string.charAt(int) -> string", _char_at),
+    method("string.indexOf(string) -> int", _index_of),
+    method("string.indexOf(string, int) -> int", _index_of),
+    method("string.lastIndexOf(string) -> int", _last_index_of),
+    method("string.lastIndexOf(string, int) -> int", _last_index_from),
+    method("string.lowerAscii() -> string", lambda text: text.translate(_LOWER)),
+    method("string.upperAscii() -> string", lambda text: text.translate(_UPPER)),
+    method("string.replace(string, string) -> string", _replace),
+    method("string.replace(string, string, int) -> string", _replace),
+    method("string.split(string) -> list(string)", _split),
+    method("string.split(string, int) -> list(string)", _split),
+    method("string.substring(int) -> string", _substring),
+    method("string.substring(int, int) -> string", _substring),
+    method("string.trim() -> string", lambda text: text.strip(_SPACES)),
+    method("string.format(list(dyn)) -> string", format_text),
+    function("strings.quote(string) -> string", lambda text: f'"{text.translate(_QUOTED)}"'),
+    method("list(string).join() -> string", _join),
+    method("list(string).join(string) -> string", _join),
 )

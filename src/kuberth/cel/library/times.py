@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from kuberth.cel.declarations import Overload, method
@@ -71,15 +70,15 @@ def parse_timestamp(text: str) -> Timestamp | None:
 
 
 def format_timestamp(timestamp: Timestamp) -> str:
-    moment = _civil(timestamp, timestamp.offset)
-    fraction = f".{moment.nanosecond:09d}".rstrip("0") if moment.nanosecond else ""
+    year, moment = _civil(timestamp, timestamp.offset)
+    nanoseconds = timestamp.nanoseconds % SECOND
+    fraction = f".{nanoseconds:09d}".rstrip("0") if nanoseconds else ""
     zone = "Z"
     if timestamp.offset:
         sign = "-" if timestamp.offset < 0 else "+"
         minutes = abs(timestamp.offset) // 60
         zone = f"{sign}{minutes // 60:02d}:{minutes % 60:02d}"
-    date = f"{moment.year:04d}-{moment.month:02d}-{moment.day:02d}"
-    return f"{date}T{moment.hour:02d}:{moment.minute:02d}:{moment.second:02d}{fraction}{zone}"
+    return f"{year:04d}-{moment:%m-%dT%H:%M:%S}{fraction}{zone}"
 
 
 def parse_duration(text: str) -> Duration | None:
@@ -118,40 +117,17 @@ def timestamp_of_seconds(seconds: int) -> Timestamp:
     return check_timestamp(seconds * SECOND, 0)
 
 
-class _Moment(NamedTuple):
-    """The date and time of a timestamp in a time zone."""
-
-    year: int
-    month: int
-    day: int
-    hour: int
-    minute: int
-    second: int
-    nanosecond: int
-    weekday: int
-    yearday: int
-
-
 _CYCLE_DAYS = 146097  # the calendar repeats every 400 years
 _CYCLE_SECONDS = _CYCLE_DAYS * 86400
 
 
-def _civil(timestamp: Timestamp, offset: int) -> _Moment:
-    seconds, nanosecond = divmod(timestamp.nanoseconds, SECOND)
+def _civil(timestamp: Timestamp, offset: int) -> tuple[int, datetime]:
+    """The year, and the moment in a year with the same calendar."""
+    seconds, nanoseconds = divmod(timestamp.nanoseconds, SECOND)
     # An offset may lead to year 0, which datetime does not have: move by whole cycles of the calendar.
     cycles, seconds = divmod(seconds + offset, _CYCLE_SECONDS)
-    moment = _EPOCH + timedelta(seconds=seconds)
-    return _Moment(
-        moment.year + 400 * cycles,
-        moment.month,
-        moment.day,
-        moment.hour,
-        moment.minute,
-        moment.second,
-        nanosecond,
-        moment.isoweekday() % 7,
-        moment.timetuple().tm_yday - 1,
-    )
+    moment = _EPOCH + timedelta(seconds=seconds, microseconds=nanoseconds // 1000)
+    return moment.year + 400 * cycles, moment
 
 
 def _offset(timestamp: Timestamp, name: str) -> int:
@@ -177,35 +153,34 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-_Ask = Callable[[_Moment], int]
-_PARTS: tuple[tuple[str, str, _Ask], ...] = (
-    ("getFullYear", "timestamp_to_year", lambda moment: moment.year),
-    ("getMonth", "timestamp_to_month", lambda moment: moment.month - 1),
-    ("getDayOfYear", "timestamp_to_day_of_year", lambda moment: moment.yearday),
-    ("getDayOfMonth", "timestamp_to_day_of_month", lambda moment: moment.day - 1),
-    ("getDate", "timestamp_to_day_of_month_1_based", lambda moment: moment.day),
-    ("getDayOfWeek", "timestamp_to_day_of_week", lambda moment: moment.weekday),
-    ("getHours", "timestamp_to_hours", lambda moment: moment.hour),
-    ("getMinutes", "timestamp_to_minutes", lambda moment: moment.minute),
-    ("getSeconds", "timestamp_to_seconds", lambda moment: moment.second),
-    ("getMilliseconds", "timestamp_to_milliseconds", lambda moment: moment.nanosecond // 10**6),
-)
-_SPANS = (
-    ("getHours", "duration_to_hours", 3600 * SECOND),
-    ("getMinutes", "duration_to_minutes", 60 * SECOND),
-    ("getSeconds", "duration_to_seconds", SECOND),
-    ("getMilliseconds", "duration_to_milliseconds", 10**6),
-)
+_PARTS: dict[str, Callable[[datetime], int]] = {
+    "getMonth": lambda moment: moment.month - 1,
+    "getDayOfYear": lambda moment: moment.timetuple().tm_yday - 1,
+    "getDayOfMonth": lambda moment: moment.day - 1,
+    "getDate": lambda moment: moment.day,
+    "getDayOfWeek": lambda moment: moment.isoweekday() % 7,
+    "getHours": lambda moment: moment.hour,
+    "getMinutes": lambda moment: moment.minute,
+    "getSeconds": lambda moment: moment.second,
+    "getMilliseconds": lambda moment: moment.microsecond // 1000,
+}
+_SPANS = {
+    "getHours": 3600 * SECOND,
+    "getMinutes": 60 * SECOND,
+    "getSeconds": SECOND,
+    "getMilliseconds": 10**6,
+}
 
 
-def _asking(ask: _Ask) -> Callable[..., Value]:
-    def apply(timestamp: Timestamp, zone: str = "UTC") -> int:
-        return ask(_civil(timestamp, _offset(timestamp, zone)))
-
-    return apply
+def _year(timestamp: Timestamp, zone: str = "UTC") -> int:
+    return _civil(timestamp, _offset(timestamp, zone))[0]
 
 
-def _counting(unit: int) -> Callable[[Duration], int]:
+def _part(part: Callable[[datetime], int]) -> Callable[..., Value]:
+    return lambda timestamp, zone="UTC": part(_civil(timestamp, _offset(timestamp, zone))[1])
+
+
+def _whole_units(unit: int) -> Callable[[Duration], int]:
     def apply(duration: Duration) -> int:
         whole = abs(duration.nanoseconds) // unit
         return -whole if duration.nanoseconds < 0 else whole
@@ -215,12 +190,12 @@ def _counting(unit: int) -> Callable[[Duration], int]:
 
 LIBRARY: tuple[Overload, ...] = (
     *(
-        overload
-        for name, identity, ask in _PARTS
-        for overload in (
-            method(name, identity, "timestamp -> int", _asking(ask)),
-            method(name, f"{identity}_with_tz", "timestamp, string -> int", _asking(ask)),
-        )
+        method(f"timestamp.{name}({zone}) -> int", apply)
+        for name, apply in {
+            "getFullYear": _year,
+            **{name: _part(part) for name, part in _PARTS.items()},
+        }.items()
+        for zone in ("", "string")
     ),
-    *(method(name, identity, "duration -> int", _counting(unit)) for name, identity, unit in _SPANS),
+    *(method(f"duration.{name}() -> int", _whole_units(unit)) for name, unit in _SPANS.items()),
 )

@@ -6,10 +6,9 @@ import re
 from dataclasses import dataclass
 from ipaddress import IPv6Address
 
-from kuberth.cel.comparing import register_equality
 from kuberth.cel.declarations import Overload, function, method
 from kuberth.cel.library.formatting import go_quote
-from kuberth.cel.values import Map, Value, register_type
+from kuberth.cel.values import LibraryValue, Map, Value
 from kuberth.errors import CelRuntimeError
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):", re.ASCII)
@@ -22,8 +21,10 @@ _VALID_IN_PATH = re.compile(r"[A-Za-z0-9\-_.~$&+,/:;=@!'()*\[\]%]*", re.ASCII)
 
 
 @dataclass(slots=True, eq=False)
-class URLValue:
+class URLValue(LibraryValue):
     """A URL in its parts."""
+
+    cel_name = "kubernetes.URL"
 
     scheme: str
     host: str
@@ -31,9 +32,8 @@ class URLValue:
     query: str
     text: str
 
-
-register_type(URLValue, "kubernetes.URL")
-register_equality(URLValue, lambda one, other: one.text == other.text if type(other) is URLValue else None)
+    def same(self, other: URLValue) -> bool:
+        return self.text == other.text
 
 
 class _URLError(ValueError):
@@ -167,21 +167,17 @@ def url_problem(text: str) -> str:
     return ""
 
 
-def _hostname(url: URLValue) -> str:
-    host = url.host
+def _split_port(host: str) -> tuple[str, str]:
+    """The host, with the brackets of an IPv6 address, and the port; either may be empty."""
     colon = host.rfind(":")
     if colon >= 0 and _PORT.fullmatch(host[colon:]) and not host.endswith("]"):
-        host = host[:colon]
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    return host
+        return host[:colon], host[colon + 1 :]
+    return host, ""
 
 
-def _port(url: URLValue) -> str:
-    colon = url.host.rfind(":")
-    if colon >= 0 and _PORT.fullmatch(url.host[colon:]) and not url.host.endswith("]"):
-        return url.host[colon + 1 :]
-    return ""
+def _hostname(url: URLValue) -> str:
+    host = _split_port(url.host)[0]
+    return host[1:-1] if host.startswith("[") and host.endswith("]") else host
 
 
 def _query(url: URLValue) -> Map:
@@ -198,12 +194,12 @@ def _query(url: URLValue) -> Map:
 
 
 LIBRARY: tuple[Overload, ...] = (
-    function("url", "string_to_url", "string -> URL", _url),
-    method("getScheme", "url_get_scheme", "URL -> string", lambda url: url.scheme),
-    method("getHost", "url_get_host", "URL -> string", lambda url: url.host),
-    method("getHostname", "url_get_hostname", "URL -> string", _hostname),
-    method("getPort", "url_get_port", "URL -> string", _port),
-    method("getEscapedPath", "url_get_escaped_path", "URL -> string", lambda url: url.escaped_path),
-    method("getQuery", "url_get_query", "URL -> map(string, list(string))", _query),
-    function("isURL", "is_url_string", "string -> bool", lambda text: not url_problem(text)),
+    function("url(string) -> URL", _url),
+    method("URL.getScheme() -> string", lambda url: url.scheme),
+    method("URL.getHost() -> string", lambda url: url.host),
+    method("URL.getHostname() -> string", _hostname),
+    method("URL.getPort() -> string", lambda url: _split_port(url.host)[1]),
+    method("URL.getEscapedPath() -> string", lambda url: url.escaped_path),
+    method("URL.getQuery() -> map(string, list(string))", _query),
+    function("isURL(string) -> bool", lambda text: not url_problem(text)),
 )

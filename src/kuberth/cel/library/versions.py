@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
 
-from kuberth.cel.comparing import register_equality
 from kuberth.cel.declarations import Overload, function, method
-from kuberth.cel.values import UINT_MAX, Value, register_type
+from kuberth.cel.values import UINT_MAX, LibraryValue, Value
 from kuberth.errors import CelRuntimeError
 
 _ALPHANUMERIC = re.compile(r"[0-9A-Za-z-]*", re.ASCII)
@@ -17,14 +16,16 @@ _DIGITS = re.compile(r"[0-9]*", re.ASCII)
 
 
 @dataclass(slots=True, eq=False)
-class SemverValue:
+class SemverValue(LibraryValue):
     """A semantic version: numbers and pre-release parts; build metadata is ignored."""
+
+    cel_name = "kubernetes.Semver"
 
     numbers: tuple[int, int, int]
     pre_release: tuple[int | str, ...]
 
-
-register_type(SemverValue, "kubernetes.Semver")
+    def same(self, other: SemverValue) -> bool:
+        return _compare(self, other) == 0
 
 
 @lru_cache(maxsize=4096)
@@ -123,13 +124,6 @@ def _compare(one: SemverValue, other: SemverValue) -> int:
     return 0
 
 
-def _equal(one: Value, other: Value) -> bool | None:
-    return _compare(one, other) == 0 if type(other) is SemverValue else None
-
-
-register_equality(SemverValue, _equal)
-
-
 def _part(index: int) -> Value:
     def apply(version: SemverValue) -> int:
         number = version.numbers[index]
@@ -139,24 +133,20 @@ def _part(index: int) -> Value:
 
 
 LIBRARY: tuple[Overload, ...] = (
-    function("semver", "string_to_semver", "string -> Semver", _read),
-    function("semver", "string_bool_to_semver", "string, bool -> Semver", _read),
-    function("isSemver", "is_semver_string", "string -> bool", _is_version),
-    function("isSemver", "is_semver_string_bool", "string, bool -> bool", _is_version),
+    function("semver(string) -> Semver", _read),
+    function("semver(string, bool) -> Semver", _read),
+    function("isSemver(string) -> bool", _is_version),
+    function("isSemver(string, bool) -> bool", _is_version),
     method(
-        "isGreaterThan",
-        "semver_is_greater_than",
-        "Semver, Semver -> bool",
+        "Semver.isGreaterThan(Semver) -> bool",
         lambda one, other: _compare(one, other) > 0,
     ),
     method(
-        "isLessThan",
-        "semver_is_less_than",
-        "Semver, Semver -> bool",
+        "Semver.isLessThan(Semver) -> bool",
         lambda one, other: _compare(one, other) < 0,
     ),
-    method("compareTo", "semver_compare_to", "Semver, Semver -> int", _compare),
-    method("major", "semver_major", "Semver -> int", _part(0)),
-    method("minor", "semver_minor", "Semver -> int", _part(1)),
-    method("patch", "semver_patch", "Semver -> int", _part(2)),
+    method("Semver.compareTo(Semver) -> int", _compare),
+    method("Semver.major() -> int", _part(0)),
+    method("Semver.minor() -> int", _part(1)),
+    method("Semver.patch() -> int", _part(2)),
 )

@@ -1,11 +1,15 @@
 """The candidates of a preemption, and the one with the lowest cost.
 
 In: the diagnosis of a pod that fits nowhere. Out: candidate rows with their victims, the best of them, or why
-preemption does not help.
+preemption does not help. The victims of a row are as few and of as low priority as possible; they are found
+on the cluster table in a what-if, for many rows at once if the verdict on one cannot depend on the others.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -16,9 +20,16 @@ from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.status import Code, Status
 from kuberth.framework.verdict import Verdict
 from kuberth.plugins.default_preemption.budgets import Budgets
-from kuberth.plugins.default_preemption.plans import VictimPlan, Victims
-from kuberth.plugins.default_preemption.trials import Preemptor
-from kuberth.plugins.default_preemption.victims import VictimSearch
+from kuberth.plugins.default_preemption.plans import VictimPlan, Victims, importance
+from kuberth.plugins.default_preemption.trials import (
+    Preemptor,
+    Trial,
+    TrialError,
+    VictimLane,
+    pod_trial,
+    refused_by_requests,
+    sums_trial,
+)
 
 NOT_HELPFUL: Final = Status.unresolvable("Preemption is not helpful for scheduling")
 """The status of nodes where removing pods cannot change the verdict."""
@@ -38,41 +49,39 @@ class Candidate(NamedTuple):
     victims: Victims
 
 
+@dataclass(slots=True, eq=False)
 class Search:
     """The result of a search: candidates, and the rejections of the other rows."""
 
-    def __init__(
-        self, plan: VictimPlan, cluster: ClusterTable, *, candidates: Rows, tried: Rows, without_victims: Rows
-    ) -> None:
-        self.rows = candidates
-        """The candidates, in the order in which they were found."""
-        self._plan = plan
-        self._cluster = cluster
-        self._tried = tried
-        self._without_victims = without_victims
+    plan: VictimPlan
+    cluster: ClusterTable
+    rows: Rows
+    """The candidates, in the order in which they were found."""
+    tried: Rows
+    without_victims: Rows
 
     def candidate(self, row: int) -> Candidate:
         """One of `rows`."""
-        return Candidate(self._cluster.names[row], self._plan.victims_at(row))
+        return Candidate(self.cluster.names[row], self.plan.victims_at(row))
 
     def best(self) -> Candidate | None:
         """The candidate with the lowest cost, the first among equals; None if there is none."""
-        return self.candidate(self._plan.cheapest(self.rows)) if len(self.rows) else None
+        return self.candidate(self.plan.cheapest(self.rows)) if len(self.rows) else None
 
     @property
     def error(self) -> str:
         """All distinct errors in one line."""
-        errors = self._plan.errors(self._tried)
+        errors = self.plan.errors(self.tried)
         return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]" if errors else ""
 
     def diagnosis(self) -> Diagnosis:
         """The status of the nodes that are not candidates."""
         diagnosis = Diagnosis()
         diagnosis.absent_status = NOT_HELPFUL
-        if len(self._without_victims):
-            ones = np.ones_like(self._without_victims)
-            diagnosis.add_block("", self._without_victims, Verdict.choosing(ones, NO_VICTIMS), ones)
-        self._plan.report(self._tried, diagnosis)
+        if len(self.without_victims):
+            ones = np.ones_like(self.without_victims)
+            diagnosis.add_block("", self.without_victims, Verdict.choosing(ones, NO_VICTIMS), ones)
+        self.plan.report(self.tried, diagnosis)
         return diagnosis
 
 
@@ -87,43 +96,6 @@ def resolvable_rows(diagnosis: Diagnosis, cluster: ClusterTable) -> Rows:
         if row is not None:
             mask[row] = status.code == Code.UNSCHEDULABLE
     return order[mask[order]]
-
-
-def search(preemptor: Preemptor, rows: Rows, *, enough: int, budgets: Budgets, plan: VictimPlan) -> Search:
-    """Try `rows` until `enough` candidates are found, at least one of them without a budget violation.
-
-    The plan must be up to date.
-    """
-    cluster = preemptor.cluster
-    with_victims = cluster.rows_with_priority_below(preemptor.priority)[rows]
-    without_victims, rows = rows[~with_victims], rows[with_victims]
-    judging = VictimSearch(preemptor, budgets=budgets, plan=plan)
-    is_alone = preemptor.runner.filtering.judges_nodes_alone(preemptor.state)
-    if not is_alone:
-        judging.refuse_by_requests(rows[plan.stale(rows, cluster)])
-    stale = plan.stale(rows, cluster)
-    tried, harmless, harmful = 0, 0, 0
-    while tried < len(rows) and not (harmless and harmless + min(harmful, enough) >= enough):
-        if is_alone:
-            size = _next_size(tried, harmless + harmful, enough=enough)
-        else:  # up to the next row that has to be evaluated
-            size = int(stale[tried:].argmax()) + 1 if stale[tried:].any() else len(rows)
-        batch = rows[tried : tried + size]
-        unknown = batch[stale[tried : tried + size]]
-        if len(unknown):
-            judging.judge(unknown)
-        free_of_harm, with_harm = plan.candidates(batch)
-        harmless += int(np.count_nonzero(free_of_harm))
-        harmful += int(np.count_nonzero(with_harm))
-        tried += len(batch)
-    tried_rows = rows[:tried]
-    return Search(
-        plan,
-        cluster,
-        candidates=_first_enough(plan, tried_rows, enough=enough),
-        tried=tried_rows,
-        without_victims=without_victims,
-    )
 
 
 def _next_size(tried: int, found: int, *, enough: int) -> int:
@@ -142,3 +114,109 @@ def _first_enough(plan: VictimPlan, rows: Rows, *, enough: int) -> Rows:
     satisfied = (np.cumsum(found) >= enough) & (np.cumsum(harmless) > 0)
     end = int(np.argmax(satisfied)) + 1 if satisfied.any() else len(rows)
     return np.concatenate((rows[:end][harmless[:end]], rows[:end][harmful[:end]]))
+
+
+Attempt = Callable[[Preemptor, Rows], AbstractContextManager[Trial]]
+
+
+class VictimSearch:
+    """The search for one pod."""
+
+    def __init__(self, preemptor: Preemptor, *, budgets: Budgets, plan: VictimPlan) -> None:
+        """The plan must be up to date."""
+        self._preemptor = preemptor
+        self._cluster = preemptor.cluster
+        self._budgets = budgets
+        self._plan = plan
+        self._reads_sums = preemptor.runner.filtering.reads_requests_alone(preemptor.state)
+
+    def search(self, rows: Rows, *, enough: int) -> Search:
+        """Try `rows` until `enough` candidates are found, at least one of them without a budget violation."""
+        plan, preemptor = self._plan, self._preemptor
+        with_victims = self._cluster.rows_with_priority_below(preemptor.priority)[rows]
+        without_victims, rows = rows[~with_victims], rows[with_victims]
+        is_alone = preemptor.runner.filtering.judges_nodes_alone(preemptor.state)
+        if not is_alone:
+            # Requests alone show for some rows that no preemption helps.
+            for refused, status in refused_by_requests(preemptor, rows[plan.stale(rows)]).rows():
+                plan.refuse(refused, status)
+        stale = plan.stale(rows)
+        tried, harmless, harmful = 0, 0, 0
+        while tried < len(rows) and not (harmless and harmless + min(harmful, enough) >= enough):
+            if is_alone:
+                size = _next_size(tried, harmless + harmful, enough=enough)
+            else:  # up to the next row that has to be evaluated
+                size = int(stale[tried:].argmax()) + 1 if stale[tried:].any() else len(rows)
+            batch = rows[tried : tried + size]
+            unknown = batch[stale[tried : tried + size]]
+            if len(unknown):
+                self._judge(unknown)
+            free_of_harm, with_harm = plan.candidates(batch)
+            harmless += int(np.count_nonzero(free_of_harm))
+            harmful += int(np.count_nonzero(with_harm))
+            tried += len(batch)
+        found = _first_enough(plan, rows[:tried], enough=enough)
+        return Search(plan, self._cluster, found, rows[:tried], without_victims)
+
+    def _judge(self, rows: Rows) -> None:
+        """Evaluate the rows; only one if verdicts may depend on other rows.
+
+        All pods of lower priority are removed; then, by descending importance, each one is added again if the
+        pod still fits.
+        """
+        if self._reads_sums:
+            try:
+                self._try(sums_trial, rows)
+            except TrialError:
+                pass  # a plugin failed: evaluating rows one by one shows for which
+            else:
+                return
+        try:
+            self._try(pod_trial, rows)
+        except TrialError as failure:
+            self._plan.refuse(rows, failure.status)
+
+    def _try(self, attempt: Attempt, rows: Rows) -> None:
+        diagnosis = Diagnosis()
+        with attempt(self._preemptor, rows) as trial:
+            lanes = trial.fitting(diagnosis)
+            for lane in lanes:
+                self._rank(lane)
+            trial.begin(lanes)
+            turn, playing = 0, lanes
+            while playing := [lane for lane in playing if turn < len(lane.possible)]:
+                for lane, spared in zip(playing, trial.spare(playing, turn), strict=True):
+                    if not spared:
+                        lane.condemned.append((lane.possible[turn], turn < lane.protected))
+                turn += 1
+        self._record(diagnosis, lanes)
+
+    def _rank(self, lane: VictimLane) -> None:
+        """Victims protected by a budget come first; each group is sorted by importance."""
+        split = self._budgets.split(sorted(lane.possible, key=importance))
+        lane.possible = [*split.violating, *split.others]
+        lane.protected = len(split.violating)
+        self._plan.cover(lane.row, split.covering)
+
+    def _record(self, diagnosis: Diagnosis, lanes: Sequence[VictimLane]) -> None:
+        plan, row_of = self._plan, self._cluster.row_of
+        for rows, status in diagnosis.rows():
+            plan.refuse(rows, status)
+        refused = [(row_of(name), status) for name, status in diagnosis.explicit.items()]
+        for lane in lanes:
+            if not lane.condemned:
+                name = self._cluster.names[lane.row]
+                refused.append((lane.row, Status.error(f'expected at least one victim pod on node "{name}"')))
+        for row, status in refused:
+            if row is not None:
+                plan.refuse(np.array([row], np.int64), status)
+        if found := {lane.row: _victims(lane) for lane in lanes if lane.condemned}:
+            plan.accept(found)
+
+
+def _victims(lane: VictimLane) -> Victims:
+    pods = [info for info, _breaks in lane.condemned]
+    violations = sum(breaks for _info, breaks in lane.condemned)
+    if violations:  # otherwise they were evicted in the order of importance
+        pods.sort(key=importance)
+    return Victims(tuple(pods), violations)

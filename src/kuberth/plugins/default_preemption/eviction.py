@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kuberth.api.core import Pod, PodCondition
@@ -65,16 +66,14 @@ class PreemptorIdentity(NamedTuple):
         )
 
 
+@dataclass(slots=True, eq=False)
 class _Running:
     """A preemption in progress."""
 
-    __slots__ = ("last_victim", "turned_away")
-
-    def __init__(self) -> None:
-        self.last_victim: PodInfo | None = None
-        """The last victim to evict; None while there are others."""
-        self.turned_away = False
-        """Whether the preemptor was ready but gated because of this preemption."""
+    last_victim: PodInfo | None = None
+    """The last victim to evict; None while there are others."""
+    turned_away: bool = False
+    """Whether the preemptor was ready but gated because of this preemption."""
 
 
 class Evictions:
@@ -103,30 +102,18 @@ class Evictions:
     def turns_away(self, preemptor: Pod | PodGroup) -> bool:
         """Whether a preemption for this pod or pod group is still in progress."""
         running = self._running.get(preemptor.metadata.uid)
-        return running is not None and self._turn_away(running)
-
-    def _turn_away(self, running: _Running) -> bool:
-        running.turned_away = running.last_victim is None or not self._is_seen_to_leave(running.last_victim)
+        if running is None:
+            return False
+        # The event of the last victim's deletion may arrive before the response to the delete request. It may
+        # be the last event that requeues the preemptor, so the gate must be open by then.
+        last = None if running.last_victim is None else self._stored(running.last_victim)
+        running.turned_away = running.last_victim is None or (last is not None and not _is_terminating(last))
         return running.turned_away
-
-    def _is_seen_to_leave(self, last_victim: PodInfo) -> bool:
-        # The event of its deletion may arrive before the response to the delete request. It may be the last
-        # event that requeues the preemptor, so the gate must be open by then.
-        stored = self._stored(last_victim)
-        return stored is None or _is_terminating(stored)
 
     def _stored(self, victim: PodInfo) -> Pod | None:
         """The last known version of a victim; None if it is gone."""
         stored = self._pods.get_by_key(victim.key)
         return stored if stored is not None and stored.metadata.uid == victim.uid else None
-
-    def _is_seen_on_a_node(self, victim: PodInfo) -> bool:
-        """Whether the informers will report that the victim leaves its node.
-
-        Not if its binding was in flight: the API rejects the binding, and the pod has then left its node.
-        """
-        stored = self._stored(victim)
-        return stored is not None and bool(stored.spec.node_name)
 
     def start(self, preemptor: PodInfo, candidate: Candidate) -> None:
         """Preempt for a pod on the candidate's node."""
@@ -142,18 +129,14 @@ class Evictions:
             return
         self._handle.metrics.preemption_victims.observe((), len(condemned))
         running = self._running[preemptor.uid] = _Running()
-        self._forget_the_gone()
+        if len(self._condemned) >= self._next_look:
+            self._condemned = {uid: info for uid, info in self._condemned.items() if self._stored(info)}
+            self._next_look = 2 * len(self._condemned) + FEW_CONDEMNED
         self._condemned.update((info.uid, info) for info in victims)
         self._handle.spawn(
             self._carry_out(preemptor, victims, node_name=node_name, running=running),
             name=f"preemption for {preemptor.key}",
         )
-
-    def _forget_the_gone(self) -> None:
-        """Forget victims that are gone, once their number has doubled since the last check."""
-        if len(self._condemned) >= self._next_look:
-            self._condemned = {uid: info for uid, info in self._condemned.items() if self._stored(info)}
-            self._next_look = 2 * len(self._condemned) + FEW_CONDEMNED
 
     async def _carry_out(
         self, preemptor: PreemptorIdentity, victims: Sequence[PodInfo], *, node_name: str, running: _Running
@@ -177,8 +160,10 @@ class Evictions:
                 del self._running[preemptor.uid]
         # A deletion requeues the pod, so it is only activated if no deletion may follow: after a failure, or
         # if it was gated at the last one.
-        missed_the_last = running.turned_away and not any(map(self._is_seen_on_a_node, victims))
-        if missed_the_last or not succeeded:
+        # The informers do not report that a victim leaves its node if its binding was in flight: the API
+        # rejects the binding.
+        placed = [stored for info in victims if (stored := self._stored(info)) and stored.spec.node_name]
+        if not succeeded or (running.turned_away and not placed):
             self._handle.activator.activate(preemptor.pods)
 
     async def _evict_concurrently(
@@ -204,19 +189,16 @@ class Evictions:
         return True
 
     async def _evict(self, victim: PodInfo, preemptor: PreemptorIdentity, *, node_name: str) -> None:
-        async with self._places:
-            await self._evict_now(victim, preemptor, node_name=node_name)
-
-    async def _evict_now(self, victim: PodInfo, preemptor: PreemptorIdentity, *, node_name: str) -> None:
         note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {node_name}"
-        waiting = self._handle.waiting_pods.get(victim.uid)
-        if waiting is not None and waiting.preempt(self._plugin, "preempted"):
-            # It is not bound yet: it leaves the node without being deleted, and is requeued.
-            self._condemned.pop(victim.uid, None)
-            note += " (in kube-scheduler memory)."
-        elif not await self._delete(victim.pod, preemptor):
-            logger.info("victim %s of %s %s is gone already", victim.key, preemptor.kind, preemptor.key)
-            return
+        async with self._places:
+            waiting = self._handle.waiting_pods.get(victim.uid)
+            if waiting is not None and waiting.preempt(self._plugin, "preempted"):
+                # It is not bound yet: it leaves the node without being deleted, and is requeued.
+                self._condemned.pop(victim.uid, None)
+                note += " (in kube-scheduler memory)."
+            elif not await self._delete(victim.pod, preemptor):
+                logger.info("victim %s of %s %s is gone already", victim.key, preemptor.kind, preemptor.key)
+                return
         event = PodEvent(victim.pod, "Preempted", "Preempting", note, related=preemptor.obj)
         self._handle.recorder.record(event)
 

@@ -9,6 +9,7 @@ together.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from kuberth.api.scheduling import PodGroup
@@ -18,7 +19,7 @@ from kuberth.cluster.what_if import LoggedWhatIf
 from kuberth.framework.status import Status
 from kuberth.informers.store import Store
 from kuberth.plugins.default_preemption.budgets import Budgets
-from kuberth.plugins.default_preemption.importance import start_time
+from kuberth.plugins.default_preemption.plans import start_time
 
 NO_VICTIMS: Final = "No preemption victims found for incoming preemptor"
 AS_A_WHOLE: Final = "PodGroup"
@@ -28,13 +29,13 @@ Unit = Sequence[PodInfo]
 """Pods that are evicted together; usually a single pod."""
 
 
+@dataclass(frozen=True, slots=True)
 class GroupVictims:
     """Finds victims for groups, over one cluster table."""
 
-    def __init__(self, cluster: ClusterTable, *, groups: Store[PodGroup], budgets: Budgets) -> None:
-        self._cluster = cluster
-        self._groups = groups
-        self._budgets = budgets
+    cluster: ClusterTable
+    groups: Store[PodGroup]
+    budgets: Budgets
 
     def find(
         self, group: PodGroup, what_if: LoggedWhatIf, try_again: Callable[[], Status], *, together: bool
@@ -47,13 +48,12 @@ class GroupVictims:
         units = [unit for unit in self._units() if self._priority(unit) < priority]
         if not units:
             return Status.unresolvable(NO_VICTIMS)
-        for unit in units:
-            self._leave(unit, what_if)
+        self._change(what_if.remove_pod, units)
         status = try_again()
         if not status.is_success:
             return status
         units.sort(key=self._importance)
-        violating, others = self._budgets.split_units(units)
+        violating, others = self.budgets.split_units(units)
         condemned = self._condemned([*violating, *others], what_if, try_again, together=together)
         condemned.sort(key=self._importance)
         return [info for unit in condemned for info in unit]
@@ -80,26 +80,32 @@ class GroupVictims:
         self, units: Sequence[Unit], what_if: LoggedWhatIf, try_again: Callable[[], Status]
     ) -> bool:
         """Whether the group fits with these added; if not, they are removed again."""
-        for unit in units:
-            self._return(unit, what_if)
+        self._change(what_if.add_pod, units)
         fits = try_again().is_success
         if not fits:
-            for unit in units:
-                self._leave(unit, what_if)
+            self._change(what_if.remove_pod, units)
         return fits
+
+    def _change(self, change: Callable[[PodInfo, int], object], units: Sequence[Unit]) -> None:
+        """Add or remove the pods in a what-if."""
+        for unit in units:
+            for info in unit:
+                row = self.cluster.row_of(info.node_name)
+                assert row is not None
+                change(info, row)
 
     def _units(self) -> list[Unit]:
         """All pods on nodes, grouped by what is evicted together."""
         together: dict[str, list[PodInfo]] = {}
-        for row in self._cluster.order().tolist():
-            for info in self._cluster.pods_at(row):
+        for row in self.cluster.order().tolist():
+            for info in self.cluster.pods_at(row):
                 whole = self._whole_group(info)
                 together.setdefault(whole.metadata.uid if whole else info.uid, []).append(info)
         return list(together.values())
 
     def _whole_group(self, info: PodInfo) -> PodGroup | None:
         """The pod's group, if it is only disrupted as a whole."""
-        group = self._groups.get_by_key(info.group) if info.group else None
+        group = self.groups.get_by_key(info.group) if info.group else None
         return group if group is not None and group.spec.disruption_mode == AS_A_WHOLE else None
 
     def _priority(self, unit: Unit) -> int:
@@ -111,15 +117,3 @@ class GroupVictims:
         in_group = bool(unit[0].group)
         started = min(start_time(info) for info in unit)
         return -self._priority(unit), not in_group, -len(unit) if in_group else 0, started
-
-    def _leave(self, unit: Unit, what_if: LoggedWhatIf) -> None:
-        for info in unit:
-            row = self._cluster.row_of(info.node_name)
-            assert row is not None
-            what_if.remove_pod(info, row)
-
-    def _return(self, unit: Unit, what_if: LoggedWhatIf) -> None:
-        for info in unit:
-            row = self._cluster.row_of(info.node_name)
-            assert row is not None
-            what_if.add_pod(info, row)

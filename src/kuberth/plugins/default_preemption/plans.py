@@ -23,7 +23,6 @@ from kuberth.framework.nominator import Nominator
 from kuberth.framework.status import Code, Status
 from kuberth.framework.verdict import Verdict
 from kuberth.plugins.default_preemption.budgets import ANY_PODS, Budgets
-from kuberth.plugins.default_preemption.importance import NOT_STARTED, start_time
 
 CANDIDATE: Final = 1
 """The code of a candidate row; 0 is a row that was never evaluated, others are rejections."""
@@ -34,10 +33,22 @@ MAX_KEPT_ROWS: Final = 500_000
 MAX_REFUSALS: Final = 4096
 """The maximum number of distinct rejections in a plan; with more it is reset."""
 
+NOT_STARTED: Final = datetime.datetime.max.replace(tzinfo=datetime.UTC)
+"""The start time of a pod that has not started: later than all others."""
+
 _NEVER: Final = -1
 _LIFT: Final = 2**31
 """Added to every priority, so that more victims of negative priority never look better than fewer."""
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
+
+
+def start_time(info: PodInfo) -> datetime.datetime:
+    return info.pod.status.start_time or NOT_STARTED
+
+
+def importance(info: PodInfo) -> tuple[int, datetime.datetime]:
+    """A sort key: the pod with the highest priority comes first, then the one that has run for longest."""
+    return -info.priority, start_time(info)
 
 
 class Victims(NamedTuple):
@@ -67,8 +78,9 @@ class Victims(NamedTuple):
 class VictimPlan:
     """The evaluated rows for one kind of preemptor."""
 
-    def __init__(self, budgets: Budgets, nominator: Nominator) -> None:
+    def __init__(self, budgets: Budgets, nominator: Nominator, cluster: ClusterTable) -> None:
         self._budgets = budgets
+        self._cluster = cluster
         self._changed_budgets = budgets.changes.reader()
         self._nominations = nominator.changes.reader()
         self.clear()
@@ -93,52 +105,49 @@ class VictimPlan:
         """The number of rows for which there is capacity."""
         return len(self._codes)
 
-    def catch_up(self, cluster: ClusterTable) -> None:
+    def catch_up(self) -> None:
         """Drop results that changes outside of the rows may have invalidated."""
         self._budgets.catch_up()
         doubtful, nominated = self._changed_budgets.read(), self._nominations.read()
         too_much = doubtful is None or ANY_PODS in doubtful or nominated is None
         if too_much or len(self._refusals) > MAX_REFUSALS:
             self.clear()
-        self._grow(cluster.slots)
+        if (slots := self._cluster.slots) > self.size:
+            self._codes = resized(self._codes, slots)
+            self._judged_at = resized(self._judged_at, slots)
+            self._cost = resized(self._cost, slots)
         for key in doubtful or ():
             for budgets in self._sets_with.get(key, ()):
                 self.forget(self._covered[budgets])
         for name in nominated or ():
-            if (row := cluster.row_of(name)) is not None:
+            if (row := self._cluster.row_of(name)) is not None:
                 self.forget((row,))
-
-    def _grow(self, slots: int) -> None:
-        if slots > self.size:
-            self._codes = resized(self._codes, slots)
-            self._judged_at = resized(self._judged_at, slots)
-            self._cost = resized(self._cost, slots)
 
     def forget(self, rows: Iterable[int]) -> None:
         """Evaluate these rows again when they are needed."""
         self._judged_at[list(rows)] = _NEVER
 
-    def stale(self, rows: Rows, cluster: ClusterTable) -> Mask:
+    def stale(self, rows: Rows) -> Mask:
         """Which of the rows have to be evaluated."""
-        stale: Mask = self._judged_at[rows] != cluster.settled_generation[rows]
+        stale: Mask = self._judged_at[rows] != self._cluster.settled_generation[rows]
         stale |= self._codes[rows] == 0
         return stale
 
     # Storing results
 
-    def accept(self, found: Mapping[int, Victims], cluster: ClusterTable) -> None:
+    def accept(self, found: Mapping[int, Victims]) -> None:
         """Store candidates."""
         rows = np.fromiter(found, np.int64, len(found))
         self._codes[rows] = CANDIDATE
         self._cost[:, rows] = np.array([victims.cost for victims in found.values()], np.int64).T
         self._victims.update(found)
-        self._judged_at[rows] = cluster.settled_generation[rows]
+        self._judged_at[rows] = self._cluster.settled_generation[rows]
 
-    def refuse(self, rows: Rows, status: Status, cluster: ClusterTable) -> None:
+    def refuse(self, rows: Rows, status: Status) -> None:
         """Store rejections. A failure is reported but not stored, since it may be temporary."""
         self._codes[rows] = self._refusals.setdefault(status, len(self._refusals) + CANDIDATE + 1)
         failed = status.code == Code.ERROR
-        self._judged_at[rows] = _NEVER if failed else cluster.settled_generation[rows]
+        self._judged_at[rows] = _NEVER if failed else self._cluster.settled_generation[rows]
 
     def cover(self, row: int, budgets: frozenset[str]) -> None:
         """Store the budgets on which a row's result depends."""

@@ -17,7 +17,7 @@ from kuberth.cluster.pod_groups import pod_group_not_found
 from kuberth.cluster.pod_info import PodInfo, group_of
 from kuberth.cluster.what_if import LoggedWhatIf
 from kuberth.config.plugin_args import DefaultPreemptionArgs
-from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
+from kuberth.framework.cluster_events import EventWithHint
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.extension_points import (
@@ -36,14 +36,15 @@ from kuberth.plugins.default_preemption.candidates import (
     NO_ROWS,
     Candidate,
     Search,
+    VictimSearch,
     resolvable_rows,
-    search,
 )
 from kuberth.plugins.default_preemption.eviction import Evictions, PreemptorIdentity
 from kuberth.plugins.default_preemption.extender_review import ExtenderReview
 from kuberth.plugins.default_preemption.group_victims import GroupVictims
 from kuberth.plugins.default_preemption.plans import VictimPlan, VictimPlans
 from kuberth.plugins.default_preemption.trials import Preemptor
+from kuberth.plugins.hints import on_deletion
 
 NEVER: Final = "Never"
 NOT_TO_PREEMPT: Final = "not eligible due to preemptionPolicy=Never."
@@ -52,7 +53,7 @@ CLEAR_NOMINATION: Final = PostFilterResult("")
 Outcome = tuple[PostFilterResult | None, Status | None]
 
 
-class _Chosen(NamedTuple):
+class Chosen(NamedTuple):
     """Preemption helps."""
 
     preemptor: Pod
@@ -74,7 +75,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         self._budgets = Budgets(budgets)
         self._plan = StateKey[dict[frozenset[str], VictimPlan]]("DefaultPreemption/plans")
         self._plans = VictimPlans()
-        self._no_plan = VictimPlan(self._budgets, handle.nominator)
+        self._no_plan = VictimPlan(self._budgets, handle.nominator, handle.cluster)
         self._pods = handle.stores.of(Pod)
         gates = handle.feature_gates
         self._by_topology = gates.enabled("TopologyAwareWorkloadScheduling")
@@ -88,7 +89,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
             versions=(budgets.changes, self._groups.changes),
         )
         if gates.enabled("WorkloadAwarePreemption"):
-            self._for_groups = GroupVictims(handle.cluster, groups=self._groups, budgets=self._budgets)
+            self._for_groups = GroupVictims(handle.cluster, self._groups, self._budgets)
         self._evictions = handle.shared.of(
             Evictions,
             lambda: Evictions(
@@ -113,16 +114,13 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
     def events_to_register(self) -> Iterable[EventWithHint]:
         # Registered so that the gate is checked again. Whether to retry the pod is up to the plugins whose
         # rejection the preemption was to resolve.
-        return [EventWithHint(ClusterEvent(Resource.POD, Action.DELETE), self._after_deletion)]
-
-    def _after_deletion(self, _pod: Pod, _old: object, _new: object) -> Hint:
-        return Hint.SKIP
+        return [on_deletion(Pod, lambda _pod, _deleted: False)]
 
     # Preemption
 
     def post_filter(self, state: CycleState, pod: Pod, diagnosis: Diagnosis) -> Outcome:
         found = self._find(state, pod, diagnosis)
-        return self._counted(self._evict_for(state, *found) if isinstance(found, _Chosen) else found)
+        return self._counted(self._evict_for(state, found) if isinstance(found, Chosen) else found)
 
     def follows_verdicts(self, info: PodInfo) -> bool:
         """While no placed pod has a lower priority, there are no victims, even if other pods change."""
@@ -131,21 +129,25 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
     async def post_filter_waiting(self, state: CycleState, pod: Pod, diagnosis: Diagnosis) -> Outcome:
         """The same, with a review of the candidates by extenders."""
         found = self._find(state, pod, diagnosis)
-        if not isinstance(found, _Chosen):
-            return self._counted(found)
-        extenders = self._handle.extenders.preempting(found.preemptor)
+        if isinstance(found, Chosen):
+            found = await self._reviewed(state, found)
+        return self._counted(self._evict_for(state, found) if isinstance(found, Chosen) else found)
+
+    async def _reviewed(self, state: CycleState, found: Chosen) -> Chosen | Outcome:
+        preemptor = found.preemptor
+        extenders = self._handle.extenders.preempting(preemptor)
         if not extenders:
-            return self._counted(self._evict_for(state, *found))
+            return found
         review = ExtenderReview(self._handle)
-        agreed = await review.ask(extenders, found.preemptor, found.search)
+        agreed = await review.ask(extenders, preemptor, found.search)
         if isinstance(agreed, Status):
-            return self._counted((None, agreed))
-        if self._pods.get_by_key(object_key(found.preemptor)) is None:
-            return self._counted((None, Status.error(f'pod "{pod.metadata.name}" not found')))
-        best = review.best_that_helps(agreed, state, found.preemptor)
+            return None, agreed
+        if self._pods.get_by_key(object_key(preemptor)) is None:
+            return None, Status.error(f'pod "{preemptor.metadata.name}" not found')
+        best = review.best_that_helps(agreed, state, preemptor)
         if best is None:
-            return self._counted((None, Status.unschedulable("no candidate node for preemption")))
-        return self._counted(self._evict_for(state, found.preemptor, found.search, best))
+            return None, Status.unschedulable("no candidate node for preemption")
+        return found._replace(best=best)
 
     def _counted(self, outcome: Outcome) -> Outcome:
         result, status = outcome
@@ -183,7 +185,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
             return "not eligible due to workload aware preemption enabled"
         return ""
 
-    def _find(self, state: CycleState, pod: Pod, diagnosis: Diagnosis) -> _Chosen | Outcome:
+    def _find(self, state: CycleState, pod: Pod, diagnosis: Diagnosis) -> Chosen | Outcome:
         """Find the candidates and choose the best one, or say why preemption does not help."""
         if pod.spec.scheduling_group is not None and (why := self._why_not_for_member(pod)):
             return None, Status.unschedulable(why)
@@ -203,14 +205,14 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
                 return None, Status.error(found.error)
             why = found.diagnosis().message(self._handle.cluster.node_count)
             return CLEAR_NOMINATION, Status.unschedulable(why)
-        return _Chosen(current, found, best)
+        return Chosen(current, found, best)
 
-    def _evict_for(self, state: CycleState, preemptor: Pod, _search: Search, best: Candidate) -> Outcome:
+    def _evict_for(self, state: CycleState, chosen: Chosen) -> Outcome:
         info = state.pod_info
-        if info is None or info.pod is not preemptor:
-            info = PodInfo(preemptor)
-        self._evictions.start(info, best)
-        return PostFilterResult(best.node_name), None
+        if info is None or info.pod is not chosen.preemptor:
+            info = PodInfo(chosen.preemptor)
+        self._evictions.start(info, chosen.best)
+        return PostFilterResult(chosen.best.node_name), None
 
     def _why_not_eligible(self, pod: Pod, diagnosis: Diagnosis) -> str:
         """Why the pod may not preempt others; empty if it may."""
@@ -235,33 +237,28 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         if runner is None:
             raise RuntimeError("DefaultPreemption was called before its profile was complete")
         rows, priority = resolvable_rows(diagnosis, cluster), pod_priority(pod)
-        if not cluster.rows_with_priority_below(priority)[
-            rows
-        ].any():  # the usual case on a cluster full of equal pods
-            return Search(self._no_plan, cluster, candidates=NO_ROWS, tried=NO_ROWS, without_victims=rows)
+        # The usual case on a cluster full of equal pods.
+        if not cluster.rows_with_priority_below(priority)[rows].any():
+            return Search(self._no_plan, cluster, NO_ROWS, NO_ROWS, rows)
         preemptor = Preemptor(pod, runner, state, cluster=cluster, priority=priority)
         with self._plan_for(preemptor, may_share=is_the_same) as plan:
-            return search(
-                preemptor,
-                # A random start spreads the victims over the cluster.
-                np.roll(rows, -self._rng.randrange(len(rows))),
-                enough=self.candidates_to_find(len(rows)),
-                budgets=self._budgets,
-                plan=plan,
-            )
+            # A random start spreads the victims over the cluster.
+            rows = np.roll(rows, -self._rng.randrange(len(rows)))
+            searching = VictimSearch(preemptor, budgets=self._budgets, plan=plan)
+            return searching.search(rows, enough=self.candidates_to_find(len(rows)))
 
     @contextmanager
     def _plan_for(self, preemptor: Preemptor, *, may_share: bool) -> Iterator[VictimPlan]:
         """The plan of equal preemptors, without outdated results."""
         state, nominator, cluster = preemptor.state, self._handle.nominator, self._handle.cluster
-        plan = VictimPlan(self._budgets, nominator)
+        plan = VictimPlan(self._budgets, nominator, cluster)
         may_share = may_share and not cluster.is_supposing
         filtering = preemptor.runner.filtering
         if may_share and filtering.judges_equal_pods_alike(state) and filtering.judges_nodes_alone(state):
             plans = state.for_equal_pods(self, self._plan, dict[frozenset[str], VictimPlan])
             plan = plans.setdefault(state.skip_filter, plan)
             self._plans.use(plan)
-        plan.catch_up(cluster)
+        plan.catch_up()
         # The pod's own nomination does not block the pod itself, only others.
         own_row = cluster.row_of(nominator.node_of(preemptor.pod.metadata.uid))
         if own_row is not None:

@@ -7,10 +7,11 @@ filters only read the sums of requests of the pods on a node; both give the same
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Protocol
 
 import numpy as np
 
@@ -28,37 +29,31 @@ from kuberth.framework.runner import Runner
 from kuberth.framework.status import Status
 
 
+@dataclass(slots=True, eq=False)
 class VictimLane:
     """The state of one row while several rows are tried side by side."""
 
-    __slots__ = ("condemned", "possible", "protected", "row")
-
-    def __init__(self, row: int, possible: list[PodInfo]) -> None:
-        self.row = row
-        self.possible = possible
-        """Possible victims; later in the order in which they are reprieved."""
-        self.protected = 0
-        """How many of them, at the front, would violate a budget."""
-        self.condemned: list[tuple[PodInfo, bool]] = []
-        """The victims, and whether evicting them violates a budget."""
+    row: int
+    possible: list[PodInfo]
+    """Possible victims; later in the order in which they are reprieved."""
+    protected: int = 0
+    """How many of them, at the front, would violate a budget."""
+    condemned: list[tuple[PodInfo, bool]] = field(default_factory=list)
+    """The victims, and whether evicting them violates a budget."""
 
 
+@dataclass(slots=True, eq=False)
 class Preemptor:
     """The preemptor and its possible victims."""
 
-    __slots__ = ("cluster", "pod", "priority", "runner", "state")
-
-    def __init__(
-        self, pod: Pod, runner: Runner, state: CycleState, *, cluster: ClusterTable, priority: int
-    ) -> None:
-        self.pod = pod
-        self.runner = runner
-        self.state = state
-        self.cluster = cluster
-        self.priority = priority
+    pod: Pod
+    runner: Runner
+    state: CycleState
+    cluster: ClusterTable
+    priority: int
 
     def pods_below(self, row: int) -> list[PodInfo]:
-        """The nominated pods on a row that have at least its priority."""
+        """The pods on a row that have a lower priority."""
         return [info for info in self.cluster.pods_at(row) if info.priority < self.priority]
 
 
@@ -70,31 +65,34 @@ class TrialError(KuberthError):
         self.status = status
 
 
-class Trial(Protocol):
+class Trial(ABC):
     """A what-if over some rows from which all pods of lower priority were removed."""
 
+    def __init__(self, preemptor: Preemptor, rows: Rows) -> None:
+        self._preemptor = preemptor
+        self._filtering = preemptor.runner.filtering
+        self._state = preemptor.state.clone()
+        self._cluster = preemptor.cluster
+        self._rows = rows
+
+    @abstractmethod
     def fitting(self, diagnosis: Diagnosis) -> Sequence[VictimLane]:
         """The rows where the pod fits now; other rejections are written to `diagnosis`."""
-        ...
 
-    def begin(self, lanes: Sequence[VictimLane]) -> None:
+    def begin(self, lanes: Sequence[VictimLane]) -> None:  # noqa: B027 - optional
         """Fix the order of the possible victims of the lanes."""
-        ...
 
+    @abstractmethod
     def spare(self, lanes: Sequence[VictimLane], turn: int) -> Sequence[bool]:
         """On each lane, add the `turn`-th possible victim again; remove it again unless the pod fits."""
-        ...
 
 
-class PodTrial:
+class PodTrial(Trial):
     """Pod by pod: all columns and PreFilter data are updated."""
 
     def __init__(self, preemptor: Preemptor, rows: Rows, what_if: WhatIf) -> None:
         """TrialError if a plugin could not update its data."""
-        self._preemptor = preemptor
-        self._runner = preemptor.runner
-        self._state = preemptor.state.clone()
-        self._cluster = preemptor.cluster
+        super().__init__(preemptor, rows)
         self._what_if = what_if
         self._lanes = [VictimLane(row, preemptor.pods_below(row)) for row in rows.tolist()]
         for lane in self._lanes:
@@ -102,22 +100,8 @@ class PodTrial:
                 self._remove(info, lane.row)
 
     def fitting(self, diagnosis: Diagnosis) -> Sequence[VictimLane]:
-        lanes = self._lanes
-        if len(lanes) > 1:
-            passing = self._fits_on_each(lanes, diagnosis)
-            if passing is not None:
-                return [lane for lane, fits in zip(lanes, passing, strict=True) if fits]
-        fitting = []
-        for lane in lanes:
-            status = self._status_on(lane)
-            if status.is_success:
-                fitting.append(lane)
-            else:
-                diagnosis.set(self._cluster.names[lane.row], status)
-        return fitting
-
-    def begin(self, lanes: Sequence[VictimLane]) -> None:
-        pass
+        fits = self._fits(self._lanes, diagnosis)
+        return [lane for lane, is_fitting in zip(self._lanes, fits, strict=True) if is_fitting]
 
     def spare(self, lanes: Sequence[VictimLane], turn: int) -> Sequence[bool]:
         for lane in lanes:
@@ -131,52 +115,46 @@ class PodTrial:
     def _remove(self, info: PodInfo, row: int) -> None:
         self._what_if.remove_pod(info, row)
         node = NodeRow(self._cluster, row)
-        self._expect(self._runner.filtering.run_remove_pod(self._state, self._preemptor.pod, info, node))
+        self._expect(self._filtering.run_remove_pod(self._state, self._preemptor.pod, info, node))
 
     def _add(self, info: PodInfo, row: int) -> None:
         self._what_if.add_pod(info, row)
         node = NodeRow(self._cluster, row)
-        self._expect(self._runner.filtering.run_add_pod(self._state, self._preemptor.pod, info, node))
+        self._expect(self._filtering.run_add_pod(self._state, self._preemptor.pod, info, node))
 
     def _expect(self, status: Status) -> None:
         if not status.is_success:
             raise TrialError(status)
 
-    def _status_on(self, lane: VictimLane) -> Status:
-        """Whether the pod fits on the node in its current state, also with nominated pods."""
-        return self._runner.filtering.status(
-            self._state, self._preemptor.pod, NodeRow(self._cluster, lane.row)
-        )
-
-    def _fits(self, lanes: Sequence[VictimLane]) -> Sequence[bool]:
+    def _fits(self, lanes: Sequence[VictimLane], diagnosis: Diagnosis | None = None) -> Sequence[bool]:
+        """On which lanes the pod fits in their current state, also with nominated pods."""
+        diagnosis = Diagnosis() if diagnosis is None else diagnosis
         if len(lanes) > 1:
-            passing = self._fits_on_each(lanes, Diagnosis())
-            if passing is not None:
-                return passing
-        return [self._status_on(lane).is_success for lane in lanes]
+            view = Nodes(self._cluster, np.array([lane.row for lane in lanes], np.int64))
+            passing = self._filtering.run(self._state, self._preemptor.pod, view, diagnosis)
+            if not isinstance(passing, Status):
+                return list(map(bool, passing))
+        # A single node, or a plugin failed: each node is evaluated alone.
+        return [self._fits_on(lane.row, diagnosis) for lane in lanes]
 
-    def _fits_on_each(self, lanes: Sequence[VictimLane], diagnosis: Diagnosis) -> Sequence[bool] | None:
-        """The same for many nodes at once. None if a plugin failed, so that each node has to be evaluated
-        alone."""
-        view = Nodes(self._cluster, np.array([lane.row for lane in lanes], np.int64))
-        passing = self._runner.filtering.run(self._state, self._preemptor.pod, view, diagnosis)
-        return None if isinstance(passing, Status) else passing.tolist()
+    def _fits_on(self, row: int, diagnosis: Diagnosis) -> bool:
+        node = NodeRow(self._cluster, row)
+        status = self._filtering.status(self._state, self._preemptor.pod, node)
+        if not status.is_success:
+            diagnosis.set(node.name, status)
+        return status.is_success
 
 
-class SumsTrial:
+class SumsTrial(Trial):
     """Over columns: amounts are removed and added, for all rows at once."""
 
     def __init__(
         self, preemptor: Preemptor, rows: Rows, what_if: RequestsWhatIf, *, present: Amounts
     ) -> None:
         """`present`: the requests of the pods on the rows that are not possible victims."""
-        self._preemptor = preemptor
-        self._runner = preemptor.runner
-        self._state = preemptor.state.clone()
-        self._cluster = preemptor.cluster
-        self._rows = rows
+        super().__init__(preemptor, rows)
         self._what_if = what_if
-        nominated = self._runner.filtering.nominated_to_others(preemptor.pod, Nodes(self._cluster, rows))
+        nominated = self._filtering.nominated_to_others(preemptor.pod, Nodes(self._cluster, rows))
         self._nominated = {row: sums_of([pods], self._cluster) for row, pods in nominated.items()}
         """By row: the requests of nominated pods of at least this priority."""
         self._present = present
@@ -196,7 +174,7 @@ class SumsTrial:
             lane.row: (positions[lane.row], first) for lane, first in zip(lanes, firsts, strict=False)
         }
         # They accept the pod, and their inputs do not change in this what-if.
-        self._state.skip_filter |= self._runner.filtering.filters_of_node_objects(self._state)
+        self._state.skip_filter |= self._filtering.filters_of_node_objects(self._state)
 
     def spare(self, lanes: Sequence[VictimLane], turn: int) -> Sequence[bool]:
         positions, firsts = np.array([self._place[lane.row] for lane in lanes], np.int64).T
@@ -229,7 +207,7 @@ class SumsTrial:
     def _judged(self, rows: Rows, amounts: Amounts, diagnosis: Diagnosis | None) -> Mask:
         self._what_if.set(amounts, rows)
         view = Nodes(self._cluster, rows)
-        passing = self._runner.filtering.run_as_is(self._state, self._preemptor.pod, view, diagnosis)
+        passing = self._filtering.run_as_is(self._state, self._preemptor.pod, view, diagnosis)
         if isinstance(passing, Status):
             raise TrialError(passing)
         return passing

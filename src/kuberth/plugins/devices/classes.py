@@ -28,10 +28,6 @@ class KnownClasses:
         self._changes = store.change_reader()
         self._by_resource: dict[str, DeviceClass] = {}
 
-    @property
-    def version(self) -> int:
-        return self.store.version
-
     def get(self, name: str) -> DeviceClass | None:
         return self.store.get(name)
 

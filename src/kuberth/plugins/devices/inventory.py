@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kuberth.api.resource import (
-    AllocationResult,
     DeviceClass,
     DeviceTaintRule,
     ResourceClaim,
@@ -69,15 +68,12 @@ class ClassCounts:
         """Apply allocations and releases since the last call."""
         changed = self._changes.read()
         for device in self._where.keys() if changed is None else changed:
-            self._look_at(device)
-
-    def _look_at(self, device: DeviceId) -> None:
-        is_taken = self._usage.is_taken(device)
-        if is_taken == (device in self._taken):
-            return
-        (self._taken.add if is_taken else self._taken.discard)(device)
-        for where in self._where.get(device, ()):
-            self.taken[where] += 1 if is_taken else -1
+            is_taken = self._usage.is_taken(device)
+            if is_taken == (device in self._taken):
+                continue
+            (self._taken.add if is_taken else self._taken.discard)(device)
+            for where in self._where.get(device, ()):
+                self.taken[where] += 1 if is_taken else -1
         self.taken[self._unclear] = 0
 
     def _add(self, slice_: KnownSlice, device_class: DeviceClass, nodes: Nodes) -> None:
@@ -150,17 +146,10 @@ class Inventory:
             keys = self.claims.keys() | self._takes.keys() | self._pod_of.keys()
         for key in keys:
             claim = self.claims.get_by_key(key)
-            allocation = None if claim is None else claim.status.allocation
-            takes = self._takes_of(allocation)
-            self._replace(self._takes, key, takes)
-            self._note_owner(key, claim)
+            self._replace(self._takes, key, claim)
+            self._record_owner(key, claim)
         for uid in uids:
-            flying = self.claims.in_flight.get(uid)
-            allocation = None if flying is None else flying.status.allocation
-            self._replace(self._flying, uid, self._takes_of(allocation))
-
-    def _takes_of(self, allocation: AllocationResult | None) -> tuple[Take, ...]:
-        return () if allocation is None else tuple(takes_of(allocation, shares=self.features.has_shares))
+            self._replace(self._flying, uid, self.claims.in_flight.get(uid))
 
     def made_for(self, pod_uid: str) -> ResourceClaim | None:
         """The claim created for the pod's extended resources, if it exists. Call `refresh` first."""
@@ -168,7 +157,12 @@ class Inventory:
             return self.claims.get_by_key(key)
         return None
 
-    def _replace(self, takes_by: dict[str, tuple[Take, ...]], key: str, takes: tuple[Take, ...]) -> None:
+    def _replace(self, takes_by: dict[str, tuple[Take, ...]], key: str, claim: ResourceClaim | None) -> None:
+        """Replace the devices of a claim, or of a pending allocation, with those of its new version."""
+        allocation = None if claim is None else claim.status.allocation
+        takes: tuple[Take, ...] = ()
+        if allocation is not None:
+            takes = tuple(takes_of(allocation, shares=self.features.has_shares))
         old = takes_by.pop(key, ())
         if takes:
             takes_by[key] = takes
@@ -181,7 +175,7 @@ class Inventory:
         for pool_id in {take.device[:2] for take in (*old, *takes)}:
             self.sites.pool_changed(pool_id)
 
-    def _note_owner(self, key: str, claim: ResourceClaim | None) -> None:
+    def _record_owner(self, key: str, claim: ResourceClaim | None) -> None:
         pod_uid = ""
         if claim is not None and claim.metadata.annotations.get(EXTENDED_RESOURCE_CLAIM) == "true":
             owners = claim.metadata.owner_references
@@ -201,7 +195,7 @@ class Inventory:
     def totals(self, device_class: DeviceClass, nodes: Nodes) -> tuple[Column, Column]:
         """Per node, the number of devices of the class, and how many of them are allocated."""
         self.refresh()
-        version = (self.sites.version, self._table.selection.version, self.classes.version)
+        version = (self.sites.version, self._table.selection.version, self.classes.store.version)
         if version != self._counted_at:
             self._counted_at = version
             self._counts.clear()

@@ -20,8 +20,15 @@ from kuberth.cluster.selection import everywhere, meets_node_selector, nowhere
 from kuberth.cluster.table import ClusterTable
 from kuberth.informers.store import Store
 from kuberth.plugins.devices.features import ALL_FEATURES, DeviceFeatures
-from kuberth.plugins.devices.pools import DevicePool, pool_of
-from kuberth.plugins.devices.slices import DeviceId, DeviceReach, KnownDevice, KnownSlice, PoolId
+from kuberth.plugins.devices.slices import (
+    DeviceId,
+    DevicePool,
+    DeviceReach,
+    KnownDevice,
+    KnownSlice,
+    PoolId,
+    pool_of,
+)
 from kuberth.plugins.devices.taint_rules import tainted
 
 _Seen = list[tuple[KnownSlice, tuple[bool, ...]]]
@@ -152,33 +159,23 @@ class Sites:
         changed, rules = self._slice_changes.read(), self._rule_changes.read()
         if changed is None or rules != frozenset():
             changed = self._store.keys() | self._slices.keys()
-        pools: set[PoolId] = set()
-        nodes: set[str] | None = set()
+        touched: list[KnownSlice] = []
         for name in changed:
-            old = self._slices.pop(name, None)
-            if old is not None:
-                pools.add(old.pool_id)
+            if (old := self._slices.pop(name, None)) is not None:
                 self._forget(old)
-            stored = self._store.get_by_key(name)
-            new = None if stored is None else KnownSlice(tainted(stored, self._rules), self._features)
-            if new is not None:
-                pools.add(new.pool_id)
+                touched.append(old)
+            if (stored := self._store.get_by_key(name)) is not None:
+                new = KnownSlice(tainted(stored, self._rules), self._features)
                 self._remember(new)
-            for slice_ in (old, new):
-                if slice_ is not None and not slice_.is_local:
-                    nodes = None
-                elif slice_ is not None and nodes is not None:
-                    nodes.add(slice_.reach.node_name)
-        for pool_id in pools:
-            # All slices of a pool determine whether it is complete.
-            for slice_ in self._by_pool.get(pool_id, {}).values():
-                if not slice_.is_local:
-                    nodes = None
-                elif nodes is not None:
-                    nodes.add(slice_.reach.node_name)
+                touched.append(new)
+        pools = {slice_.pool_id for slice_ in touched}
         if pools:
             self._pools = {key: pool for key, pool in self._pools.items() if key[0] not in pools}
-        return nodes
+        # All slices of a pool determine whether it is complete.
+        touched += [each for pool_id in pools for each in self._by_pool.get(pool_id, {}).values()]
+        if not all(slice_.is_local for slice_ in touched):
+            return None
+        return {slice_.reach.node_name for slice_ in touched}
 
     def _remember(self, slice_: KnownSlice) -> None:
         self._slices[slice_.name] = slice_
@@ -193,13 +190,13 @@ class Sites:
         del of_pool[slice_.name]
         if not of_pool:
             del self._by_pool[slice_.pool_id]
-        if slice_.is_local:
-            of_node = self._local[slice_.reach.node_name]
-            del of_node[slice_.name]
-            if not of_node:
-                del self._local[slice_.reach.node_name]
-        else:
+        if not slice_.is_local:
             del self._shared[slice_.name]
+            return
+        of_node = self._local[slice_.reach.node_name]
+        del of_node[slice_.name]
+        if not of_node:
+            del self._local[slice_.reach.node_name]
 
     # Sites
 
@@ -254,8 +251,8 @@ class Sites:
     def _local_to(self, node_name: str) -> Iterable[KnownSlice]:
         return self._local.get(node_name, {}).values()
 
-    def _site(self, seen: Sequence[tuple[KnownSlice, tuple[bool, ...]]], problem: str = "") -> Site:
-        by_pool: dict[PoolId, list[tuple[KnownSlice, tuple[bool, ...]]]] = {}
+    def _site(self, seen: _Seen, problem: str = "") -> Site:
+        by_pool: dict[PoolId, _Seen] = {}
         for slice_, reachable in seen:
             if not slice_.is_read or not (
                 slice_.reach.is_set or slice_.is_per_device or slice_.spec.shared_counters
@@ -277,9 +274,7 @@ class Sites:
                 self._sites_with.setdefault(pool.id, set()).add(site.index)
         return site
 
-    def _pool(
-        self, pool_id: PoolId, seen: Sequence[tuple[KnownSlice, tuple[bool, ...]]]
-    ) -> DevicePool | None:
+    def _pool(self, pool_id: PoolId, seen: _Seen) -> DevicePool | None:
         """The object shared by all nodes with the same slices."""
         key = (pool_id, *((id(slice_), reachable) for slice_, reachable in seen))
         if key not in self._pools:
@@ -290,13 +285,11 @@ class Sites:
 
 def _relevance(view: Nodes, slice_: KnownSlice) -> tuple[Mask, NDArray[np.bool_]]:
     """Which nodes the slice concerns, and [device, node] which of them can use which device."""
-    all_devices = np.broadcast_to(np.True_, (len(slice_.devices), len(view)))
+    shape = len(slice_.devices), len(view)
+    by_device = np.broadcast_to(np.True_, shape)
     if slice_.is_per_device:
-        by_device = np.array([reached(view, device.reach) for device in slice_.devices], np.bool_).reshape(
-            len(slice_.devices), len(view)
-        )
-    else:
-        by_device = all_devices
+        masks = [reached(view, device.reach) for device in slice_.devices]
+        by_device = np.array(masks, np.bool_).reshape(shape)
     if slice_.spec.shared_counters:
         return everywhere(view), by_device
     if slice_.reach.is_set:

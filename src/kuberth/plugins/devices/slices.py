@@ -1,12 +1,14 @@
-"""Slices in the form that the allocator uses: parsed once, on arrival.
+"""Slices in the form that the allocator uses, parsed once, on arrival; and pools as a node sees them.
 
-In: a ResourceSlice. Out: its devices with the data for selectors, counters and capacities. A slice with an
-invalid quantity has a `problem`, and none of its devices is allocated.
+In: ResourceSlices. Out: their devices with the data for selectors, counters and capacities; and of the slices
+that concern a node a valid `DevicePool`, one with a problem, or None if a newer generation is being
+published. A slice with an invalid quantity has a `problem`, and none of its devices is allocated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kuberth.api.core import NodeSelector
@@ -16,7 +18,6 @@ from kuberth.api.resource import (
     Device,
     DeviceAttribute,
     DeviceCapacity,
-    DeviceCounterConsumption,
     DeviceTaint,
     NodeAllocatableResourceMapping,
     ResourceSlice,
@@ -33,6 +34,7 @@ DeviceId = tuple[str, str, str]
 Counters = Mapping[str, Mapping[str, Quantity]]
 """By counter set, then by counter."""
 
+_ATTRIBUTE_KINDS: Final = ("int", "bool", "string", "version")
 _PREVENTING: Final = frozenset({"NoSchedule", "NoExecute"})
 
 
@@ -120,7 +122,10 @@ class KnownDevice:
             self.has_policies = features.has_shares and any(policy is not None for policy in policies)
         self.consumes: tuple[tuple[str, tuple[tuple[str, Quantity], ...]], ...] = ()
         if spec.consumes_counters:
-            self.consumes = tuple(_consumption(taken) for taken in spec.consumes_counters)
+            self.consumes = tuple(
+                (each.counter_set, tuple((name, parse(taken.value)) for name, taken in each.counters.items()))
+                for each in spec.consumes_counters
+            )
         self.preventing_taints: tuple[DeviceTaint, ...] = ()
         if spec.taints and features.has_taints:
             self.preventing_taints = tuple(taint for taint in spec.taints if taint.effect in _PREVENTING)
@@ -164,19 +169,6 @@ class KnownDevice:
 class KnownSlice:
     """One ResourceSlice."""
 
-    __slots__ = (
-        "counters",
-        "devices",
-        "features",
-        "generation",
-        "is_per_device",
-        "name",
-        "pool_id",
-        "problem",
-        "reach",
-        "spec",
-    )
-
     def __init__(self, slice_: ResourceSlice, features: DeviceFeatures = ALL_FEATURES) -> None:
         spec = slice_.spec
         self.features = features
@@ -212,13 +204,13 @@ class KnownSlice:
         return bool(self.reach.node_name) and not self.spec.shared_counters
 
 
+def _parsed(text: str | int | float | None) -> Quantity | None:
+    return None if text is None else parse(text)
+
+
 def _takes(mappings: Mapping[str, NodeAllocatableResourceMapping]) -> tuple[TakenResource, ...]:
     return tuple(
-        TakenResource(
-            resource,
-            mapping.capacity_key or "",
-            None if mapping.allocation_multiplier is None else parse(mapping.allocation_multiplier),
-        )
+        TakenResource(resource, mapping.capacity_key or "", _parsed(mapping.allocation_multiplier))
         for resource, mapping in sorted(mappings.items())
     )
 
@@ -232,28 +224,19 @@ def _policy(policy: CapacityRequestPolicy) -> RequestPolicy:
     limits = policy.valid_range
     lowest, highest, step = (None, None, None) if limits is None else (limits.min, limits.max, limits.step)
     return RequestPolicy(
-        None if policy.default is None else parse(policy.default),
+        _parsed(policy.default),
         tuple(map(parse, policy.valid_values)),
         limits is not None,
-        None if lowest is None else parse(lowest),
-        None if highest is None else parse(highest),
-        None if step is None else parse(step),
+        _parsed(lowest),
+        _parsed(highest),
+        _parsed(step),
     )
 
 
-def _consumption(taken: DeviceCounterConsumption) -> tuple[str, tuple[tuple[str, Quantity], ...]]:
-    return taken.counter_set, tuple((name, parse(counter.value)) for name, counter in taken.counters.items())
-
-
 def _attribute(attribute: DeviceAttribute, *, lists: bool) -> AttributeValue:
-    for kind, values in (
-        ("ints", attribute.int_values),
-        ("bools", attribute.bool_values),
-        ("strings", attribute.string_values),
-        ("versions", attribute.version_values),
-    ):
-        if lists and values is not None:
-            return kind, values
+    for kind in _ATTRIBUTE_KINDS if lists else ():
+        if (values := getattr(attribute, f"{kind}_values")) is not None:
+            return f"{kind}s", values
     return attribute_value(attribute) or ("unknown", "")
 
 
@@ -265,6 +248,93 @@ def attribute_value(attribute: DeviceAttribute) -> AttributeValue | None:
         return "bool", attribute.bool_value
     if attribute.string_value is not None:
         return "string", attribute.string_value
-    if attribute.version_value is not None:
-        return "version", attribute.version_value
-    return None
+    return None if attribute.version_value is None else ("version", attribute.version_value)
+
+
+@dataclass(slots=True, eq=False)
+class DevicePool:
+    """A pool as a node sees it. Read-only: allocations are stored elsewhere."""
+
+    id: PoolId
+    devices: Sequence[KnownDevice] = ()
+    """The slices that concern the node, in the order in which they are tried."""
+    reachable: Sequence[bool] = ()
+    """The devices that the node can use; slices may state this per device."""
+    others: Sequence[KnownDevice] = ()
+    """Devices of the same pool for other nodes, which consume the same counters."""
+    counters: Counters = field(default_factory=dict)
+    invalid_reason: str = ""
+    is_incomplete: bool = False
+    """Whether the driver is still publishing the pool."""
+
+    @property
+    def has_binding_conditions(self) -> bool:
+        return any(device.spec.binding_conditions is not None for device in self.devices)
+
+    @property
+    def is_usable(self) -> bool:
+        return not (self.is_incomplete or self.invalid_reason)
+
+
+def pool_of(
+    pool_id: PoolId, relevant: Sequence[tuple[KnownSlice, Sequence[bool]]], everything: Iterable[KnownSlice]
+) -> DevicePool | None:
+    """`relevant`: the slices that concern the node, each with the devices that the node can use."""
+    newest = max(slice_.generation for slice_, _ in relevant)
+    current = sorted(
+        ((slice_, reachable) for slice_, reachable in relevant if slice_.generation == newest),
+        key=lambda each: each[0].name.encode(),
+    )
+    # Drivers write the same count into all slices. If not, upstream uses any one; we use the first by name.
+    expected = current[0][0].spec.pool
+    others: list[KnownSlice] = []
+    if len(current) != expected.resource_slice_count:
+        everything = list(everything)
+        if any(slice_.generation > newest for slice_ in everything):
+            return None
+        everything = [slice_ for slice_ in everything if slice_.generation == newest]
+        if len(everything) != expected.resource_slice_count:
+            return DevicePool(pool_id, is_incomplete=True)
+        seen = {slice_.name for slice_, _ in current}
+        others = [slice_ for slice_ in everything if slice_.name not in seen]
+    slices = [slice_ for slice_, _ in current]
+    counters, problem = _valid_counters(slices, others)
+    if problem:
+        return DevicePool(pool_id, invalid_reason=problem)
+    return DevicePool(
+        pool_id,
+        devices=tuple(device for slice_ in slices if not slice_.counters for device in slice_.devices),
+        reachable=tuple(can for slice_, reachable in current if not slice_.counters for can in reachable),
+        others=tuple(device for slice_ in others for device in slice_.devices),
+        counters=counters,
+    )
+
+
+def _valid_counters(slices: Sequence[KnownSlice], others: Sequence[KnownSlice]) -> tuple[Counters, str]:
+    """The counters of a pool, or the problem with it."""
+    counters: dict[str, Mapping[str, Quantity]] = {}
+    names: set[str] = set()
+    for slice_ in (*slices, *others):
+        if slice_.problem:
+            return {}, slice_.problem
+    for slice_ in slices:
+        for device in () if slice_.counters else slice_.devices:
+            if device.spec.name in names:
+                return {}, f"duplicate device name {device.spec.name}"
+            names.add(device.spec.name)
+    if not slices[0].features.has_partitions:
+        return {}, ""
+    for slice_ in slices:
+        for name, amounts in slice_.counters:
+            if name in counters:
+                return {}, f"duplicate counter set name {name}"
+            counters[name] = amounts
+    for slice_ in (*slices, *others):
+        for device in slice_.devices:
+            for name, taken in device.consumes:
+                if name not in counters:
+                    return {}, f"counter set {name} not found"
+                for counter, _amount in taken:
+                    if counter not in counters[name]:
+                        return {}, f"counter {counter} not found in counter set {name}"
+    return counters, ""

@@ -24,6 +24,7 @@ from kuberth.api.resource import (
 from kuberth.api.selectors import CompiledNodeSelector
 from kuberth.cluster.arrays import Mask
 from kuberth.cluster.nodes import NodeRow, Nodes
+from kuberth.cluster.selection import everywhere, nowhere
 from kuberth.plugins.devices.classes import KnownClasses
 from kuberth.plugins.dynamic_resources.allocator.results import allocations
 from kuberth.plugins.dynamic_resources.extended import Mappings, requests_for, with_requests
@@ -46,6 +47,8 @@ class Variant(NamedTuple):
 class Cycle:
     """The state of one cycle, from PreFilter to PreBind."""
 
+    pod: Pod
+    judgements: Judgements
     claims: list[ResourceClaim]
     """The pod's own claims, and the one for extended resources last; replaced as they are written."""
     special: int | None
@@ -89,14 +92,18 @@ class Cycle:
             if claim.status.allocation is not None:
                 yield from claim.status.allocation.devices.results
 
-    def variant(self, bits: int, pod: Pod, judgements: Judgements, classes: KnownClasses) -> Variant:
+    @property
+    def _classes(self) -> KnownClasses:
+        return self.judgements.inventory.classes
+
+    def variant(self, bits: int) -> Variant:
         """The demand for a bit set of backed resources that nodes do not offer."""
         known = self.variants.get(bits)
         if known is None:
-            known = self.variants[bits] = self._variant(bits, pod, judgements, classes)
+            known = self.variants[bits] = self._variant(bits)
         return known
 
-    def _variant(self, bits: int, pod: Pod, judgements: Judgements, classes: KnownClasses) -> Variant:
+    def _variant(self, bits: int) -> Variant:
         if not self.to_allocate:
             return Variant(None, None, ())
         special: ResourceClaim | None = None
@@ -106,13 +113,21 @@ class Cycle:
             if not missing and not self.user_claims:
                 return Variant(None, None, ())
             if self.claims[self.special].status.allocation is None:
-                requests, mappings = requests_for(pod, missing, classes)
+                requests, mappings = requests_for(self.pod, missing, self._classes)
                 special = with_requests(self.claims[self.special], requests)
         specs = [
             special.spec if special is not None and index == self.special else self.claims[index].spec
             for index in self.to_allocate
         ]
-        return Variant(judgements.of(specs), special, mappings)
+        return Variant(self.judgements.of(specs), special, mappings)
+
+    def on_node(self, node: NodeRow) -> tuple[int, Variant, int]:
+        """The bit set and the variant of a node, whose devices are searched, and the index of its site."""
+        bits = int(self.bits(node.alone)[0])
+        variant, site = self.variant(bits), int(self.judgements.inventory.sites.of_row[node.row])
+        if variant.judged is not None:
+            variant.judged.judge(np.array([site], np.int64), self.budget)
+        return bits, variant, site
 
     def asked(self, variant: Variant) -> Sequence[ResourceClaim]:
         """The claims of the variant's demand."""
@@ -121,40 +136,28 @@ class Cycle:
             for index in self.to_allocate
         ]
 
-    def bits(self, nodes: Nodes, classes: KnownClasses) -> NDArray[np.int64]:
+    def bits(self, nodes: Nodes) -> NDArray[np.int64]:
         """int64[position]: the bit set of backed resources that nodes do not offer themselves."""
-        table, bits = nodes.table, np.zeros(len(nodes), np.int64)
+        bits = np.zeros(len(nodes), np.int64)
         for place, name in enumerate(self.backed):
-            if classes.behind(name) is None:
-                continue
-            index = table.resource_index(name)
-            if index is None:
-                bits |= 1 << place
-            else:
-                bits |= (nodes.take(table.allocatable[index]) == 0).astype(np.int64) << place
+            if self._classes.behind(name) is not None:
+                bits |= _lacks(nodes, name).astype(np.int64) << place
         return bits
 
-    def cannot_fit(self, nodes: Nodes, classes: KnownClasses) -> Mask | None:
+    def cannot_fit(self, nodes: Nodes) -> Mask:
         """Nodes that lack a resource without a device class."""
-        names = [name for name in self.backed if classes.behind(name) is None]
-        if not names:
-            return None
-        table, mask = nodes.table, np.zeros(len(nodes), np.bool_)
-        for name in names:
-            index = table.resource_index(name)
-            absent = np.ones(len(nodes), np.bool_)
-            if index is not None:
-                absent = nodes.take(table.allocatable[index]) == 0
-            for position in np.flatnonzero(absent & nodes.live()).tolist():
-                mask[position] |= name not in nodes.node(position).node.status.allocatable
+        mask = nowhere(nodes)
+        for name in self.backed:
+            if self._classes.behind(name) is None:
+                for position in np.flatnonzero(_lacks(nodes, name) & nodes.live()).tolist():
+                    mask[position] |= name not in nodes.node(position).node.status.allocatable
         return mask
 
-    def settle_on(self, node: NodeRow, variant: Variant, site: int) -> bool:
+    def settle_on(self, node: NodeRow) -> bool:
         """Use the devices found for the node; False if none were found."""
-        if variant.judged is None:
-            return False
-        found = variant.judged.found[site]
-        if found is None:
+        _bits, variant, site = self.on_node(node)
+        found = None if variant.judged is None else variant.judged.found[site]
+        if variant.judged is None or found is None:
             return False
         self.node_name = node.name
         self.mappings, self.created = variant.mappings, variant.special
@@ -165,6 +168,15 @@ class Cycle:
     def score_of_allocated(self) -> int:
         """The score of already allocated claims."""
         return sum(_score(claim) for claim in self.claims if claim.status.allocation is not None)
+
+
+def _lacks(nodes: Nodes, resource: str) -> Mask:
+    """Nodes that do not offer the resource."""
+    index = nodes.table.resource_index(resource)
+    if index is None:
+        return everywhere(nodes)
+    lacks: Mask = nodes.take(nodes.table.allocatable[index]) == 0
+    return lacks
 
 
 def _score(claim: ResourceClaim) -> int:

@@ -40,7 +40,7 @@ def named_claims_of(
     `with_groups`: claims created for the pod's group belong to the pod too.
     """
     for reference in pod.spec.resource_claims:
-        name = _name_of(pod, reference)
+        name = _claim_name(pod, reference)
         if name is None:
             continue  # the template needs no claim
         namespace = pod.metadata.namespace
@@ -64,17 +64,18 @@ def _expect_claim(claims: KnownClaims, namespace: str, name: str) -> ResourceCla
     return claim
 
 
-def _name_of(pod: Pod, reference: PodResourceClaim) -> str | None:
-    """None if no claim is needed."""
+def _claim_name(owner: Pod | PodGroup, reference: PodResourceClaim | PodGroupResourceClaim) -> str | None:
+    """The name of the claim that a pod or group refers to; None if no claim is needed."""
     if reference.resource_claim_name is not None:
         return reference.resource_claim_name
-    key = object_key(pod)
+    kind, quote = ("pod", '"') if isinstance(owner, Pod) else ("PodGroup", "")
+    subject = f"{kind} {quote}{object_key(owner)}{quote}"
     if reference.resource_claim_template_name is None:
-        raise ClaimsNotReady(f'pod "{key}", spec.resourceClaim "{reference.name}": {_NO_FIELDS}')
-    for status in pod.status.resource_claim_statuses:
+        raise ClaimsNotReady(f"{subject}, spec.resourceClaim {quote}{reference.name}{quote}: {_NO_FIELDS}")
+    for status in owner.status.resource_claim_statuses:
         if status.name == reference.name:
             return status.resource_claim_name
-    raise ClaimsNotReady(f'pod "{key}": {_NOT_CREATED}')
+    raise ClaimsNotReady(f"{subject}: {_NOT_CREATED}")
 
 
 def _is_for(pod: Pod, claim: ResourceClaim, *, with_groups: bool) -> bool:
@@ -149,7 +150,7 @@ def group_as_user(group: PodGroup) -> ResourceClaimConsumerReference:
 def claims_of_group(group: PodGroup, claims: KnownClaims) -> Iterator[ResourceClaim]:
     """The group's claims; raises ClaimsNotReady for the first one that does not exist."""
     for reference in group.spec.resource_claims:
-        name = _name_in_group(group, reference)
+        name = _claim_name(group, reference)
         if name is None:
             continue
         claim = _expect_claim(claims, group.metadata.namespace, name)
@@ -157,16 +158,3 @@ def claims_of_group(group: PodGroup, claims: KnownClaims) -> Iterator[ResourceCl
         owner = next((owner.uid for owner in owners if owner.controller), None)
         if reference.resource_claim_name is not None or owner == group.metadata.uid:
             yield claim
-
-
-def _name_in_group(group: PodGroup, reference: PodGroupResourceClaim) -> str | None:
-    if reference.resource_claim_name is not None:
-        return reference.resource_claim_name
-    if reference.resource_claim_template_name is None:
-        raise ClaimsNotReady(
-            f"PodGroup {object_key(group)}, spec.resourceClaim {reference.name}: {_NO_FIELDS}"
-        )
-    for status in group.status.resource_claim_statuses:
-        if status.name == reference.name:
-            return status.resource_claim_name
-    raise ClaimsNotReady(f"PodGroup {object_key(group)}: {_NOT_CREATED}")

@@ -6,26 +6,39 @@ from collections.abc import Iterator, Sequence
 
 from kuberth.api.core import Pod
 from kuberth.api.resource import ResourceClaim
-from kuberth.framework.cluster_events import Hint
 from kuberth.framework.hint_objects import before_and_after, expect
 from kuberth.plugins.devices.claims import KnownClaims
 from kuberth.plugins.dynamic_resources.finding import GROUP_KIND, ClaimsNotReady, claims_of, group_name_of
+from kuberth.plugins.hints import is_same_pod
 
 
-def after_claim_change(
-    claims: KnownClaims, pod: Pod, old: object, new: object, *, with_groups: bool = False
-) -> Hint:
+def claim_change_helps(
+    claims: KnownClaims,
+    pod: Pod,
+    before: ResourceClaim | None,
+    after: ResourceClaim,
+    *,
+    with_groups: bool = False,
+) -> bool:
     """A claim that releases devices may help every pod; any other change only the users of the claim."""
-    before, changed = _before_and_now(old, new)
     try:
-        mine = {claim.metadata.uid for claim in claims_of(pod, claims, with_groups=with_groups)}
+        own = {claim.metadata.uid for claim in claims_of(pod, claims, with_groups=with_groups)}
     except ClaimsNotReady:
-        return Hint.SKIP
-    if _gives_back(before, changed):
-        return Hint.QUEUE
-    if changed.metadata.uid not in mine:
-        return Hint.SKIP
-    return Hint.QUEUE if before is None or before.status != changed.status else Hint.SKIP
+        return False
+    if _releases(before, after):
+        return True
+    return after.metadata.uid in own and (before is None or before.status != after.status)
+
+
+def pod_change_helps(
+    claims: KnownClaims, pod: Pod, _before: Pod | None, after: Pod, *, with_groups: bool = False
+) -> bool:
+    """Helps if all claims of the pod exist now."""
+    try:
+        claims_of(after, claims, with_groups=with_groups)
+    except ClaimsNotReady:
+        return False
+    return is_same_pod(pod, after)
 
 
 def claims_named_by(pod: Pod) -> Iterator[str]:
@@ -40,10 +53,11 @@ def claims_named_by(pod: Pod) -> Iterator[str]:
 
 def users_of(old: object, new: object) -> Sequence[str] | None:
     """The owner of the claim, a pod or a group, and all that name it; None if it releases devices."""
-    before, changed = _before_and_now(old, new)
-    if _gives_back(before, changed):
+    before, _after = before_and_after(ResourceClaim, old, new)
+    claim = expect(ResourceClaim, new)
+    if _releases(before, claim):
         return None
-    metadata = changed.metadata
+    metadata = claim.metadata
     owners = [
         _group_key(metadata.namespace, owner.name) if owner.kind == GROUP_KIND else owner.uid
         for owner in metadata.owner_references
@@ -56,22 +70,5 @@ def _group_key(namespace: str, name: str) -> str:
     return f"group {namespace}/{name}"
 
 
-def _before_and_now(old: object, new: object) -> tuple[ResourceClaim | None, ResourceClaim]:
-    before, after = before_and_after(ResourceClaim, old, new)
-    return before, expect(ResourceClaim, after)
-
-
-def _gives_back(before: ResourceClaim | None, changed: ResourceClaim) -> bool:
-    return before is not None and before.status.allocation is not None and changed.status.allocation is None
-
-
-def after_pod_change(claims: KnownClaims, pod: Pod, new: object, *, with_groups: bool = False) -> Hint:
-    """Helps if all claims of the pod exist now."""
-    changed = expect(Pod, new)
-    if changed.metadata.uid != pod.metadata.uid:
-        return Hint.SKIP
-    try:
-        claims_of(changed, claims, with_groups=with_groups)
-    except ClaimsNotReady:
-        return Hint.SKIP
-    return Hint.QUEUE
+def _releases(before: ResourceClaim | None, after: ResourceClaim) -> bool:
+    return before is not None and before.status.allocation is not None and after.status.allocation is None

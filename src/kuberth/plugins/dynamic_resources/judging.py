@@ -16,6 +16,7 @@ import numpy as np
 from kuberth.api.resource import ResourceClaimSpec
 from kuberth.api.wire import encode
 from kuberth.cluster.arrays import Column
+from kuberth.cluster.counting import resized
 from kuberth.plugins.devices.inventory import Inventory
 from kuberth.plugins.devices.sites import Site
 from kuberth.plugins.dynamic_resources.allocator.demand import AllocationError, Demand
@@ -42,15 +43,12 @@ class Judged:
         self.demand = demand
         self._inventory = inventory
         self._epoch = _NEVER
-        self._judged_at: Column = np.zeros(0, np.int64)
-        self.codes: Column = np.zeros(0, np.int64)
-        """int64[site]."""
-        self.scores: Column = np.zeros(0, np.int64)
-        """int64[site]: the score of the chosen alternatives."""
+        self._columns: Column = np.zeros((4, 0), np.int64)
+        self._judged_at, self.codes, self.scores, self.taken = self._columns
+        """int64[site], each: the site's version at its search, its code, the score of the chosen
+        alternatives, and the index in `takes` of the node resources that the chosen devices use."""
         self.found: list[Found | None] = []
         """By site: the devices found."""
-        self.taken: Column = np.zeros(0, np.int64)
-        """int64[site]: the index in `takes` of the node resources that the chosen devices use."""
         self.takes: list[tuple[ClaimTake | None, ...]] = [(None,) * len(demand.claims)]
         """Node resources by claim; the first entry is none."""
         self._number_of: dict[tuple[ClaimTake | None, ...], int] = {self.takes[0]: 0}
@@ -85,18 +83,13 @@ class Judged:
 
     def _grow(self, size: int, *, restart: bool) -> None:
         if restart:
-            self._judged_at = np.full(size, _NEVER, np.int64)
-            self.codes, self.scores, self.taken = np.zeros((3, size), np.int64)
-            self.found = [None] * size
-            self.failures = {}
-            self._searches = {}
-            return
-        more = size - len(self.codes)
-        self._judged_at = np.concatenate((self._judged_at, np.full(more, _NEVER, np.int64)))
-        self.codes = np.concatenate((self.codes, np.zeros(more, np.int64)))
-        self.scores = np.concatenate((self.scores, np.zeros(more, np.int64)))
-        self.taken = np.concatenate((self.taken, np.zeros(more, np.int64)))
-        self.found += [None] * more
+            self._columns = self._columns[:, :0]
+            self.found, self.failures, self._searches = [], {}, {}
+        before = self._columns.shape[1]
+        self._columns = resized(self._columns, size)
+        self._judged_at, self.codes, self.scores, self.taken = self._columns
+        self._judged_at[before:] = _NEVER
+        self.found += [None] * (size - before)
 
     def _judge(self, site: Site, budget: SearchBudget) -> None:
         index, changed_at = site.index, int(self._inventory.sites.changed_at[site.index])
@@ -174,22 +167,20 @@ class Judgements:
     """The cached results of recent demands."""
 
     def __init__(self, inventory: Inventory) -> None:
-        self._inventory = inventory
+        self.inventory = inventory
         self._class_changes = inventory.classes.store.change_reader()
         self._known: OrderedDict[tuple[bytes, ...], Judged] = OrderedDict()
 
     def of(self, specs: Sequence[ResourceClaimSpec]) -> Judged:
         """The cached results for equal claims with the same classes."""
-        classes = self._inventory.classes
         if not self._class_changes.is_current:
             self._class_changes.read()
             self._known.clear()
         key = tuple(map(encode, specs))
         judged = self._known.get(key)
         if judged is None:
-            judged = self._known[key] = Judged(
-                Demand(specs, classes, self._inventory.features), self._inventory
-            )
+            demand = Demand(specs, self.inventory.classes, self.inventory.features)
+            judged = self._known[key] = Judged(demand, self.inventory)
             if len(self._known) > MOST_DEMANDS:
                 self._known.popitem(last=False)
         else:

@@ -8,7 +8,6 @@ PostFilter releases devices of unused claims (`releasing`).
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -17,18 +16,24 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from kuberth.api.core import Pod, PodExtendedResourceClaimStatus
-from kuberth.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
+from kuberth.api.core import Node, Pod, PodExtendedResourceClaimStatus
+from kuberth.api.resource import (
+    AllocationResult,
+    DeviceClass,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+    ResourceSlice,
+)
 from kuberth.api.scheduling import PodGroup
 from kuberth.api.selectors import CompiledNodeSelector, compile_node_selector
 from kuberth.cluster.arrays import Mask
-from kuberth.cluster.nodes import NodeRow, Nodes
+from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.pod_groups import pod_group_not_found
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.cluster.selection import meets_node_selector
+from kuberth.cluster.selection import everywhere, meets_node_selector
 from kuberth.config.plugin_args import DynamicResourcesArgs
 from kuberth.errors import KuberthError, PluginError, SelectorError
-from kuberth.framework.cluster_events import Action, ClusterEvent, Concern, EventWithHint, Hint, Resource
+from kuberth.framework.cluster_events import Action, ClusterEvent, Concern, EventWithHint
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.extension_points import (
@@ -47,7 +52,7 @@ from kuberth.framework.handle import Handle, PodEvent
 from kuberth.framework.inputs import DependsOn, Idle, Inputs, Versioned
 from kuberth.framework.scores import normalized
 from kuberth.framework.status import SKIP, Code, Status
-from kuberth.framework.verdict import Codes, Verdict
+from kuberth.framework.verdict import Verdict, distinct
 from kuberth.informers.store import Store, object_key
 from kuberth.plugins.devices.features import DeviceFeatures
 from kuberth.plugins.devices.inventory import Inventory
@@ -71,17 +76,20 @@ from kuberth.plugins.dynamic_resources.finding import (
     user_for,
     user_of,
 )
-from kuberth.plugins.dynamic_resources.judging import FAILED, Judgements
+from kuberth.plugins.dynamic_resources.judging import FAILED, Judged, Judgements
 from kuberth.plugins.dynamic_resources.releasing import Releasing
 from kuberth.plugins.dynamic_resources.searching import WORK_PER_SECOND, BackgroundSearches, SearchBudget
 from kuberth.plugins.dynamic_resources.weighing import Weighing
 from kuberth.plugins.dynamic_resources.writing import FINALIZER, ClaimWriter
+from kuberth.plugins.hints import on_any, on_new
+from kuberth.plugins.polling import wait_until
 from kuberth.plugins.resources.requests import REQUEST_FIELDS
+from kuberth.plugins.ruling import Positions, Ruling
 
 _STATE: Final = StateKey[Cycle]("DynamicResources")
 _GIVEN_TO_GROUP: Final = StateKey[set[str]]("DynamicResources/given")
-_GROUP_BUDGET: Final = StateKey[SearchBudget]("DynamicResources/search budget")
 """UIDs of the claims that were allocated for pods of a group in this attempt."""
+_GROUP_BUDGET: Final = StateKey[SearchBudget]("DynamicResources/search budget")
 
 _DISABLED: Final = Status.unschedulable("plugin disabled")
 _NO_CLAIMS: Final = Status.unschedulable("no new claims to deallocate")
@@ -97,23 +105,19 @@ It is an error, so no other PostFilter plugin runs; none could help a pod that P
 nodes.
 """
 
-_CANNOT_ALLOCATE: Final = Status.unresolvable("cannot allocate all claims")
-_INVALID_POOLS: Final = Status.unresolvable("invalid resource pools were encountered")
+_OF_SITES: Final = (
+    Status.unresolvable("cannot allocate all claims"),
+    Status.unresolvable("invalid resource pools were encountered"),
+)
+"""The statuses of the codes NO_SOLUTION and INVALID_POOLS."""
 _NOT_AVAILABLE: Final = Status.unresolvable("resourceclaim not available on the node")
 _STALE_CLAIM: Final = Status.unresolvable("cannot schedule extended resource claim")
 _CANNOT_FIT: Final = Status.unresolvable("cannot fit resource")
-_REJECTIONS: Final = (_CANNOT_ALLOCATE, _INVALID_POOLS, _NOT_AVAILABLE, _STALE_CLAIM, _CANNOT_FIT)
-_NOT_AVAILABLE_CODE: Final = 3
-_STALE_CLAIM_CODE: Final = 4
-_CANNOT_FIT_CODE: Final = 5
-"""Codes of a verdict: indices into `_REJECTIONS`, counted from one; higher codes are failures."""
-
 _TAINT_RULES: Final = "devicetaintrules.v1beta2.resource.k8s.io"
 """Upstream reports changes of DeviceTaintRules as changes of slices."""
 _BINDING_SECONDS: Final = 600.0
-_FIRST_LOOK_SECONDS: Final = 0.05
-_LOOK_SECONDS: Final = 5.0
-"""The polling interval for devices that need preparation."""
+_LONGEST_PAUSE_SECONDS: Final = 5.0
+"""The longest polling interval for devices that need preparation."""
 
 
 class DynamicResources(
@@ -139,13 +143,7 @@ class DynamicResources(
         self._with_groups = gates.enabled("DRAWorkloadResourceClaims")
         self._groups = handle.stores.of(PodGroup) if self._with_groups else Store[PodGroup]()
         self._hints_are_on = gates.enabled("SchedulerQueueingHints")
-        self._cluster = handle.cluster
-        self._clock = handle.clock
-        self._recorder = handle.recorder
-        self._activator = handle.activator
-        self._spawn = handle.spawn
-        self._metrics = handle.metrics
-        self._profile = handle.profile_name
+        self._handle = handle
         self._search_work: int | None = None
         if args.filter_timeout is not None and gates.enabled("DRASchedulerFilterTimeout"):
             self._search_work = int(args.filter_timeout.total_seconds() * WORK_PER_SECOND) or None
@@ -157,11 +155,11 @@ class DynamicResources(
             inventory = self._inventory = Inventory.shared(handle)
             classes = (inventory.classes.store.changes,)
             self._background = BackgroundSearches(inventory.refresh, limit=self._search_work)
-            judgements = self._judgements = handle.shared.of(Judgements, lambda: Judgements(inventory))
+            self._judgements = handle.shared.of(Judgements, lambda: Judgements(inventory))
             self._weighing: Weighing | None = None
             if self._features.has_node_resources:
                 pod_level = gates.enabled("PodLevelResources")
-                self._weighing = Weighing(handle.cluster, inventory, judgements, pod_level=pod_level)
+                self._weighing = Weighing(handle.cluster, inventory, pod_level)
             self._writer = handle.shared.of(
                 ClaimWriter,
                 lambda: ClaimWriter(
@@ -172,13 +170,9 @@ class DynamicResources(
                     stamps=inventory.features.has_conditions,
                 ),
             )
+            groups = self._groups if self._with_groups else None
             self._releasing = Releasing(
-                self._writer,
-                inventory.claims,
-                handle.cluster,
-                groups=self._groups if self._with_groups else None,
-                spawn=handle.spawn,
-                rng=handle.rng,
+                self._writer, inventory.claims, handle.cluster, groups, handle.spawn, handle.rng
             )
 
         self.inputs = Inputs(
@@ -273,7 +267,9 @@ class DynamicResources(
         if to_allocate:
             inventory.refresh()
         budget = self._budget(state)
-        cycle = Cycle(claims, special, selectors, to_allocate, budget, backed, shared=shared)
+        cycle = Cycle(
+            pod, self._judgements, claims, special, selectors, to_allocate, budget, backed, shared=shared
+        )
         if users:
             cycle.users = {index: users[reference.name] for index, (reference, _) in enumerate(named)}
         if self._weighing is not None:
@@ -332,133 +328,69 @@ class DynamicResources(
             return None
         if cycle.to_allocate:
             self._inventory.refresh()  # the cycle may have waited since PreFilter
-        failures: list[Status] = []
-        codes = self._codes(cycle, pod, nodes, failures)
-        if not np.count_nonzero(codes):
-            return None
-        return Verdict.choosing(codes, *_REJECTIONS, *failures)
+        ruling = Ruling(nodes, *_OF_SITES)
+        self._rule(cycle, nodes, ruling)
+        return ruling.verdict()
 
-    def _codes(self, cycle: Cycle, pod: Pod, nodes: Nodes, failures: list[Status]) -> Codes:
-        codes: Codes = np.zeros(len(nodes), np.int64)
-        applies = None
+    def _rule(self, cycle: Cycle, nodes: Nodes, ruling: Ruling) -> None:
         if cycle.special is not None:
             if cycle.claims[cycle.special].spec.devices.requests:
-                codes[:] = _STALE_CLAIM_CODE
-                return codes
-            cannot_fit = cycle.cannot_fit(nodes, self._inventory.classes)
-            bits = cycle.bits(nodes, self._inventory.classes)
-            applies = np.ones(len(nodes), np.bool_)
-            for each in np.unique(bits).tolist():
-                variant = self._variant(cycle, pod, each)
-                if variant.judged is None and not cycle.user_claims:
-                    applies &= bits != each
-                elif variant.judged is not None:
-                    self._allocate(cycle, variant, nodes, bits == each, codes, failures)
-            if cannot_fit is not None:
-                codes[cannot_fit] = _CANNOT_FIT_CODE
-        elif cycle.to_allocate:
-            variant = self._variant(cycle, pod, 0)
-            self._allocate(cycle, variant, nodes, None, codes, failures)
+                ruling.add(everywhere(nodes), _STALE_CLAIM)
+                return
+            ruling.add(cycle.cannot_fit(nodes), _CANNOT_FIT)
+        bits, live = cycle.bits(nodes), nodes.live()
+        applies = live
+        variants = {each: cycle.variant(each) for each in (distinct(bits) if cycle.backed else (0,))}
+        for each, variant in variants.items():
+            if variant.judged is None and not cycle.user_claims:
+                applies = applies & (bits != each)
         if self._weighing is not None:
-            self._weigh(self._weighing, cycle, pod, nodes, applies, codes, failures)
-        if len(cycle.to_allocate) < len(cycle.claims):
-            self._check_allocated(cycle, nodes, applies, codes)
-        return codes
-
-    def _weigh(
-        self,
-        weighing: Weighing,
-        cycle: Cycle,
-        pod: Pod,
-        nodes: Nodes,
-        applies: Mask | None,
-        codes: Codes,
-        failures: list[Status],
-    ) -> None:
-        """Devices that use node resources: whether these are free, and not used by another pod.
-
-        Other users are checked before devices are searched, so that this rejection comes first.
-        """
-        where = nodes.live() if applies is None else nodes.live() & applies
-        asked = where & (codes != _CANNOT_FIT_CODE)
-        for status, mask in weighing.users_elsewhere(cycle, pod, nodes, asked):
-            failures.append(status)
-            codes[mask] = len(_REJECTIONS) + len(failures)
-        if not cycle.to_allocate and not cycle.shared:
-            return
-        for status, mask in weighing.refusals(cycle, pod, nodes, where & (codes == 0)):
-            failures.append(status)
-            codes[mask] = len(_REJECTIONS) + len(failures)
-
-    def _variant(self, cycle: Cycle, pod: Pod, bits: int) -> Variant:
-        return cycle.variant(bits, pod, self._judgements, self._inventory.classes)
+            # Checked before devices are searched, so that this rejection comes first.
+            for mask, status in self._weighing.users_elsewhere(cycle, nodes, applies & ruling.free):
+                ruling.add(mask, status)
+        for each, variant in variants.items():
+            if variant.judged is not None:
+                where = live & (bits == each) if cycle.backed else live
+                self._allocate(cycle, variant, variant.judged, nodes, where, ruling)
+        if self._weighing is not None and (cycle.to_allocate or cycle.shared):
+            for mask, status in self._weighing.refusals(cycle, nodes, applies & ruling.free):
+                ruling.add(mask, status)
+        # Whether allocated claims can be used from the nodes that have not been rejected.
+        for missing in self._missing(cycle, nodes).values():
+            ruling.add(applies & missing, _NOT_AVAILABLE)
 
     def _allocate(
-        self,
-        cycle: Cycle,
-        variant: Variant,
-        nodes: Nodes,
-        where: Mask | None,
-        codes: Codes,
-        failures: list[Status],
+        self, cycle: Cycle, variant: Variant, judged: Judged, nodes: Nodes, where: Mask, ruling: Ruling
     ) -> None:
-        """Write the available devices of nodes of a view, or of some of them, to the state."""
-        judged = variant.judged
-        assert judged is not None
-        positions: slice | Mask = slice(None) if where is None else where
-        live = nodes.live()
-        sites = np.where(live, nodes.take(self._inventory.sites.of_row), self._any_site(live, nodes))
-        sites = sites[positions]
-        if not len(sites) or sites[0] < 0:
+        """Reject the nodes among these that lack devices."""
+        positions: Positions = slice(None) if where.all() else np.flatnonzero(where)
+        sites = nodes.take(self._inventory.sites.of_row)[positions]
+        if not len(sites):
             return
         judged.judge(sites, cycle.budget)
         if judged.is_unfinished:
             self._background.add(judged)
-        found = judged.codes[sites]
+        codes = found = judged.codes[sites]
         if found.max() >= FAILED:
-            claims = cycle.asked(variant)
-            renumbered: dict[int, int] = {}
-            for code in np.unique(found[found >= FAILED]).tolist():
+            codes = found.copy()
+            for code in distinct(found[found >= FAILED]):
                 failure = judged.failures[code - FAILED]
-                if failure is not None:
-                    failures.append(_filter_error(failure.message(claims)))
+                if failure is None:
+                    name = nodes.name(int(np.arange(len(nodes))[positions][found == code][0]))
+                    problem = f"node {name}: timed out trying to allocate devices"
                 else:
-                    at = int(np.flatnonzero(judged.codes[sites] == code)[0])
-                    place = at if where is None else int(np.flatnonzero(where)[at])
-                    name = nodes.name(place)
-                    failures.append(_filter_error(f"node {name}: timed out trying to allocate devices"))
-                renumbered[code] = len(_REJECTIONS) + len(failures)
-            found = np.array([renumbered.get(code, code) for code in found.tolist()], np.int64)
-        codes[positions] = found
-
-    def _any_site(self, live: Mask, nodes: Nodes) -> int:
-        """A placeholder site for rows without a node."""
-        places = np.flatnonzero(live)
-        return int(self._inventory.sites.of_row[nodes.row(int(places[0]))]) if len(places) else -1
+                    problem = failure.message(cycle.asked(variant))
+                codes[found == code] = ruling.code(_filter_error(problem))
+        ruling.add_codes(positions, codes)
 
     def _budget(self, state: CycleState) -> SearchBudget:
         """The search budget of this attempt: one for all pods of a group."""
-        if state.group is None:
-            return SearchBudget(self._search_work)
-        budget = state.group.state.get(_GROUP_BUDGET)
+        budget = None if state.group is None else state.group.state.get(_GROUP_BUDGET)
         if budget is None:
             budget = SearchBudget(self._search_work)
-            state.group.state.write(_GROUP_BUDGET, budget)
+            if state.group is not None:
+                state.group.state.write(_GROUP_BUDGET, budget)
         return budget
-
-    def _check_allocated(
-        self,
-        cycle: Cycle,
-        nodes: Nodes,
-        applies: Mask | None,
-        codes: Codes,
-    ) -> None:
-        """Whether allocated claims can be used from the nodes that have not been rejected."""
-        free = (codes == 0) & nodes.live()
-        if applies is not None:
-            free &= applies
-        for missing in self._missing(cycle, nodes).values():
-            codes[free & missing] = _NOT_AVAILABLE_CODE
 
     def _missing(self, cycle: Cycle, nodes: Nodes) -> dict[int, Mask]:
         """The nodes that cannot use allocated claims."""
@@ -483,7 +415,9 @@ class DynamicResources(
         return not ready and self._is_out_of_time(claim)
 
     def _is_out_of_time(self, claim: ResourceClaim) -> bool:
-        return is_out_of_time(claim, timeout_seconds=self._binding_seconds, now_ns=self._clock.now_ns())
+        return is_out_of_time(
+            claim, timeout_seconds=self._binding_seconds, now_ns=self._handle.clock.now_ns()
+        )
 
     # PostFilter
 
@@ -506,7 +440,7 @@ class DynamicResources(
         found = [rows for rows, status in diagnosis.rows() if status == _NOT_AVAILABLE.by(self.name)]
         if not found:
             return []
-        missing = self._missing(cycle, Nodes(self._cluster, np.concatenate(found)))
+        missing = self._missing(cycle, Nodes(self._handle.cluster, np.concatenate(found)))
         # Pending allocations of the pod's group are not released.
         return [
             index for index, mask in missing.items() if index not in cycle.shared and np.count_nonzero(mask)
@@ -523,9 +457,9 @@ class DynamicResources(
         self._inventory.refresh()
         before = cycle.score_of_allocated()
         sites = nodes.take(self._inventory.sites.of_row)
-        bits = cycle.bits(nodes, self._inventory.classes)
-        for each in np.unique(bits).tolist():
-            judged = self._variant(cycle, pod, each).judged
+        bits = cycle.bits(nodes)
+        for each in distinct(bits):
+            judged = cycle.variant(each).judged
             if judged is not None:
                 judged.judge(sites[bits == each], cycle.budget)
                 scores[bits == each] = judged.scores[sites[bits == each]] + before
@@ -543,7 +477,7 @@ class DynamicResources(
             return None
         if (status := self._share_pending(cycle)) is not None or not cycle.to_allocate:
             return status
-        node = self._cluster.node_named(node_name)
+        node = self._handle.cluster.node_named(node_name)
         if node is None:
             return Status.error(f'node "{node_name}" does not exist any more')
         # Other cycles may have finished while this one waited: check the devices again.
@@ -554,7 +488,7 @@ class DynamicResources(
             if metadata.uid in claims.in_flight:
                 name = f"{metadata.namespace}/{metadata.name}"
                 return Status.unresolvable(f"resource claim {name} is in the process of being allocated")
-        if not self._settle(cycle, pod, node):
+        if not cycle.settle_on(node):
             if any(index != cycle.special for index in cycle.to_allocate):
                 return Status.error("claim allocation not found for node")
             return None
@@ -595,15 +529,6 @@ class DynamicResources(
             cycle.shared[index] = found
         return None
 
-    def _settle(self, cycle: Cycle, pod: Pod, node: NodeRow) -> bool:
-        bits = int(cycle.bits(node.alone, self._inventory.classes)[0])
-        variant = self._variant(cycle, pod, bits)
-        if variant.judged is None:
-            return False
-        site = int(self._inventory.sites.of_row[node.row])
-        variant.judged.judge(np.array([site], np.int64), cycle.budget)
-        return cycle.settle_on(node, variant, site)
-
     def unreserve(self, state: CycleState, pod: Pod, _node_name: str) -> None:
         """Release the devices. Written allocations stay, but are not reserved for this pod any more."""
         cycle = state.get(_STATE)
@@ -614,15 +539,17 @@ class DynamicResources(
                 self._leave(claim, pod)
             if claim.status.allocation is not None and is_reserved_for(pod, claim):
                 work = self._writer.release(claim, user_of(pod))
-                self._spawn(work, name=f"release {claim.metadata.name}")
+                self._handle.spawn(work, name=f"release {claim.metadata.name}")
         if cycle.special is not None:
             special = cycle.claims[cycle.special]
             self._inventory.claims.end_pending(cycle.first_special_uid)
             if special.metadata.name != IN_MEMORY_NAME:
-                self._spawn(self._writer.delete(special), name=f"delete {special.metadata.name}")
+                self._handle.spawn(self._writer.delete(special), name=f"delete {special.metadata.name}")
 
         if cycle.has_patched_status:
-            self._spawn(self._writer.clear_pod_status(pod), name=f"clear status of {pod.metadata.name}")
+            self._handle.spawn(
+                self._writer.clear_pod_status(pod), name=f"clear status of {pod.metadata.name}"
+            )
         cycle.pending.clear()
 
     def _leave(self, claim: ResourceClaim, pod: Pod) -> None:
@@ -631,12 +558,12 @@ class DynamicResources(
             # Until this is known, attempts of the pod find its claim pending; no event reports that it is
             # not.
             again = self._activating(pod)
-            self._spawn(self._writer.settle(claim, again), name=f"settle {claim.metadata.name}")
+            self._handle.spawn(self._writer.settle(claim, again), name=f"settle {claim.metadata.name}")
         else:
             self._inventory.claims.release_pending(uid)
 
     def _activating(self, pod: Pod) -> Callable[[], None]:
-        return partial(self._activator.activate, {object_key(pod): pod})
+        return partial(self._handle.activator.activate, {object_key(pod): pod})
 
     # PreBind
 
@@ -721,22 +648,20 @@ class DynamicResources(
         finally:
             seconds = time.perf_counter() - started
             for result in cycle.results():
-                labels = (self._profile, result.driver, status)
-                self._metrics.binding_conditions_wait.observe(labels, seconds)
+                labels = (self._handle.profile_name, result.driver, status)
+                self._handle.metrics.binding_conditions_wait.observe(labels, seconds)
                 if result.binding_conditions:
-                    self._metrics.binding_conditions_allocations.inc(labels)
+                    self._handle.metrics.binding_conditions_allocations.inc(labels)
 
     async def _wait_until_ready(self, cycle: Cycle, pod: Pod, node_name: str) -> None:
         note = f"waiting for binding conditions for device on node {node_name}"
-        self._recorder.record(PodEvent(pod, "BindingConditionsPending", "Scheduling", note))
-        loop = asyncio.get_running_loop()
-        deadline, pause = loop.time() + self._binding_seconds, _FIRST_LOOK_SECONDS
-        while not self._are_ready(cycle):
-            left = deadline - loop.time()
-            if left <= 0:
-                raise DeviceBindingTimeoutError("device binding timeout: context deadline exceeded")
-            await asyncio.sleep(min(pause, left))
-            pause = min(2 * pause, _LOOK_SECONDS)
+        self._handle.recorder.record(PodEvent(pod, "BindingConditionsPending", "Scheduling", note))
+        if not await wait_until(
+            partial(self._are_ready, cycle),
+            timeout_seconds=self._binding_seconds,
+            longest_pause_seconds=_LONGEST_PAUSE_SECONDS,
+        ):
+            raise DeviceBindingTimeoutError("device binding timeout: context deadline exceeded")
 
     def _are_ready(self, cycle: Cycle) -> bool:
         for index, claim in enumerate(cycle.claims):
@@ -762,28 +687,19 @@ class DynamicResources(
             node_change |= Action.UPDATE_NODE_TAINT
         added_or_updated = Action.ADD | Action.UPDATE
         rules = [EventWithHint(ClusterEvent(_TAINT_RULES, Action.ALL))] if self._has_rules else []
+        users, with_groups = Concern(hints.claims_named_by, hints.users_of), self._with_groups
+        claim_change = partial(hints.claim_change_helps, self._inventory.claims)
+        pod_change = partial(hints.pod_change_helps, self._inventory.claims)
         return [
             *rules,
-            EventWithHint(ClusterEvent(Resource.NODE, node_change)),
-            EventWithHint(
-                ClusterEvent(Resource.RESOURCE_CLAIM, added_or_updated),
-                self._after_claim_change,
-                Concern(hints.claims_named_by, hints.users_of),
+            on_any(Node, node_change),
+            on_new(ResourceClaim, added_or_updated, partial(claim_change, with_groups=with_groups), users),
+            on_new(
+                Pod, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM, partial(pod_change, with_groups=with_groups)
             ),
-            EventWithHint(
-                ClusterEvent(Resource.POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM),
-                self._after_pod_change,
-            ),
-            EventWithHint(ClusterEvent(Resource.DEVICE_CLASS, added_or_updated)),
-            EventWithHint(ClusterEvent(Resource.RESOURCE_SLICE, added_or_updated)),
+            on_any(DeviceClass, added_or_updated),
+            on_any(ResourceSlice, added_or_updated),
         ]
-
-    def _after_claim_change(self, pod: Pod, old: object, new: object) -> Hint:
-        claims = self._inventory.claims
-        return hints.after_claim_change(claims, pod, old, new, with_groups=self._with_groups)
-
-    def _after_pod_change(self, pod: Pod, _old: object, new: object) -> Hint:
-        return hints.after_pod_change(self._inventory.claims, pod, new, with_groups=self._with_groups)
 
 
 def _devices(allocation: AllocationResult) -> list[tuple[str, str, str, str]]:

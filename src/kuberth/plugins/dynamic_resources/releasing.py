@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from kuberth.api.core import Pod
@@ -37,24 +38,15 @@ _STILL_NOT: Final = Status.unschedulable("still not schedulable")
 _GROUP_RELEASED: Final = Status.unresolvable("ResourceClaim unreserved for PodGroup")
 
 
+@dataclass(frozen=True, slots=True)
 class Releasing:
-    def __init__(
-        self,
-        writer: ClaimWriter,
-        claims: KnownClaims,
-        cluster: ClusterTable,
-        *,
-        groups: Store[PodGroup] | None,
-        spawn: Spawner,
-        rng: random.Random,
-    ) -> None:
-        """`groups`: None if groups have no claims."""
-        self._writer = writer
-        self._claims = claims
-        self._cluster = cluster
-        self._groups = groups
-        self._spawn = spawn
-        self._rng = rng
+    writer: ClaimWriter
+    claims: KnownClaims
+    cluster: ClusterTable
+    groups: Store[PodGroup] | None
+    """None if groups have no claims."""
+    spawn: Spawner
+    rng: random.Random
 
     def release(
         self, cycle: Cycle, pod: Pod, unavailable: Sequence[int], again: Callable[[], None]
@@ -62,7 +54,7 @@ class Releasing:
         """Deallocate any one of the unavailable claims. If the write fails, `again` is called."""
         special = None if cycle.special is None else cycle.claims[cycle.special]
         is_stored = special is not None and special.metadata.name != IN_MEMORY_NAME
-        for index in self._rng.sample(unavailable, len(unavailable)):
+        for index in self.rng.sample(unavailable, len(unavailable)):
             claim = cycle.claims[index]
             if index == cycle.special:
                 if is_stored:
@@ -71,30 +63,30 @@ class Releasing:
             if all(consumer.uid == pod.metadata.uid for consumer in claim.status.reserved_for[:2]) and (
                 len(claim.status.reserved_for) < 2
             ):
-                self._spawn(self._writer.deallocate(claim, again), name=f"deallocate {claim.metadata.name}")
+                self.spawn(self.writer.deallocate(claim, again), name=f"deallocate {claim.metadata.name}")
                 return _DEALLOCATED
         if special is not None and is_stored:
-            self._spawn(self._writer.delete(special, again), name=f"delete {special.metadata.name}")
+            self.spawn(self.writer.delete(special, again), name=f"delete {special.metadata.name}")
             return _DELETED
         return self._release_group(pod, again) or _STILL_NOT
 
     def _release_group(self, pod: Pod, again: Callable[[], None]) -> Status | None:
         """Deallocate a claim of the pod's group, if no pod of the group has a node: other devices may be
         better."""
-        if self._groups is None or not group_name_of(pod):
+        if self.groups is None or not group_name_of(pod):
             return None
-        members = self._cluster.pod_groups.get(group_of(pod))
+        members = self.cluster.pod_groups.get(group_of(pod))
         # Pods that only this attempt of the group has placed do not count.
-        if members is not None and any(map(self._cluster.placed, (*members.assumed, *members.assigned))):
+        if members is not None and any(map(self.cluster.placed, (*members.assumed, *members.assigned))):
             return None
-        group = group_in(self._groups, pod)
+        group = group_in(self.groups, pod)
         if group is None:
             return Status.error(pod_group_not_found(group_name_of(pod)))
         try:
-            for claim in claims_of_group(group, self._claims):
+            for claim in claims_of_group(group, self.claims):
                 if claim.status.allocation is not None and is_reserved_for(pod, claim, with_groups=True):
-                    work = self._writer.release(claim, group_as_user(group), again)
-                    self._spawn(work, name=f"release {claim.metadata.name}")
+                    work = self.writer.release(claim, group_as_user(group), again)
+                    self.spawn(work, name=f"release {claim.metadata.name}")
                     return _GROUP_RELEASED
         except ClaimsNotReady as exc:
             return Status.error(exc)

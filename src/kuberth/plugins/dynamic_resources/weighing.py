@@ -7,12 +7,12 @@ where another pod uses them through the same claim; and the pod as it counts on 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
 
-from kuberth.api.core import Pod
 from kuberth.cluster.arrays import Mask
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.pod_info import PodInfo
@@ -21,7 +21,6 @@ from kuberth.cluster.table import ClusterTable
 from kuberth.framework.status import Status
 from kuberth.plugins.devices.inventory import Inventory
 from kuberth.plugins.dynamic_resources.cycle import Cycle, Variant
-from kuberth.plugins.dynamic_resources.judging import Judgements
 from kuberth.plugins.dynamic_resources.node_resources import (
     Footprint,
     footprint_of,
@@ -32,21 +31,16 @@ from kuberth.plugins.dynamic_resources.node_resources import (
 _NOTHING: Final = Footprint()
 
 
+@dataclass(frozen=True, slots=True)
 class Weighing:
     """Checks whether nodes have the resources that a pod's devices use; shared by all cycles of a profile."""
 
-    def __init__(
-        self, cluster: ClusterTable, inventory: Inventory, judgements: Judgements, *, pod_level: bool
-    ) -> None:
-        """`pod_level`: whether pod-level requests count (gate PodLevelResources)."""
-        self._cluster = cluster
-        self._inventory = inventory
-        self._judgements = judgements
-        self._pod_level = pod_level
+    cluster: ClusterTable
+    inventory: Inventory
+    pod_level: bool
+    """Whether pod-level requests count (gate PodLevelResources)."""
 
-    def users_elsewhere(
-        self, cycle: Cycle, pod: Pod, nodes: Nodes, where: Mask
-    ) -> Iterable[tuple[Status, Mask]]:
+    def users_elsewhere(self, cycle: Cycle, nodes: Nodes, where: Mask) -> Iterable[tuple[Mask, Status]]:
         """Yield nodes where other pods use a claim that this pod shares.
 
         The share of each pod is unknown there.
@@ -56,7 +50,7 @@ class Weighing:
             return
         for index, claim in enumerate(cycle.claims):
             name = claim.metadata.name
-            counts = in_use.get(f"{pod.metadata.namespace}/{name}")
+            counts = in_use.get(f"{cycle.pod.metadata.namespace}/{name}")
             if claim.status.allocation is None or index in cycle.shared or counts is None:
                 continue
             users = nodes.take(counts.column(nodes.table.slots))
@@ -65,61 +59,54 @@ class Weighing:
             several, one = where & (users > 1), where & (users == 1)
             where = where & (users == 0)
             claimed = f"node allocatable resource claim {name}"
-            yield Status.unresolvable(f"{claimed} shared by multiple pods"), several
-            yield Status.unresolvable(f"{claimed} is already used by another pod"), one
+            yield several, Status.unresolvable(f"{claimed} shared by multiple pods")
+            yield one, Status.unresolvable(f"{claimed} is already used by another pod")
 
-    def refusals(self, cycle: Cycle, pod: Pod, nodes: Nodes, where: Mask) -> Iterable[tuple[Status, Mask]]:
+    def refusals(self, cycle: Cycle, nodes: Nodes, where: Mask) -> Iterable[tuple[Mask, Status]]:
         """Nodes with devices that lack the node resources for them."""
-        bits = cycle.bits(nodes, self._inventory.classes)
-        sites = nodes.take(self._inventory.sites.of_row)
+        bits = cycle.bits(nodes)
+        sites = nodes.take(self.inventory.sites.of_row)
         for each in np.unique(bits[where]).tolist():
-            variant = self._variant(cycle, pod, each)
+            variant = cycle.variant(each)
             here = where & (bits == each)
             numbers = np.zeros(len(nodes), np.int64)
             if variant.judged is not None:
                 numbers[here] = variant.judged.taken[sites[here]]
             for number in np.unique(numbers[here]).tolist():
-                footprint = self._footprint(cycle, pod, each, number)
+                footprint = self._footprint(cycle, each, number)
                 there = here & (numbers == number)
                 if footprint.refusal is not None:
-                    yield footprint.refusal, there
+                    yield there, footprint.refusal
                 else:
                     yield from _shortages(nodes, footprint.amounts, there)
 
     def placed(self, cycle: Cycle, info: PodInfo, node_name: str) -> PodInfo:
         """The pod as it counts on a node; results for another node or attempt are discarded."""
-        statuses = self._on(cycle, info.pod, node_name).statuses
+        statuses = self._on(cycle, node_name).statuses
         if not statuses and not info.pod.status.node_allocatable_resource_claim_statuses:
             return info.placed_on(node_name)
         pod = replace(info.pod, spec=replace(info.pod.spec, node_name=node_name))
-        return PodInfo(taking(pod, statuses), pod_level_resources=self._pod_level, with_devices=True)
+        return PodInfo(taking(pod, statuses), pod_level_resources=self.pod_level, with_devices=True)
 
-    def _on(self, cycle: Cycle, pod: Pod, node_name: str) -> Footprint:
-        node = self._cluster.node_named(node_name)
+    def _on(self, cycle: Cycle, node_name: str) -> Footprint:
+        node = self.cluster.node_named(node_name)
         if node is None or not (cycle.to_allocate or cycle.shared):
             return _NOTHING
-        self._inventory.refresh()
-        bits = int(cycle.bits(node.alone, self._inventory.classes)[0])
-        variant, number = self._variant(cycle, pod, bits), 0
-        if variant.judged is not None:
-            site = int(self._inventory.sites.of_row[node.row])
-            variant.judged.judge(np.array([site], np.int64), cycle.budget)
-            number = int(variant.judged.taken[site]) if variant.judged.found[site] is not None else 0
-        return self._footprint(cycle, pod, bits, number)
+        self.inventory.refresh()
+        bits, variant, site = cycle.on_node(node)
+        has_devices = variant.judged is not None and variant.judged.found[site] is not None
+        number = int(variant.judged.taken[site]) if variant.judged is not None and has_devices else 0
+        return self._footprint(cycle, bits, number)
 
-    def _variant(self, cycle: Cycle, pod: Pod, bits: int) -> Variant:
-        return cycle.variant(bits, pod, self._judgements, self._inventory.classes)
-
-    def _footprint(self, cycle: Cycle, pod: Pod, bits: int, number: int) -> Footprint:
+    def _footprint(self, cycle: Cycle, bits: int, number: int) -> Footprint:
         known = cycle.footprints.get((bits, number))
         if known is None:
-            known = cycle.footprints[bits, number] = self._new_footprint(cycle, pod, bits, number)
+            known = cycle.footprints[bits, number] = self._new_footprint(cycle, cycle.variant(bits), number)
         return known
 
-    def _new_footprint(self, cycle: Cycle, pod: Pod, bits: int, number: int) -> Footprint:
-        variant = self._variant(cycle, pod, bits)
+    def _new_footprint(self, cycle: Cycle, variant: Variant, number: int) -> Footprint:
         found = [
-            (cycle.claims[index], take_of_allocation(allocation, self._inventory.sites))
+            (cycle.claims[index], take_of_allocation(allocation, self.inventory.sites))
             for index, allocation in cycle.shared.items()
         ]
         if variant.judged is not None:
@@ -129,10 +116,10 @@ class Weighing:
         takes = [(claim, take) for claim, take in by_uid.values() if take is not None]
         if not takes:
             return _NOTHING
-        return footprint_of(pod, takes, cycle.names, pod_level=self._pod_level)
+        return footprint_of(cycle.pod, takes, cycle.names, pod_level=self.pod_level)
 
 
-def _shortages(nodes: Nodes, amounts: Mapping[str, int], where: Mask) -> Iterable[tuple[Status, Mask]]:
+def _shortages(nodes: Nodes, amounts: Mapping[str, int], where: Mask) -> Iterable[tuple[Mask, Status]]:
     """The nodes `where` an amount is missing, by the missing amounts."""
     table = nodes.table
     lacking, hopeless = [], np.zeros(len(nodes), np.bool_)
@@ -152,4 +139,4 @@ def _shortages(nodes: Nodes, amounts: Mapping[str, int], where: Mask) -> Iterabl
             f"Insufficient {name}" for name, lacks in zip(amounts, combination[1:], strict=True) if lacks
         ]
         status = Status.unresolvable(*reasons) if combination[0] else Status.unschedulable(*reasons)
-        yield status, (flags == combination[:, np.newaxis]).all(axis=0)
+        yield (flags == combination[:, np.newaxis]).all(axis=0), status

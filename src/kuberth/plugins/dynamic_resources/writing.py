@@ -25,6 +25,7 @@ from kuberth.plugins.devices.claims import KnownClaims
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+W = TypeVar("W", Pod, ResourceClaim)
 
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 _NODE_RESOURCES: Final = "nodeAllocatableResourceClaimStatuses"
@@ -84,7 +85,7 @@ class ClaimWriter:
                     claim = await self._read(claim)
                 except ApiError as exc:
                     raise ClaimWriteError(f"get updated claim {name} after conflict: {exc}") from exc
-                self._resolve_doubt(claim)
+                self.in_doubt.discard(claim.metadata.uid)
             # The response was lost, or another pod has written it for the whole group.
             if user in claim.status.reserved_for and _is_ours(claim, allocation):
                 return claim
@@ -117,30 +118,28 @@ class ClaimWriter:
             status["allocation"] = to_builtins(allocation)
         elif claim.status.allocation is None:
             raise ClaimWriteError(f"claim {name} got deallocated elsewhere in the meantime")
-        if self._stamps and (
-            allocation is not None
-            or claim.status.allocation is None
-            or (claim.status.allocation.allocation_timestamp is None)
-        ):
+        written = claim.status.allocation
+        if self._stamps and (written is None or written.allocation_timestamp is None):
             status.setdefault("allocation", {})["allocationTimestamp"] = self._now()
         # A patch puts new entries before existing ones, unless it contains these too.
         status["reservedFor"] = to_builtins((*claim.status.reserved_for, user))
         what = "allocation and reservation" if allocation is not None else "reservation"
-        return await _naming_failures(f"add {what} to claim {name}", self._patch_status(claim, status))
+        return await _naming_failures(
+            f"add {what} to claim {name}", self._patch(claim, _precondition(claim), status)
+        )
 
     def _now(self) -> str:
         now = datetime.datetime.fromtimestamp(self._clock.now_ns() // NANOSECONDS, datetime.UTC)
         return now.strftime("%Y-%m-%dT%H:%M:%SZ")
 
     async def _add_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
-        metadata = {**_precondition(claim), "finalizers": [FINALIZER]}
-        name, namespace = claim.metadata.name, claim.metadata.namespace
         try:
-            return await self._api.patch(ResourceClaim, name, {"metadata": metadata}, namespace=namespace)
+            return await self._patch(claim, {**_precondition(claim), "finalizers": [FINALIZER]})
         except ApiError as exc:
             # A patch reorders parameters for drivers, which may count as a change.
             if exc.code != _INVALID:
                 raise
+            name, namespace = claim.metadata.name, claim.metadata.namespace
             changed = await self._api.add_finalizer(ResourceClaim, name, FINALIZER, namespace=namespace)
             if changed is None:
                 raise
@@ -148,13 +147,14 @@ class ClaimWriter:
             raise ConflictError(f"claim {object_key(claim)} changed in the meantime")
         return changed
 
-    async def _patch_status(self, claim: ResourceClaim, status: dict[str, Any]) -> ResourceClaim:
+    async def _patch(self, obj: W, metadata: dict[str, Any], status: dict[str, Any] | None = None) -> W:
+        """Patch the object's metadata, or with `status` its status."""
         return await self._api.patch(
-            ResourceClaim,
-            claim.metadata.name,
-            {"metadata": _precondition(claim), "status": status},
-            namespace=claim.metadata.namespace,
-            subresource="status",
+            type(obj),
+            obj.metadata.name,
+            {"metadata": metadata} if status is None else {"metadata": metadata, "status": status},
+            namespace=obj.metadata.namespace,
+            subresource="" if status is None else "status",
         )
 
     async def _read(self, claim: ResourceClaim) -> ResourceClaim:
@@ -181,20 +181,9 @@ class ClaimWriter:
     ) -> None:
         release = claim.metadata.uid, user.uid
         answered = self._releases[release]
-        patch = {
-            "metadata": {"uid": claim.metadata.uid},
-            "status": {"reservedFor": [{"$patch": "delete", "uid": user.uid}]},
-        }
+        status = {"reservedFor": [{"$patch": "delete", "uid": user.uid}]}
         try:
-            self._claims.assume(
-                await self._api.patch(
-                    ResourceClaim,
-                    claim.metadata.name,
-                    patch,
-                    namespace=claim.metadata.namespace,
-                    subresource="status",
-                )
-            )
+            self._claims.assume(await self._patch(claim, {"uid": claim.metadata.uid}, status))
         except ApiError as exc:
             logger.warning("claim %s is still reserved for %s: %s", object_key(claim), user.name, exc)
             if isinstance(exc, AnswerLostError):
@@ -229,7 +218,7 @@ class ClaimWriter:
         """Deallocate the claim. On failure, `otherwise` is called."""
         status = {"allocation": None, "reservedFor": None, "devices": None}
         try:
-            await self._patch_status(claim, status)
+            await self._patch(claim, _precondition(claim), status)
         except ApiError as exc:
             logger.warning("claim %s could not be deallocated: %s", object_key(claim), exc)
             otherwise()
@@ -266,13 +255,8 @@ class ClaimWriter:
                     await asyncio.sleep(_PAUSE_SECONDS)
                     claim = await self._read(claim)
                 # Even if it is not known to have the finalizer: the version may be outdated.
-                metadata = {**_precondition(claim), "$deleteFromPrimitiveList/finalizers": [FINALIZER]}
-                claim = await self._api.patch(
-                    ResourceClaim,
-                    claim.metadata.name,
-                    {"metadata": metadata},
-                    namespace=claim.metadata.namespace,
-                )
+                removal = {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}
+                claim = await self._patch(claim, {**_precondition(claim), **removal})
                 break
             except (ConflictError, AnswerLostError):
                 if attempt == _ATTEMPTS - 1:
@@ -286,18 +270,16 @@ class ClaimWriter:
 
     async def patch_pod_status(self, pod: Pod, status: PodExtendedResourceClaimStatus) -> None:
         """Write the claim of the pod's extended resources to the pod's status."""
-        key = object_key(pod)
         await _naming_failures(
-            f"update pod {key} ExtendedResourceClaimStatus",
+            f"update pod {object_key(pod)} ExtendedResourceClaimStatus",
             self._patch_pod(pod, {"extendedResourceClaimStatus": to_builtins(status)}),
         )
 
     async def patch_node_resources(self, pod: Pod) -> None:
         """Write the node resources of the pod's devices to the pod's status; it has no such entry yet."""
-        key = object_key(pod)
         taken = to_builtins(pod.status.node_allocatable_resource_claim_statuses)
         await _naming_failures(
-            f"updating pod {key} NodeAllocatableResourceClaimStatuses",
+            f"updating pod {object_key(pod)} NodeAllocatableResourceClaimStatuses",
             self._patch_pod(pod, {_NODE_RESOURCES: taken}),
         )
 
@@ -306,25 +288,13 @@ class ClaimWriter:
         try:
             await self._patch_pod(pod, {_NODE_RESOURCES: None})
         except ApiError as exc:
-            logger.warning(
-                "the status of pod %s still contains node resources of its devices: %s",
-                pod.metadata.name,
-                exc,
-            )
+            message = "the status of pod %s still contains node resources of its devices: %s"
+            logger.warning(message, pod.metadata.name, exc)
 
     async def _patch_pod(self, pod: Pod, status: dict[str, Any]) -> Pod:
-        return await self._api.patch(
-            Pod,
-            pod.metadata.name,
-            {"metadata": {"uid": pod.metadata.uid}, "status": status},
-            namespace=pod.metadata.namespace,
-            subresource="status",
-        )
+        return await self._patch(pod, {"uid": pod.metadata.uid}, status)
 
     # Unknown results
-
-    def _resolve_doubt(self, claim: ResourceClaim) -> None:
-        self.in_doubt.discard(claim.metadata.uid)
 
     async def settle(self, claim: ResourceClaim, then: Callable[[], None]) -> None:
         """Find out whether a write with a lost response took effect; until then its devices stay reserved."""

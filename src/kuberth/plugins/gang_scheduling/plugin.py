@@ -9,7 +9,7 @@ from kuberth.api.core import Pod
 from kuberth.api.scheduling import PodGroup
 from kuberth.cluster.pod_groups import GroupMembers, pod_group_not_found
 from kuberth.cluster.pod_info import group_of
-from kuberth.framework.cluster_events import Action, ClusterEvent, Concern, EventWithHint, Hint, Resource
+from kuberth.framework.cluster_events import Action, Concern, EventWithHint
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.extension_points import (
     EnqueueExtensions,
@@ -21,6 +21,7 @@ from kuberth.framework.handle import Handle
 from kuberth.framework.inputs import Inputs
 from kuberth.framework.status import Status
 from kuberth.informers.store import object_key
+from kuberth.plugins.hints import on_new
 
 PERMIT_SECONDS: Final = 5 * 60.0
 """How long a pod keeps its node while its gang is incomplete."""
@@ -67,12 +68,8 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
     def events_to_register(self) -> Iterable[EventWithHint]:
         # Neither a PodGroup's policy nor a pod's group ever changes, so only additions matter.
         return [
-            EventWithHint(
-                ClusterEvent(Resource.POD, Action.ADD), self._after_pod, Concern(_groups_of, self._completed)
-            ),
-            EventWithHint(
-                ClusterEvent(Resource.POD_GROUP, Action.ADD), self._after_group, Concern(_groups_of, _added)
-            ),
+            on_new(Pod, Action.ADD, self._completes, Concern(_groups_of, self._completed)),
+            on_new(PodGroup, Action.ADD, _is_group_of, Concern(_groups_of, _added)),
         ]
 
     def _completed(self, _old: object, new: object) -> Iterable[str]:
@@ -80,12 +77,10 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
         key = group_of(new) if isinstance(new, Pod) else ""
         return (key,) if key and self._is_complete(key) else ()
 
-    def _after_pod(self, pod: Pod, _old: object, new: object) -> Hint:
-        key = group_of(pod)
-        if not isinstance(new, Pod) or not key or group_of(new) != key:
-            return Hint.SKIP
+    def _completes(self, pod: Pod, _before: Pod | None, after: Pod) -> bool:
         # If many pods are still missing, one pod would not open the gate.
-        return Hint.QUEUE if self._is_complete(key) else Hint.SKIP
+        key = group_of(pod)
+        return bool(key) and group_of(after) == key and self._is_complete(key)
 
     def _is_complete(self, key: str) -> bool:
         group, members = self._groups.get_by_key(key), self._members.get(key)
@@ -93,12 +88,6 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
             return False
         gang = group.spec.scheduling_policy.gang
         return gang is None or members is None or members.total >= gang.min_count
-
-    def _after_group(self, pod: Pod, _old: object, new: object) -> Hint:
-        if not isinstance(new, PodGroup):
-            return Hint.SKIP
-        key = object_key(new)
-        return Hint.QUEUE if group_of(pod) == key else Hint.SKIP
 
     # Permit
 
@@ -117,6 +106,10 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
                 if (waiting := self._handle.waiting_pods.get(uid)) is not None:
                     waiting.allow(self.name)
         return None
+
+
+def _is_group_of(pod: Pod, _before: PodGroup | None, after: PodGroup) -> bool:
+    return group_of(pod) == object_key(after)
 
 
 def _groups_of(pod: Pod) -> Iterable[str]:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kuberth.api.core import Pod
+from kuberth.api.core import Node, Pod
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.terms import MANY_TERMS, Carried, Terms
 from kuberth.config.plugin_args import InterPodAffinityArgs
-from kuberth.framework.cluster_events import Action, ClusterEvent, Concern, EventWithHint, Hint, Resource
+from kuberth.framework.cluster_events import Action, Concern, EventWithHint
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import (
     EnqueueExtensions,
@@ -31,9 +31,9 @@ from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.scores import MAX_NODE_SCORE
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
-from kuberth.plugins.inter_pod_affinity.filtering import RequiredTerms
+from kuberth.plugins.hints import on_change, on_new
+from kuberth.plugins.inter_pod_affinity.filtering import RequiredTerms, broken_term, incoming_pod
 from kuberth.plugins.inter_pod_affinity.hints import AffinityHints
-from kuberth.plugins.inter_pod_affinity.incoming import broken_term, incoming_pod
 from kuberth.plugins.inter_pod_affinity.scoring import DomainScores, scaled
 
 _REQUIRED: StateKey[RequiredTerms] = StateKey("required inter-pod affinity")
@@ -118,17 +118,14 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     def events_to_register(self) -> Iterable[EventWithHint]:
         pod_changes = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE
         node_changes = Action.ADD | Action.UPDATE_NODE_LABEL
+        labels = Concern(self._hints.topology_keys, changed_node_labels)
         return [
-            EventWithHint(ClusterEvent(Resource.POD, pod_changes), self._after_pod_change),
-            EventWithHint(
-                ClusterEvent(Resource.NODE, node_changes),
-                self._hints.after_node_change,
-                Concern(self._hints.topology_keys, changed_node_labels),
-            ),
+            on_change(Pod, pod_changes, self._pod_change_helps),
+            on_new(Node, node_changes, self._hints.node_change_helps, labels),
         ]
 
-    def _after_pod_change(self, pod: Pod, old: object, new: object) -> Hint:
-        if isinstance(old, Pod) and not old.spec.node_name and old.status.nominated_node_name:
+    def _pod_change_helps(self, pod: Pod, before: Pod | None, after: Pod | None) -> bool:
+        if before is not None and not before.spec.node_name and before.status.nominated_node_name:
             # Its anti-affinity counts here, and nominations are not tracked between attempts.
-            self._labels.register_terms(PodInfo(old))
-        return self._hints.after_pod_change(pod, old, new)
+            self._labels.register_terms(PodInfo(before))
+        return self._hints.pod_change_helps(pod, before, after)

@@ -15,7 +15,7 @@ from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
 from kuberth.cluster.terms import MANY_TERMS, Carried, Contribution
-from kuberth.plugins.inter_pod_affinity.incoming import asked_of_placed_pods
+from kuberth.plugins.inter_pod_affinity.filtering import asked_of_placed_pods
 
 Scores = NDArray[np.int64]
 

@@ -28,7 +28,7 @@ from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.selection import meets_node_selector, meets_required_affinity, sum_of_weights
 from kuberth.config.plugin_args import NodeAffinityArgs
 from kuberth.errors import SelectorError
-from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
+from kuberth.framework.cluster_events import Action, EventWithHint
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import (
     EnqueueExtensions,
@@ -40,11 +40,11 @@ from kuberth.framework.extension_points import (
     Scores,
 )
 from kuberth.framework.handle import Handle
-from kuberth.framework.hint_objects import before_and_after, expect
 from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.scores import normalized
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
+from kuberth.plugins.hints import on_new
 
 _NOT_ADDED: Final = Status.unresolvable("node(s) didn't match scheduler-enforced node affinity")
 _NOT_PODS: Final = Status.unresolvable("node(s) didn't match Pod's node affinity/selector")
@@ -123,24 +123,17 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, E
         return normalized(scores)
 
     def events_to_register(self) -> Iterable[EventWithHint]:
-        node_change = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
-        return [EventWithHint(node_change, self._after_node_change)]
+        return [on_new(Node, Action.ADD | Action.UPDATE_NODE_LABEL, self._helps)]
 
-    def _after_node_change(self, pod: Pod, old: object, new: object) -> Hint:
+    def _helps(self, pod: Pod, before: Node | None, after: Node) -> bool:
         """Only a node that matches now and did not before helps."""
-        before, _after = before_and_after(Node, old, new)
-        now = expect(Node, new).metadata
-        added = self._added.required
+        added, now = self._added.required, after.metadata
         if added is not None and not added.matches(now.labels, now.name):
-            return Hint.SKIP
+            return False
         try:
-            if not self._matches(pod, now):
-                return Hint.SKIP
-            if before is not None and self._matches(pod, before.metadata):
-                return Hint.SKIP
+            return self._matches(pod, now) and (before is None or not self._matches(pod, before.metadata))
         except SelectorError:
-            return Hint.QUEUE
-        return Hint.QUEUE
+            return True
 
     def _matches(self, pod: Pod, node: ObjectMeta) -> bool:
         """Like `required_node_affinity(pod).matches`, but without compiling all terms at each change of a

@@ -13,14 +13,14 @@ import numpy as np
 
 from kuberth.api.core import Node, Pod, PodSpec
 from kuberth.cluster.nodes import Nodes
-from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
+from kuberth.framework.cluster_events import Action, EventWithHint
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import EnqueueExtensions, FilterPlugin, PreFilterPlugin
 from kuberth.framework.handle import Handle
-from kuberth.framework.hint_objects import before_and_after, expect
 from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
+from kuberth.plugins.hints import is_same_pod, on_new
 
 _REJECTED: Final = Status.unresolvable("node(s) didn't match Pod's required features")
 _REQUIRED: Final = StateKey[frozenset[str]]("NodeDeclaredFeatures/required")
@@ -80,21 +80,17 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
     def events_to_register(self) -> Iterable[EventWithHint]:
         if not self._enabled:
             return []
-        node_change = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE)
         return [
-            EventWithHint(node_change, self._after_node_change),
-            EventWithHint(ClusterEvent(Resource.POD, Action.UPDATE), self._after_pod_update),
+            on_new(Node, Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE, _declares_others),
+            on_new(Pod, Action.UPDATE, _requires_others),
         ]
 
-    def _after_node_change(self, _pod: Pod, old: object, new: object) -> Hint:
-        before, after = before_and_after(Node, old, new)
-        if before is None or after is None:
-            return Hint.QUEUE
-        same = before.status.declared_features == after.status.declared_features
-        return Hint.SKIP if same else Hint.QUEUE
 
-    def _after_pod_update(self, pod: Pod, old: object, new: object) -> Hint:
-        before, after = expect(Pod, old), expect(Pod, new)
-        if after.metadata.uid != pod.metadata.uid:
-            return Hint.SKIP
-        return Hint.SKIP if required_features(before) == required_features(after) else Hint.QUEUE
+def _declares_others(_pod: Pod, before: Node | None, after: Node) -> bool:
+    return before is None or before.status.declared_features != after.status.declared_features
+
+
+def _requires_others(pod: Pod, before: Pod | None, after: Pod) -> bool:
+    return is_same_pod(pod, after) and (
+        before is None or required_features(before) != required_features(after)
+    )

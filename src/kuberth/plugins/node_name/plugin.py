@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from kuberth.api.core import Pod
+from kuberth.api.core import Node, Pod
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.selection import everywhere
-from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Resource
+from kuberth.framework.cluster_events import Action, EventWithHint
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.extension_points import EnqueueExtensions, FilterPlugin
 from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.status import Status
 from kuberth.framework.verdict import Verdict
+from kuberth.plugins.hints import on_any
 
 _REJECTED: Final = Status.unresolvable("node(s) didn't match the requested node name")
 
@@ -32,4 +33,4 @@ class NodeName(FilterPlugin, EnqueueExtensions):
         return Verdict.rejecting(rejected, _REJECTED)
 
     def events_to_register(self) -> Iterable[EventWithHint]:
-        return [EventWithHint(ClusterEvent(Resource.NODE, Action.ADD))]
+        return [on_any(Node, Action.ADD)]

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from kuberth.api.core import Pod
+from kuberth.api.core import Node, Pod
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.pod_info import HostPort, host_ports, overlap
 from kuberth.cluster.selection import nowhere
-from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
+from kuberth.framework.cluster_events import Action, EventWithHint
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.extension_points import EnqueueExtensions, FilterPlugin, PreFilterPlugin
-from kuberth.framework.hint_objects import expect
 from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
+from kuberth.plugins.hints import has_node, on_any, on_deletion
 
 _REJECTED: Final = Status.unschedulable("node(s) didn't have free ports for the requested pod ports")
 
@@ -49,19 +49,12 @@ class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
         return Verdict.rejecting(taken, _REJECTED)
 
     def events_to_register(self) -> Iterable[EventWithHint]:
-        return [
-            EventWithHint(ClusterEvent(Resource.POD, Action.DELETE), self._after_pod_deleted),
-            EventWithHint(ClusterEvent(Resource.NODE, Action.ADD)),
-        ]
+        return [on_deletion(Pod, _frees_port), on_any(Node, Action.ADD)]
 
-    def _after_pod_deleted(self, pod: Pod, old: object, _new: object) -> Hint:
-        """Only a pod that had a node, or a nominated one, can have used the port."""
-        gone = expect(Pod, old)
-        if not gone.spec.node_name and not gone.status.nominated_node_name:
-            return Hint.SKIP
-        freed = host_ports(gone)
-        conflict = any(port.conflicts_with(other) for port in host_ports(pod) for other in freed)
-        return Hint.QUEUE if conflict else Hint.SKIP
+
+def _frees_port(pod: Pod, deleted: Pod) -> bool:
+    freed = host_ports(deleted) if has_node(deleted) else ()
+    return any(port.conflicts_with(other) for port in host_ports(pod) for other in freed)
 
 
 def _wanted(state: CycleState, pod: Pod) -> Collection[HostPort]:

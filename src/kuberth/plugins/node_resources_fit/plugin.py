@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from operator import floordiv
 from typing import Final
 
 import numpy as np
 
-from kuberth.api.core import Pod
+from kuberth.api.core import Node, Pod
 from kuberth.api.pod_resources import is_extended_resource
+from kuberth.api.resource import DeviceClass
 from kuberth.cluster.arrays import Column
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.resource_columns import MEMORY
 from kuberth.config.plugin_args import NodeResourcesFitArgs, ResourceSpec
 from kuberth.errors import QuantityError
-from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
+from kuberth.framework.cluster_events import Action, EventWithHint
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import (
     EnqueueExtensions,
@@ -33,11 +35,8 @@ from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
 from kuberth.plugins.devices.backing import Backing
-from kuberth.plugins.node_resources_fit.hints import (
-    after_device_class_event,
-    after_node_event,
-    after_pod_event,
-)
+from kuberth.plugins.hints import on_change, on_new
+from kuberth.plugins.node_resources_fit import hints
 from kuberth.plugins.node_resources_fit.shortages import NOTHING, shortage, shortages
 from kuberth.plugins.node_resources_fit.strategies import most_allocated, strategy_of, toward_zero
 from kuberth.plugins.resources.allocation import Share, Use, scores_of, shares_of, uses_of_one
@@ -139,17 +138,13 @@ class NodeResourcesFit(
         if not self._hints_are_on:
             # Without hints, a new node may be rejected until its taints or labels change.
             node_change |= Action.UPDATE_NODE_TAINT | Action.UPDATE_NODE_LABEL
-        yield EventWithHint(
-            ClusterEvent(Resource.POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN), after_pod_event
+        node_change_helps = partial(
+            hints.node_change_helps, pod_level=self._pod_level, backed=self._backing.backed
         )
-        yield EventWithHint(ClusterEvent(Resource.NODE, node_change), self._after_node_event)
+        yield on_change(Pod, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN, hints.pod_change_helps)
+        yield on_change(Node, node_change, node_change_helps)
         if self._device_classes:
-            yield EventWithHint(
-                ClusterEvent(Resource.DEVICE_CLASS, Action.ADD | Action.UPDATE), after_device_class_event
-            )
-
-    def _after_node_event(self, pod: Pod, old: object, new: object) -> Hint:
-        return after_node_event(pod, old, new, pod_level=self._pod_level, backed=self._backing.backed)
+            yield on_new(DeviceClass, Action.ADD | Action.UPDATE, hints.device_class_change_helps)
 
 
 def fullness(proposed: ProposedPlacement, resources: Iterable[ResourceSpec]) -> int:

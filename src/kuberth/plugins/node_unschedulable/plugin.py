@@ -8,14 +8,14 @@ from typing import Final
 from kuberth.api.core import Node, Pod, Taint
 from kuberth.api.taints import find_untolerated
 from kuberth.cluster.nodes import Nodes
-from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
+from kuberth.framework.cluster_events import Action, EventWithHint
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.extension_points import EnqueueExtensions, FilterPlugin
 from kuberth.framework.handle import Handle
-from kuberth.framework.hint_objects import before_and_after, expect
 from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.status import Status
 from kuberth.framework.verdict import Verdict
+from kuberth.plugins.hints import is_same_pod, on_new
 
 # A pod that tolerates the taint of cordoned nodes also tolerates the flag itself.
 CORDONED: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
@@ -37,27 +37,20 @@ class NodeUnschedulable(FilterPlugin, EnqueueExtensions):
 
     def events_to_register(self) -> Iterable[EventWithHint]:
         return [
-            EventWithHint(
-                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), self._after_node_change
-            ),
-            EventWithHint(
-                ClusterEvent(Resource.POD, Action.UPDATE_POD_TOLERATION), self._after_toleration_change
-            ),
+            on_new(Node, Action.ADD | Action.UPDATE_NODE_TAINT, _is_uncordoned),
+            on_new(Pod, Action.UPDATE_POD_TOLERATION, self._has_new_toleration),
         ]
 
-    def _after_node_change(self, _pod: Pod, old: object, new: object) -> Hint:
-        """Only a node that was uncordoned, or a new one that is not cordoned, helps."""
-        before, _after = before_and_after(Node, old, new)
-        was_cordoned = before is None or before.spec.unschedulable
-        return Hint.QUEUE if was_cordoned and not expect(Node, new).spec.unschedulable else Hint.SKIP
-
-    def _after_toleration_change(self, pod: Pod, _old: object, new: object) -> Hint:
-        changed = expect(Pod, new)
-        is_this_pod = changed.metadata.uid == pod.metadata.uid
-        return Hint.QUEUE if is_this_pod and self._tolerates_cordon(changed) else Hint.SKIP
+    def _has_new_toleration(self, pod: Pod, _before: Pod | None, after: Pod) -> bool:
+        return is_same_pod(pod, after) and self._tolerates_cordon(after)
 
     def _tolerates_cordon(self, pod: Pod) -> bool:
         untolerated = find_untolerated(
             (CORDONED,), pod.spec.tolerations, comparison_operators=self._comparison_operators
         )
         return untolerated is None
+
+
+def _is_uncordoned(_pod: Pod, before: Node | None, after: Node) -> bool:
+    """Only a node that was uncordoned, or a new one that is not cordoned, helps."""
+    return (before is None or before.spec.unschedulable) and not after.spec.unschedulable

@@ -14,18 +14,19 @@ from kuberth.cluster.arrays import Mask
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.pod_volumes import is_attachable
 from kuberth.cluster.selection import nowhere
-from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
+from kuberth.framework.cluster_events import Action, EventWithHint
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import EnqueueExtensions, FilterPlugin, PreFilterPlugin
 from kuberth.framework.handle import Handle
-from kuberth.framework.hint_objects import expect
 from kuberth.framework.inputs import DependsOn, Inputs
-from kuberth.framework.status import SKIP, Code, Status
+from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
+from kuberth.plugins.hints import has_node, on_any, on_deletion, on_new
 from kuberth.plugins.node_volume_limits.attached import AttachedVolumes
 from kuberth.plugins.node_volume_limits.resolving import Attachable, VolumeResolver
+from kuberth.plugins.ruling import Ruling
 from kuberth.plugins.volumes import csi_migration
-from kuberth.plugins.volumes.claims import USERS_OF_CLAIM, attachable_volumes, uses_claim
+from kuberth.plugins.volumes.claims import USERS_OF_CLAIM, attachable_volumes, concerns_claim
 from kuberth.plugins.volumes.csi_nodes import CSINodeColumns
 
 _EXCEEDED: Final = Status.unschedulable("node(s) exceed max volume count")
@@ -77,7 +78,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
             # PreFilter may be disabled on its own.
             new = self._new_volumes(pod, attachable_volumes(state, pod))
         self._csi_nodes.refresh()
-        ruling = _Ruling(len(nodes))
+        ruling = Ruling(nodes)
         known = nodes.take(self._csi_nodes.known)
         for volumes, there in ((new.with_csi_node, known), (new.without, ~known)):
             if isinstance(volumes, Status):
@@ -89,7 +90,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
                     self._check_limits(nodes, volumes, ruling)
         return ruling.verdict()
 
-    def _check_drivers(self, nodes: Nodes, drivers: Iterable[str], there: Mask, ruling: _Ruling) -> None:
+    def _check_drivers(self, nodes: Nodes, drivers: Iterable[str], there: Mask, ruling: Ruling) -> None:
         """A driver can require that pods only use nodes where it is installed (KEP-5030)."""
         for name in sorted(drivers):
             driver = self._drivers.get(name)
@@ -97,7 +98,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
                 missing = there & ~nodes.take(self._csi_nodes.installed(name))
                 ruling.add(missing, Status.unschedulable(f"{name} CSI driver is not installed on the node"))
 
-    def _check_limits(self, nodes: Nodes, volumes: Iterable[Attachable], ruling: _Ruling) -> None:
+    def _check_limits(self, nodes: Nodes, volumes: Iterable[Attachable], ruling: Ruling) -> None:
         self._attached.refresh()
         limited = nodes.take(self._csi_nodes.has_limits())
         if not limited.any():
@@ -105,7 +106,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
         for row, error in self._attached.errors.items():
             position = nodes.position(nodes.table.names[row])
             if position is not None and limited[position]:
-                ruling.add_one(position, error)
+                ruling.add_codes(np.array([position]), np.array([ruling.code(error)]))
         exceeded = nowhere(nodes)
         brought = {volume.key: volume.driver for volume in volumes}
         for driver in set(brought.values()):
@@ -124,77 +125,36 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
 
     def events_to_register(self) -> Iterable[EventWithHint]:
         return [
-            EventWithHint(ClusterEvent(Resource.CSI_NODE, Action.ADD)),
-            EventWithHint(ClusterEvent(Resource.CSI_NODE, Action.UPDATE), self._after_csi_node_update),
-            EventWithHint(ClusterEvent(Resource.POD, Action.DELETE), self._after_pod_deleted),
-            EventWithHint(
-                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD),
-                self._after_claim_added,
-                USERS_OF_CLAIM,
-            ),
-            EventWithHint(
-                ClusterEvent(Resource.VOLUME_ATTACHMENT, Action.DELETE), self._after_attachment_deleted
-            ),
+            on_any(CSINode, Action.ADD),
+            on_new(CSINode, Action.UPDATE, _raises_limit),
+            on_deletion(Pod, _detaches_volume),
+            on_new(PersistentVolumeClaim, Action.ADD, concerns_claim, USERS_OF_CLAIM),
+            on_deletion(VolumeAttachment, _may_attach_instead),
         ]
 
-    def _after_csi_node_update(self, _pod: Pod, old: object, new: object) -> Hint:
-        """Helps if some driver's limit has increased; a driver without a limit counts as zero."""
-        before = {driver.name: _limit(driver) for driver in expect(CSINode, old).spec.drivers}
-        raised = any(
-            _limit(driver) > before.get(driver.name, 0) for driver in expect(CSINode, new).spec.drivers
-        )
-        return Hint.QUEUE if raised else Hint.SKIP
 
-    def _after_pod_deleted(self, _pod: Pod, old: object, _new: object) -> Hint:
-        deleted = expect(Pod, old)
-        if not deleted.spec.node_name and not deleted.status.nominated_node_name:
-            return Hint.SKIP
-        return Hint.QUEUE if any(map(is_attachable, deleted.spec.volumes)) else Hint.SKIP
-
-    def _after_claim_added(self, pod: Pod, _old: object, new: object) -> Hint:
-        claim = expect(PersistentVolumeClaim, new)
-        return Hint.QUEUE if uses_claim(pod, claim, ephemeral=True) else Hint.SKIP
-
-    def _after_attachment_deleted(self, pod: Pod, old: object, _new: object) -> Hint:
-        """Helps a pod with a claim, or with an inline volume of the driver that detached one."""
-        attacher = expect(VolumeAttachment, old).spec.attacher
-        for volume in pod.spec.volumes:
-            if volume.persistent_volume_claim is not None:
-                return Hint.QUEUE
-            plugin = csi_migration.inline_plugin(volume)
-            if plugin is None:
-                continue
-            csi_migration.inline_handle(plugin, volume)  # raises for a volume the driver cannot have
-            if plugin.driver == attacher:
-                return Hint.QUEUE
-        return Hint.SKIP
+def _raises_limit(_pod: Pod, before: CSINode | None, after: CSINode) -> bool:
+    """Whether some driver's limit has increased; a driver without a limit counts as zero."""
+    limits = {} if before is None else {driver.name: _limit(driver) for driver in before.spec.drivers}
+    return any(_limit(driver) > limits.get(driver.name, 0) for driver in after.spec.drivers)
 
 
-class _Ruling:
-    """Statuses per node of a view; the first one for a node counts."""
+def _detaches_volume(_pod: Pod, deleted: Pod) -> bool:
+    return has_node(deleted) and any(map(is_attachable, deleted.spec.volumes))
 
-    def __init__(self, length: int) -> None:
-        self._codes = np.zeros(length, np.int64)
-        self._statuses: list[Status] = []
 
-    def add(self, where: Mask, status: Status) -> None:
-        self._statuses.append(status)
-        self._codes[where & (self._codes == 0)] = len(self._statuses)
-
-    def add_one(self, position: int, status: Status) -> None:
-        self._statuses.append(status)
-        if not self._codes[position]:
-            self._codes[position] = len(self._statuses)
-
-    def verdict(self) -> Verdict | None:
-        if not self._codes.any():
-            return None
-        statuses = self._statuses
-        return Verdict(
-            self._codes,
-            lambda code: statuses[code - 1],
-            may_fail=any(status.code == Code.ERROR for status in statuses),
-        )
+def _may_attach_instead(pod: Pod, deleted: VolumeAttachment) -> bool:
+    """Whether the pod has a claim, or an inline volume of the driver that detached one."""
+    for volume in pod.spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            return True
+        plugin = csi_migration.plugin_of(volume)
+        if plugin is None:
+            continue
+        plugin.handle_of(volume)  # raises for a volume the driver cannot have
+        if plugin.driver == deleted.spec.attacher:
+            return True
+    return False
 
 
 def _limit(driver: CSINodeDriver) -> int:

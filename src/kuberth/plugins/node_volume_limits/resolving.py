@@ -82,7 +82,7 @@ class VolumeResolver:
             use = claim_of(pod, volume)
             if use is None:
                 try:
-                    inline = _inline(volume) if migrated else None
+                    inline = _of_volume(volume) if migrated else None
                 except TranslationError as exc:
                     return Status.error(f"converting volume({volume.name}) from inline to csi: {exc}")
                 if inline is not None:
@@ -113,7 +113,10 @@ class VolumeResolver:
             self._claims_of_volume.setdefault(claim.spec.volume_name, set()).add(key)
             volume = self._volumes.get(claim.spec.volume_name)
             if volume is not None:
-                found = _of_volume(volume)
+                try:
+                    found = _of_volume(volume)
+                except TranslationError:
+                    return None
                 return found if found is not None and found.driver and found.handle else None
         return self._to_be_made(key, claim)
 
@@ -130,20 +133,11 @@ class VolumeResolver:
         return Attachable(storage_class.provisioner, _TO_BE_MADE + key)
 
 
-def _inline(volume: Volume) -> Attachable | None:
-    plugin = csi_migration.inline_plugin(volume)
-    if plugin is None or not plugin.is_migrated:
-        return None
-    return Attachable(plugin.driver, csi_migration.inline_handle(plugin, volume), True)
-
-
-def _of_volume(volume: PersistentVolume) -> Attachable | None:
-    if volume.spec.csi is not None:
+def _of_volume(volume: Volume | PersistentVolume) -> Attachable | None:
+    """An inline volume of a pod, or a PersistentVolume; raises TranslationError."""
+    if isinstance(volume, PersistentVolume) and volume.spec.csi is not None:
         return Attachable(volume.spec.csi.driver, volume.spec.csi.volume_handle)
-    plugin = csi_migration.volume_plugin(volume)
+    plugin = csi_migration.plugin_of(volume)
     if plugin is None or not plugin.is_migrated:
         return None
-    try:
-        return Attachable(plugin.driver, csi_migration.volume_handle(plugin, volume), True)
-    except TranslationError:
-        return None
+    return Attachable(plugin.driver, plugin.handle_of(volume), True)

@@ -1,21 +1,35 @@
 """The topology spread constraints of a pod: its own, or the defaults with a computed selector.
 
-In: a pod and the plugin's arguments. Out: compiled constraints, hard or soft.
+In: a pod and the plugin's arguments. Out: compiled constraints, hard or soft; and the nodes that count for a
+constraint, according to its node inclusion policies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from kuberth.api.apps import ReplicaSet, StatefulSet
 from kuberth.api.core import Pod, ReplicationController, Service, TopologySpreadConstraint
-from kuberth.api.selectors import NOTHING, Requirement, Selector, compile_label_selector, selector_from_set
+from kuberth.api.selectors import (
+    NOTHING,
+    Requirement,
+    Selector,
+    compile_label_selector,
+    required_node_affinity,
+    selector_from_set,
+)
 from kuberth.api.selectors.remembering import Remembered
+from kuberth.api.taints import KeyedTolerations
 from kuberth.api.well_known import HOSTNAME, ZONE
 from kuberth.changes import Changes
-from kuberth.cluster.pod_info import selecting_controller
+from kuberth.cluster.arrays import Mask
+from kuberth.cluster.labels import ABSENT, LabelColumn
+from kuberth.cluster.pod_info import PodMatcher, selecting_controller
 from kuberth.cluster.selected_labels import SelectedLabels
+from kuberth.cluster.selection import by_taints, meets_required_affinity
+from kuberth.cluster.table import ClusterTable
+from kuberth.cluster.terms import Tally
 from kuberth.config.plugin_args import PodTopologySpreadArgs
 from kuberth.errors import SelectorError
 from kuberth.framework.inputs import Versioned
@@ -216,3 +230,60 @@ def _follow(store: Store[T], labels: SelectedLabels, selector_of: Callable[[T], 
 def _selects(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
     """Whether a service's selector matches the labels; without a selector it matches no pod."""
     return bool(selector) and all(labels.get(key) == value for key, value in selector.items())
+
+
+def counted_pods(constraint: Constraint, namespace: str, table: ClusterTable) -> Tally:
+    """The pods of the namespace that the constraint counts.
+
+    As upstream, an empty selector accepts every pod but counts none.
+    """
+    selector = NOTHING if constraint.selector.empty else constraint.selector
+    matcher = PodMatcher(frozenset((namespace,)), NOTHING, selector)
+    return table.terms.tally(matcher, with_terminating=False)
+
+
+class Inclusion:
+    """The node inclusion policies for one pod, each evaluated at most once."""
+
+    def __init__(self, pod: Pod, table: ClusterTable, *, comparison_operators: bool) -> None:
+        self.table = table
+        self._pod = pod
+        self._comparison_operators = comparison_operators
+        self._affinity: Mask | None = None
+        self._taints: Mask | None = None
+
+    def mask(self, constraint: Constraint) -> Mask | None:
+        """Rows that the constraint's policies include."""
+        accepted = self._accepted_by_affinity() if constraint.honors_affinity else None
+        if not constraint.honors_taints:
+            return accepted
+        tolerated = self._tolerated()
+        return tolerated if accepted is None else accepted & tolerated
+
+    def has_all(self, labels: Iterable[LabelColumn]) -> Mask:
+        """Rows with all of the labels."""
+        first, *others = labels
+        rows = slice(0, self.table.slots)
+        mask: Mask = first.ids[rows] != ABSENT
+        for label in others:
+            mask &= label.ids[rows] != ABSENT
+        return mask
+
+    def _accepted_by_affinity(self) -> Mask | None:
+        spec = self._pod.spec
+        has_node_affinity = spec.affinity is not None and spec.affinity.node_affinity is not None
+        if not spec.node_selector and not has_node_affinity:
+            return None
+        if self._affinity is None:
+            # An invalid term accepts no node here; NodeAffinity rejects the pod for it.
+            required = required_node_affinity(self._pod)
+            self._affinity = meets_required_affinity(self.table.all_nodes(), required)
+        return self._affinity
+
+    def _tolerated(self) -> Mask:
+        if self._taints is None:
+            tolerations = KeyedTolerations(
+                self._pod.spec.tolerations, comparison_operators=self._comparison_operators
+            )
+            self._taints = by_taints(self.table.all_nodes(), tolerations.cover_all) != 0
+        return self._taints

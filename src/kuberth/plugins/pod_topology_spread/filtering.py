@@ -12,15 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kuberth.api.core import Pod
-from kuberth.api.selectors import NOTHING
 from kuberth.cluster.arrays import Mask
 from kuberth.cluster.labels import ABSENT
 from kuberth.cluster.nodes import NodeRow, Nodes
-from kuberth.cluster.pod_info import PodInfo, PodMatcher
+from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework.status import Status
 from kuberth.framework.verdict import Verdict
-from kuberth.plugins.pod_topology_spread.constraints import Constraint
-from kuberth.plugins.pod_topology_spread.inclusion import Inclusion
+from kuberth.plugins.pod_topology_spread.constraints import Constraint, Inclusion, counted_pods
 
 _NOT_SPREAD: Final = "node(s) didn't match pod topology spread constraints"
 _MISSING_LABEL, _TOO_SKEWED = 1, 2
@@ -91,17 +89,13 @@ class _Spread:
         self._everywhere = bool(np.array_equal(included, ids != ABSENT))
         self._included = included
         self._domains = _distinct(ids[included], len(self.label.values))
-        # As upstream, an empty selector accepts every pod but counts none.
-        self._counts_none = constraint.selector.empty
-        selector = NOTHING if self._counts_none else constraint.selector
-        matcher = PodMatcher(frozenset((pod.metadata.namespace,)), NOTHING, selector)
-        self._tally = table.terms.tally(matcher, with_terminating=False)
+        self._tally = counted_pods(constraint, pod.metadata.namespace, table)
         self._self_match = int(constraint.selector.matches(pod.metadata.labels))
 
     def leaves_out(self, info: PodInfo, row: int) -> bool:
         """Whether the counts omit a pod on `row` that the constraint matches."""
         return (
-            (info.pod_class.terminating or self._counts_none)
+            (info.pod_class.terminating or self._constraint.selector.empty)
             and bool(self._included[row])
             and self._constraint.selector.matches(info.labels)
         )

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kuberth.api.core import Pod
+from kuberth.api.core import Node, Pod
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.config.plugin_args import PodTopologySpreadArgs
 from kuberth.errors import SelectorError
-from kuberth.framework.cluster_events import Action, ClusterEvent, Concern, EventWithHint, Resource
+from kuberth.framework.cluster_events import Action, Concern, EventWithHint
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import (
     EnqueueExtensions,
@@ -27,10 +27,10 @@ from kuberth.framework.handle import Handle
 from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
-from kuberth.plugins.pod_topology_spread.constraints import Constraint, ConstraintReader
+from kuberth.plugins.hints import on_change
+from kuberth.plugins.pod_topology_spread.constraints import Constraint, ConstraintReader, Inclusion
 from kuberth.plugins.pod_topology_spread.filtering import HardSpread
 from kuberth.plugins.pod_topology_spread.hints import SpreadHints
-from kuberth.plugins.pod_topology_spread.inclusion import Inclusion
 from kuberth.plugins.pod_topology_spread.scoring import SoftSpread
 
 _HARD: StateKey[HardSpread] = StateKey("hard topology spread")
@@ -134,11 +134,8 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
     def events_to_register(self) -> Iterable[EventWithHint]:
         pod_changes = Action.ADD | Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION | Action.DELETE
         node_changes = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
+        labels = Concern(self._hints.topology_keys, self._hints.changed_labels)
         return [
-            EventWithHint(ClusterEvent(Resource.POD, pod_changes), self._hints.after_pod_change),
-            EventWithHint(
-                ClusterEvent(Resource.NODE, node_changes),
-                self._hints.after_node_change,
-                Concern(self._hints.topology_keys, self._hints.changed_labels),
-            ),
+            on_change(Pod, pod_changes, self._hints.pod_change_helps),
+            on_change(Node, node_changes, self._hints.node_change_helps, labels),
         ]

@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kuberth.api.core import Pod
-from kuberth.api.selectors import NOTHING
 from kuberth.api.well_known import HOSTNAME
 from kuberth.cluster.arrays import Mask
 from kuberth.cluster.labels import ABSENT, LabelColumn
 from kuberth.cluster.nodes import Nodes
-from kuberth.cluster.pod_info import PodMatcher
 from kuberth.cluster.selection import nowhere
 from kuberth.cluster.table import ClusterTable
 from kuberth.cluster.terms import Tally
 from kuberth.framework.scores import MAX_NODE_SCORE
-from kuberth.plugins.pod_topology_spread.constraints import Constraint
-from kuberth.plugins.pod_topology_spread.inclusion import Inclusion
+from kuberth.plugins.pod_topology_spread.constraints import Constraint, Inclusion, counted_pods
 
 Floats = NDArray[np.float64]
 
@@ -54,13 +52,12 @@ class SoftSpread:
         self._unscored = self._ignored(candidates)
         scored = candidates.rows()[~self._unscored]
         keyed = inclusion.has_all(self._labels) if needs_all_keys else None
-        namespace = frozenset((pod.metadata.namespace,))
         # If no node has all the keys, none is scored, and nothing is counted.
         counted = constraints if keyed is None or keyed.any() else ()
         self._credits = [
             _credit(
                 constraint,
-                namespace,
+                pod.metadata.namespace,
                 table,
                 included=_both(keyed, inclusion.mask(constraint)),
                 scored=scored,
@@ -97,23 +94,23 @@ class SoftSpread:
         return mask
 
 
+@dataclass(slots=True, eq=False)
 class _Credit:
     """The contribution of one constraint to a node's score, per row or per domain."""
 
-    def __init__(self, label: LabelColumn, amounts: Floats, *, by_row: bool) -> None:
-        self._label = label
-        self._amounts = amounts
-        self._by_row = by_row
+    label: LabelColumn
+    amounts: Floats
+    by_row: bool
 
     def over(self, nodes: Nodes) -> Floats:
-        ids = nodes.take(self._label.ids)
-        amounts = nodes.take(self._amounts) if self._by_row else np.take(self._amounts, ids)
+        ids = nodes.take(self.label.ids)
+        amounts = nodes.take(self.amounts) if self.by_row else np.take(self.amounts, ids)
         return np.where(ids == ABSENT, 0.0, amounts)
 
 
 def _credit(
     constraint: Constraint,
-    namespace: frozenset[str],
+    namespace: str,
     table: ClusterTable,
     *,
     included: Mask | None,
@@ -121,9 +118,7 @@ def _credit(
     bare_nodes: bool,
 ) -> _Credit:
     label = table.label_column(constraint.topology_key)
-    # As upstream, an empty selector accepts every pod but counts none.
-    selector = NOTHING if constraint.selector.empty else constraint.selector
-    tally = table.terms.tally(PodMatcher(namespace, NOTHING, selector), with_terminating=False)
+    tally = counted_pods(constraint, namespace, table)
     by_row = constraint.topology_key == HOSTNAME
     if by_row:  # a node is its own domain, and counts regardless of the policies
         counts, domains = tally.counts.column(table.slots), len(scored)
@@ -133,7 +128,7 @@ def _credit(
         counts, domains = _domain_counts(label, tally, included, label.ids[scored])
     # The logarithm prevents topologies with few domains, and many pods each, from outweighing large ones.
     amounts = counts.astype(np.float64) * math.log(domains + 2) + float(constraint.max_skew - 1)
-    return _Credit(label, amounts, by_row=by_row)
+    return _Credit(label, amounts, by_row)
 
 
 def _both(one: Mask | None, other: Mask | None) -> Mask | None:

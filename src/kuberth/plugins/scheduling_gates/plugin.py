@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kuberth.api.core import Pod
-from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
+from kuberth.framework.cluster_events import Action, EventWithHint
 from kuberth.framework.extension_points import EnqueueExtensions, PreEnqueuePlugin
-from kuberth.framework.hint_objects import expect
 from kuberth.framework.status import Status
+from kuberth.plugins.hints import is_same_pod, on_new
 
 
 class SchedulingGates(PreEnqueuePlugin, EnqueueExtensions):
@@ -22,8 +22,5 @@ class SchedulingGates(PreEnqueuePlugin, EnqueueExtensions):
         return Status.unresolvable(f"waiting for scheduling gates: [{gates}]")
 
     def events_to_register(self) -> Iterable[EventWithHint]:
-        gates_gone = ClusterEvent(Resource.POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
-        return [EventWithHint(gates_gone, self._after_gates_are_gone)]
-
-    def _after_gates_are_gone(self, pod: Pod, _old: object, new: object) -> Hint:
-        return Hint.QUEUE if expect(Pod, new).metadata.uid == pod.metadata.uid else Hint.SKIP
+        gates_gone = Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED
+        return [on_new(Pod, gates_gone, lambda pod, _before, after: is_same_pod(pod, after))]

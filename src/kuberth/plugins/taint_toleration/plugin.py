@@ -11,7 +11,7 @@ from kuberth.api.core import Node, Pod, Taint, Toleration
 from kuberth.api.taints import KeyedTolerations, find_untolerated
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.selection import by_taints
-from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
+from kuberth.framework.cluster_events import Action, EventWithHint
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import (
     EnqueueExtensions,
@@ -21,11 +21,11 @@ from kuberth.framework.extension_points import (
     Scores,
 )
 from kuberth.framework.handle import Handle
-from kuberth.framework.hint_objects import before_and_after, expect
 from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.scores import normalized
 from kuberth.framework.status import Status
 from kuberth.framework.verdict import Verdict
+from kuberth.plugins.hints import is_same_pod, on_new
 
 _REJECTED: Final = Status.unresolvable("node(s) had untolerated taint(s)")
 _SOFT: Final = "PreferNoSchedule"
@@ -67,23 +67,15 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensio
 
     def events_to_register(self) -> Iterable[EventWithHint]:
         return [
-            EventWithHint(
-                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), self._after_node_change
-            ),
-            EventWithHint(
-                ClusterEvent(Resource.POD, Action.UPDATE_POD_TOLERATION), self._after_toleration_change
-            ),
+            on_new(Node, Action.ADD | Action.UPDATE_NODE_TAINT, self._stops_repelling),
+            # Tolerations can only be added, so any change of the pod's tolerations may help.
+            on_new(Pod, Action.UPDATE_POD_TOLERATION, lambda pod, _before, after: is_same_pod(pod, after)),
         ]
 
-    def _after_node_change(self, pod: Pod, old: object, new: object) -> Hint:
+    def _stops_repelling(self, pod: Pod, before: Node | None, after: Node) -> bool:
         """Only a new node without an untolerated taint, or a node that loses its last one, helps."""
-        before, _after = before_and_after(Node, old, new)
-        repelled = True if before is None else self._repels(before.spec.taints, pod)
-        return Hint.QUEUE if repelled and not self._repels(expect(Node, new).spec.taints, pod) else Hint.SKIP
-
-    def _after_toleration_change(self, pod: Pod, _old: object, new: object) -> Hint:
-        """Tolerations can only be added, so any change of the pod's tolerations may help."""
-        return Hint.QUEUE if expect(Pod, new).metadata.uid == pod.metadata.uid else Hint.SKIP
+        repelled = before is None or self._repels(before.spec.taints, pod)
+        return repelled and not self._repels(after.spec.taints, pod)
 
     def _repels(self, taints: Sequence[Taint], pod: Pod) -> bool:
         tolerations = pod.spec.tolerations

@@ -7,9 +7,9 @@ error.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -20,6 +20,7 @@ from kuberth.cluster.nodes import NodeRow
 from kuberth.errors import KuberthError
 from kuberth.framework.handle import Handle
 from kuberth.informers.store import object_key
+from kuberth.plugins.polling import wait_until
 from kuberth.plugins.volume_binding.assumptions import Assumptions
 from kuberth.plugins.volume_binding.claims import SELECTED_NODE, is_bound
 from kuberth.plugins.volume_binding.reach import reach_of_affinity
@@ -32,9 +33,8 @@ T = TypeVar("T")
 W = TypeVar("W", PersistentVolume, PersistentVolumeClaim)
 
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
-FIRST_LOOK_SECONDS: Final = 0.05
-LOOK_SECONDS: Final = 1.0
-"""The polling interval for claims: short at first, never longer than this."""
+_LONGEST_PAUSE_SECONDS: Final = 1.0
+"""The longest polling interval for claims."""
 
 
 class VolumeBindingError(KuberthError):
@@ -110,18 +110,15 @@ class VolumeBinder:
     async def bind(self, pod: Pod, node_name: str, decisions: Decisions) -> None:
         """Write the decisions and wait until the claims are bound; raises if that cannot happen any more."""
         await self._write(decisions, node_name)
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._timeout_seconds
-        pause = FIRST_LOOK_SECONDS
-        while not self._is_done(pod, node_name, decisions):
-            left = deadline - loop.time()
-            if left <= 0:
-                raise VolumeBindingError(
-                    f"binding volumes: the claims were not bound within {self._timeout_seconds:g} seconds: "
-                    f"{', '.join(self._unbound(decisions))}"
-                )
-            await asyncio.sleep(min(pause, left))
-            pause = min(2 * pause, LOOK_SECONDS)
+        if not await wait_until(
+            partial(self._is_done, pod, node_name, decisions),
+            timeout_seconds=self._timeout_seconds,
+            longest_pause_seconds=_LONGEST_PAUSE_SECONDS,
+        ):
+            raise VolumeBindingError(
+                f"binding volumes: the claims were not bound within {self._timeout_seconds:g} seconds: "
+                f"{', '.join(self._unbound(decisions))}"
+            )
 
     async def _write(self, decisions: Decisions, node_name: str) -> None:
         written_bindings = written_claims = 0
@@ -188,7 +185,7 @@ class VolumeBinder:
     def _check_reachable(self, node: NodeRow, volume: PersistentVolume) -> None:
         affinity = volume.spec.node_affinity
         required = affinity.required if affinity is not None else None
-        plugin = csi_migration.volume_plugin(volume)
+        plugin = csi_migration.plugin_of(volume)
         if plugin is not None and plugin.is_migrated:
             csi_node = self._csi_nodes.get(node.name)
             if plugin.name in migrated_plugins(csi_node):

@@ -22,7 +22,6 @@ from kuberth.framework.status import Status
 from kuberth.framework.verdict import Verdict
 from kuberth.plugins.volume_binding.assumptions import Assumptions
 from kuberth.plugins.volume_binding.claims import PodClaims, WaitingClaim
-from kuberth.plugins.volume_binding.matching import VolumesOf, match_claims
 from kuberth.plugins.volume_binding.provisioning import (
     Capacities,
     Room,
@@ -31,7 +30,7 @@ from kuberth.plugins.volume_binding.provisioning import (
     has_room,
 )
 from kuberth.plugins.volume_binding.reach import NONE, Ranks, reach_of_affinity
-from kuberth.plugins.volume_binding.volumes import KnownVolumes
+from kuberth.plugins.volume_binding.volumes import KnownVolumes, VolumesOf, match_claims
 from kuberth.plugins.volumes import csi_migration
 from kuberth.plugins.volumes.csi_migration import TranslationError
 from kuberth.plugins.volumes.csi_nodes import CSINodeColumns
@@ -57,43 +56,35 @@ class Wanted(NamedTuple):
     volumes: VolumesOf
 
 
-class Match(NamedTuple):
-    """A claim and, per node of the view, the index of its volume (`NONE`: none)."""
+class Choice(NamedTuple):
+    """A claim and, per node of the view, the index of its volume; `NONE`: one is to be provisioned there."""
 
     claim: WaitingClaim
-    choice: Ranks
-
-
-class Provision(NamedTuple):
-    """A claim for which to provision a volume on the nodes where `needed`, with the capacity to use."""
-
-    claim: WaitingClaim
-    needed: Mask
+    volumes: Ranks
     room: Room | None
+    """The capacity to use for a volume to be provisioned."""
+
+    @property
+    def needed(self) -> Mask:
+        """Where a volume is to be provisioned."""
+        return np.equal(self.volumes, NONE)
 
 
 class Findings(NamedTuple):
-    """The result for a view. `matches` and `provisions` are only valid where the code is zero."""
+    """The result for a view. `choices` are only valid where the code is zero."""
 
     codes: NDArray[np.int64]
     errors: Sequence[Status]
-    matches: Sequence[Match]
-    provisions: Sequence[Provision]
+    choices: Sequence[Choice]
 
     def at(self, nodes: Nodes) -> Findings:
         """The part of these findings, which are for the whole table, for a view of it."""
         take = nodes.take
-        return Findings(
-            take(self.codes),
-            self.errors,
-            [Match(claim, take(choice)) for claim, choice in self.matches],
-            [
-                Provision(
-                    claim, take(needed), None if room is None else room._replace(choice=take(room.choice))
-                )
-                for claim, needed, room in self.provisions
-            ],
-        )
+        choices = [
+            Choice(claim, take(volumes), None if room is None else room._replace(choice=take(room.choice)))
+            for claim, volumes, room in self.choices
+        ]
+        return Findings(take(self.codes), self.errors, choices)
 
     def verdict(self) -> Verdict | None:
         if not self.codes.any():
@@ -136,9 +127,9 @@ class VolumeFinder:
         errors: list[Status] = []
         codes = self._check_bound(nodes, wanted.claims.bound, errors)
         if not wanted.claims.waiting:
-            return Findings(codes, errors, (), ())
-        more, matches, provisions = self._find_waiting(nodes, wanted)
-        return Findings(np.where(codes >= _FIRST_ERROR, codes, codes + more), errors, matches, provisions)
+            return Findings(codes, errors, ())
+        more, choices = self._find_waiting(nodes, wanted)
+        return Findings(np.where(codes >= _FIRST_ERROR, codes, codes + more), errors, choices)
 
     # Bound claims
 
@@ -166,7 +157,7 @@ class VolumeFinder:
         """Nodes that can reach the volume; nodes where its CSI driver cannot attach it, and why."""
         affinity = volume.spec.node_affinity
         reachable = reach_of_affinity(affinity.required if affinity is not None else None).mask(nodes)
-        plugin = csi_migration.volume_plugin(volume)
+        plugin = csi_migration.plugin_of(volume)
         if plugin is None or not plugin.is_migrated:
             return reachable, nowhere(nodes), None
         self._csi_nodes.refresh()
@@ -182,44 +173,39 @@ class VolumeFinder:
 
     # Waiting claims
 
-    def _find_waiting(
-        self, nodes: Nodes, wanted: Wanted
-    ) -> tuple[NDArray[np.int64], Sequence[Match], Sequence[Provision]]:
+    def _find_waiting(self, nodes: Nodes, wanted: Wanted) -> tuple[NDArray[np.int64], Sequence[Choice]]:
         selected = [claim for claim in wanted.claims.waiting if claim.selected_node is not None]
         # Small claims first, so that large volumes remain for large ones.
         others = sorted(
             (claim for claim in wanted.claims.waiting if claim.selected_node is None),
             key=lambda claim: claim.size_nano,
         )
-        matches = [
-            Match(claim, choice)
-            for claim, choice in zip(others, match_claims(nodes, others, wanted.volumes), strict=True)
-        ]
-        provisions = [self._provision(nodes, claim, everywhere(nodes)) for claim in selected]
-        provisions += [self._provision(nodes, match.claim, match.choice == NONE) for match in matches]
+        nothing = np.full(len(nodes), NONE, np.int64)
+        found = [nothing] * len(selected) + match_claims(nodes, others, wanted.volumes)
         codes = np.zeros(len(nodes), np.int64)
         codes[_not_selected(nodes, selected)] = _NO_VOLUME
-        for provision in provisions:
-            self._check_provision(nodes, provision, codes)
-        return codes, matches, provisions
+        choices = []
+        for claim, volumes in zip((*selected, *others), found, strict=True):
+            choice = Choice(claim, volumes, None)
+            if can_provision(claim.storage_class) and choice.needed.any():
+                choice = choice._replace(room=self._capacities.room(nodes, claim))
+            _check_provision(nodes, choice, codes)
+            choices.append(choice)
+        return codes, choices
 
-    def _provision(self, nodes: Nodes, claim: WaitingClaim, needed: Mask) -> Provision:
-        if not needed.any() or not can_provision(claim.storage_class):
-            return Provision(claim, needed, None)
-        return Provision(claim, needed, self._capacities.room(nodes, claim))
 
-    def _check_provision(self, nodes: Nodes, provision: Provision, codes: NDArray[np.int64]) -> None:
-        """Record a problem for nodes without one so far."""
-        asked = provision.needed & (codes == 0)
-        if not asked.any():
-            return
-        storage_class = provision.claim.storage_class
-        if not can_provision(storage_class):
-            codes[asked] = _NO_VOLUME
-            return
-        allowed = allowed_nodes(nodes, storage_class)
-        codes[asked & ~allowed] = _NO_VOLUME
-        codes[asked & allowed & ~has_room(provision.room, nodes)] = _NO_ROOM
+def _check_provision(nodes: Nodes, choice: Choice, codes: NDArray[np.int64]) -> None:
+    """Record a problem for nodes without one so far."""
+    asked = choice.needed & (codes == 0)
+    if not asked.any():
+        return
+    storage_class = choice.claim.storage_class
+    if not can_provision(storage_class):
+        codes[asked] = _NO_VOLUME
+        return
+    allowed = allowed_nodes(nodes, storage_class)
+    codes[asked & ~allowed] = _NO_VOLUME
+    codes[asked & allowed & ~has_room(choice.room, nodes)] = _NO_ROOM
 
 
 def _not_selected(nodes: Nodes, claims: Sequence[WaitingClaim]) -> Mask:

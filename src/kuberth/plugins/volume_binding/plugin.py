@@ -8,12 +8,12 @@ from typing import Final
 
 import numpy as np
 
-from kuberth.api.core import PersistentVolumeClaim, Pod
+from kuberth.api.core import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from kuberth.api.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from kuberth.cluster.nodes import Nodes
 from kuberth.config.plugin_args import UtilizationShapePoint, VolumeBindingArgs
 from kuberth.errors import KuberthError
-from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
+from kuberth.framework.cluster_events import Action, EventWithHint
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import (
     EnqueueExtensions,
@@ -26,10 +26,10 @@ from kuberth.framework.extension_points import (
     Scores,
 )
 from kuberth.framework.handle import Handle
-from kuberth.framework.hint_objects import expect
 from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
+from kuberth.plugins.hints import on_any, on_new
 from kuberth.plugins.volume_binding.assumptions import AssumedVolumes
 from kuberth.plugins.volume_binding.binding import ClaimBinding, Decisions, VolumeBinder
 from kuberth.plugins.volume_binding.claims import check_claims, sort_claims
@@ -37,7 +37,7 @@ from kuberth.plugins.volume_binding.finding import Findings, VolumeFinder, Wante
 from kuberth.plugins.volume_binding.provisioning import volume_limit
 from kuberth.plugins.volume_binding.reach import NONE
 from kuberth.plugins.volume_binding.scoring import FULL, CapacityScorer
-from kuberth.plugins.volumes.claims import USERS_OF_CLAIM, attachable_volumes, claims_of, uses_claim
+from kuberth.plugins.volumes.claims import USERS_OF_CLAIM, attachable_volumes, claims_of, concerns_claim
 from kuberth.plugins.volumes.csi_nodes import MIGRATED_PLUGINS
 
 _DEFAULT_SHAPE: Final = (
@@ -196,72 +196,51 @@ class VolumeBinding(
             node_actions |= Action.UPDATE_NODE_TAINT
         added_or_updated = Action.ADD | Action.UPDATE
         return [
-            EventWithHint(
-                ClusterEvent(Resource.STORAGE_CLASS, added_or_updated), self._after_storage_class_change
-            ),
-            EventWithHint(
-                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, added_or_updated),
-                self._after_claim_change,
-                USERS_OF_CLAIM,
-            ),
-            EventWithHint(ClusterEvent(Resource.PERSISTENT_VOLUME, added_or_updated)),
-            EventWithHint(ClusterEvent(Resource.NODE, node_actions)),
-            EventWithHint(ClusterEvent(Resource.CSI_NODE, added_or_updated), self._after_csi_node_change),
-            EventWithHint(ClusterEvent(Resource.CSI_DRIVER, Action.UPDATE), self._after_csi_driver_change),
-            EventWithHint(
-                ClusterEvent(Resource.CSI_STORAGE_CAPACITY, added_or_updated), self._after_capacity_change
-            ),
+            on_new(StorageClass, added_or_updated, _allows_other_topologies),
+            on_new(PersistentVolumeClaim, added_or_updated, concerns_claim, USERS_OF_CLAIM),
+            on_any(PersistentVolume, added_or_updated),
+            on_any(Node, node_actions),
+            on_new(CSINode, added_or_updated, _migrates_others),
+            on_new(CSIDriver, Action.UPDATE, _requires_no_capacity),
+            on_new(CSIStorageCapacity, added_or_updated, _allows_larger_volumes),
         ]
 
-    def _after_storage_class_change(self, _pod: Pod, old: object, new: object) -> Hint:
-        """A new class may help, a changed one only if it allows other topologies."""
-        storage_class = expect(StorageClass, new)
-        if old is None:
-            return Hint.QUEUE
-        before = expect(StorageClass, old).allowed_topologies
-        return Hint.SKIP if before == storage_class.allowed_topologies else Hint.QUEUE
 
-    def _after_claim_change(self, pod: Pod, _old: object, new: object) -> Hint:
-        claim = expect(PersistentVolumeClaim, new)
-        return Hint.QUEUE if uses_claim(pod, claim, ephemeral=True) else Hint.SKIP
+def _allows_other_topologies(_pod: Pod, before: StorageClass | None, after: StorageClass) -> bool:
+    return before is None or before.allowed_topologies != after.allowed_topologies
 
-    def _after_csi_node_change(self, _pod: Pod, old: object, new: object) -> Hint:
-        """A change helps only if it migrates in-tree plugins to CSI drivers, or back."""
-        if old is None:
-            return Hint.QUEUE
-        before = expect(CSINode, old).metadata.annotations.get(MIGRATED_PLUGINS, "")
-        after = expect(CSINode, new).metadata.annotations.get(MIGRATED_PLUGINS, "")
-        return Hint.SKIP if before == after else Hint.QUEUE
 
-    def _after_csi_driver_change(self, pod: Pod, old: object, new: object) -> Hint:
-        """Helps if the driver no longer requires capacity checks."""
-        driver = expect(CSIDriver, new)
-        eased = bool(expect(CSIDriver, old).spec.storage_capacity) and not driver.spec.storage_capacity
-        concerned = any(
-            volume.csi is not None and volume.csi.driver == driver.metadata.name
-            for volume in pod.spec.volumes
-        )
-        return Hint.QUEUE if eased and concerned else Hint.SKIP
+def _migrates_others(_pod: Pod, before: CSINode | None, after: CSINode) -> bool:
+    """A change helps only if it migrates in-tree plugins to CSI drivers, or back."""
+    plugins = [
+        None if node is None else node.metadata.annotations.get(MIGRATED_PLUGINS, "")
+        for node in (before, after)
+    ]
+    return plugins[0] != plugins[1]
 
-    def _after_capacity_change(self, _pod: Pod, old: object, new: object) -> Hint:
-        """A new capacity may help, a changed one if it allows larger volumes."""
-        capacity = expect(CSIStorageCapacity, new)
-        if old is None:
-            return Hint.QUEUE
-        before, after = volume_limit(expect(CSIStorageCapacity, old)), volume_limit(capacity)
-        raised = after is not None and (before is None or after > before)
-        return Hint.QUEUE if raised else Hint.SKIP
+
+def _requires_no_capacity(pod: Pod, before: CSIDriver | None, after: CSIDriver) -> bool:
+    """Helps if a driver of the pod no longer requires capacity checks."""
+    eased = before is None or (before.spec.storage_capacity and not after.spec.storage_capacity)
+    drivers = {volume.csi.driver for volume in pod.spec.volumes if volume.csi is not None}
+    return bool(eased) and after.metadata.name in drivers
+
+
+def _allows_larger_volumes(_pod: Pod, before: CSIStorageCapacity | None, after: CSIStorageCapacity) -> bool:
+    if before is None:
+        return True
+    was, now = volume_limit(before), volume_limit(after)
+    return now is not None and (was is None or now > was)
 
 
 def _decisions(findings: Findings, wanted: Wanted) -> Decisions:
     """The volumes and claims chosen for the only node of a view."""
     decisions = Decisions()
-    for claim, choice in findings.matches:
-        index = int(choice[0])
-        if index != NONE:
+    for claim, volumes, _room in findings.choices:
+        index = int(volumes[0])
+        if index == NONE:
+            decisions.provisions.append(claim.claim)
+        else:
             volume = wanted.volumes[claim.class_name][index].volume
             decisions.bindings.append(ClaimBinding(claim.claim, volume))
-    decisions.provisions += [
-        provision.claim.claim for provision in findings.provisions if provision.needed[0]
-    ]
     return decisions

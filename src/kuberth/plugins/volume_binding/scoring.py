@@ -18,11 +18,10 @@ from kuberth.api.quantity import value
 from kuberth.config.plugin_args import MAX_CUSTOM_SCORE, UtilizationShapePoint
 from kuberth.framework.extension_points import Scores
 from kuberth.framework.scores import MAX_NODE_SCORE
-from kuberth.plugins.volume_binding.claims import WaitingClaim
-from kuberth.plugins.volume_binding.finding import Findings, Match, Provision
-from kuberth.plugins.volume_binding.matching import VolumesOf
+from kuberth.plugins.volume_binding.finding import Choice, Findings
 from kuberth.plugins.volume_binding.provisioning import total_bytes
 from kuberth.plugins.volume_binding.reach import NONE
+from kuberth.plugins.volume_binding.volumes import VolumesOf
 
 FULL: Final = 100
 _STRETCH: Final = MAX_NODE_SCORE // MAX_CUSTOM_SCORE
@@ -40,8 +39,8 @@ class CapacityScorer:
 
     def scores(self, findings: Findings, volumes: VolumesOf) -> Scores:
         """Distinct capacities are few, so every distinct combination is scored once."""
-        matched = [_volume_sizes(match, volumes) for match in findings.matches]
-        provided = [_capacities(provision) for provision in findings.provisions]
+        matched = [_volume_sizes(choice, volumes) for choice in findings.choices]
+        provided = [_capacities(choice) for choice in findings.choices]
         columns = [column for columns, _uses in (*matched, *provided) for column in columns]
         if not columns:
             return np.zeros(len(findings.codes), np.int64)
@@ -81,14 +80,13 @@ def _shift(values: list[int], number: int) -> list[int]:
     return taken
 
 
-def _volume_sizes(match: Match, volumes: VolumesOf) -> _Columns:
-    of_class = volumes[match.claim.class_name]
-    used, position = np.unique(match.choice, return_inverse=True)
+def _volume_sizes(choice: Choice, volumes: VolumesOf) -> _Columns:
+    of_class, requested = volumes[choice.claim.class_name], choice.claim.size_bytes
+    used, position = np.unique(choice.volumes, return_inverse=True)
     chosen = [None if index == NONE else of_class[index].volume for index in used.tolist()]
     names = sorted({volume.spec.storage_class_name for volume in chosen if volume is not None})
     sizes = [_ABSENT if one is None else value(one.spec.capacity.get("storage", 0)) for one in chosen]
     classes = [_ABSENT if one is None else names.index(one.spec.storage_class_name) for one in chosen]
-    requested = match.claim.size_bytes
 
     def use(size: int, class_id: int) -> Use | None:
         return None if class_id == _ABSENT else (names[class_id], requested, size)
@@ -96,19 +94,18 @@ def _volume_sizes(match: Match, volumes: VolumesOf) -> _Columns:
     return (np.array(sizes, np.int64)[position], np.array(classes, np.int64)[position]), use
 
 
-def _capacities(provision: Provision) -> _Columns:
-    claim: WaitingClaim = provision.claim
-    requested = claim.size_bytes
-    if provision.room is None:
+def _capacities(choice: Choice) -> _Columns:
+    claim, room = choice.claim, choice.room
+    if room is None:
         return (), lambda: None
-    totals = np.array([*(total_bytes(known.capacity) for known in provision.room.capacities), _ABSENT])
-    found = totals[np.minimum(provision.room.choice, len(totals) - 1)]
+    totals = np.array([*(total_bytes(known.capacity) for known in room.capacities), _ABSENT])
+    found = totals[np.minimum(room.choice, len(totals) - 1)]
     name = claim.claim.spec.storage_class_name or claim.class_name
 
     def use(size: int) -> Use | None:
-        return None if size == _ABSENT else (name, requested, size)
+        return None if size == _ABSENT else (name, claim.size_bytes, size)
 
-    return (np.where(provision.needed, found, _ABSENT),), use
+    return (np.where(choice.needed, found, _ABSENT),), use
 
 
 def _on_line(shape: Sequence[UtilizationShapePoint], utilisation: int) -> int:

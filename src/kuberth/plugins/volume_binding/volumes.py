@@ -1,23 +1,29 @@
-"""PersistentVolumes that a claim may get: free ones by class and ascending size, reserved ones by claim.
+"""PersistentVolumes that a claim may get, and the one it gets on each node: the smallest that fits.
 
-In: the store of PersistentVolumes and the assumptions over it. Out: the candidates for a pod's claims,
-updated volume by volume. Volumes of other claims cost nothing.
+In: the store of PersistentVolumes with assumptions, and a pod's waiting claims. Out: the candidates for the
+claims, free ones by class and ascending size, reserved ones by claim, updated volume by volume; and for every
+claim and node its volume. No volume is used twice on the same node. Volumes of other claims cost nothing.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from kuberth.api.core import PersistentVolume, PersistentVolumeClaim
 from kuberth.api.quantity import parse
+from kuberth.cluster.arrays import Mask
+from kuberth.cluster.nodes import Nodes
+from kuberth.cluster.selection import everywhere
 from kuberth.errors import QuantityError
 from kuberth.plugins.volume_binding.assumptions import Assumptions
-from kuberth.plugins.volume_binding.claims import FILESYSTEM, exact_nano
-from kuberth.plugins.volume_binding.reach import Reach, reach_of_affinity
+from kuberth.plugins.volume_binding.claims import FILESYSTEM, WaitingClaim, exact_nano
+from kuberth.plugins.volume_binding.reach import NONE, Ranks, Reach, first_reachable, reach_of_affinity
 from kuberth.plugins.volumes.claims import volume_class
 
 AVAILABLE: Final = "Available"
@@ -132,3 +138,78 @@ def _may_serve(volume: PersistentVolume) -> bool:
     if volume.metadata.deletion_timestamp is not None:
         return False
     return volume.spec.claim_ref is not None or volume.status.phase == AVAILABLE
+
+
+VolumesOf = Mapping[str, Sequence[KnownVolume]]
+"""By storage class: the candidates, free ones by ascending size. A choice is an index into these."""
+
+
+def match_claims(nodes: Nodes, claims: Iterable[WaitingClaim], volumes: VolumesOf) -> list[Ranks]:
+    """Per claim and node: the index of its volume, or `NONE`. Pass the smallest claims first."""
+    taken: dict[str, list[Ranks]] = {}
+    choices = []
+    for claim in claims:
+        # A volume belongs to one class, so only claims of the same class compete.
+        before = taken.setdefault(claim.class_name, [])
+        choice = _match(nodes, claim, volumes[claim.class_name], before)
+        before.append(choice)
+        choices.append(choice)
+    return choices
+
+
+def _match(
+    nodes: Nodes, claim: WaitingClaim, volumes: Sequence[KnownVolume], taken: Sequence[Ranks]
+) -> Ranks:
+    choice = np.full(len(nodes), NONE, np.int64)
+    undecided = everywhere(nodes)
+    reserved, free = _candidates(claim, volumes)
+    for index in reserved:
+        # A volume reserved for the claim is the only candidate, even where it is not reachable.
+        here = undecided & ~_is_taken(np.int64(index), taken, len(nodes))
+        choice[here & volumes[index].reach.mask(nodes)] = index
+        undecided &= ~here
+    if not free or not undecided.any():
+        return choice
+    firsts = first_reachable(nodes, [volumes[index].reach for index in free], number=1 + len(taken))
+    index_of = np.array([*free, NONE], np.int64)
+    for level in firsts:
+        offered = index_of[np.minimum(level, len(free))]
+        given = undecided & (offered != NONE) & ~_is_taken(offered, taken, len(nodes))
+        choice[given] = offered[given]
+        undecided &= ~given
+    return choice
+
+
+def _is_taken(index: Ranks | np.int64, taken: Iterable[Ranks], length: int) -> Mask:
+    mask = np.zeros(length, np.bool_)
+    for other in taken:
+        mask |= other == index
+    return mask
+
+
+def _candidates(claim: WaitingClaim, volumes: Sequence[KnownVolume]) -> tuple[list[int], list[int]]:
+    """Indices of the volumes reserved for the claim, and of suitable free ones."""
+    reserved: list[int] = []
+    free: list[int] = []
+    verdicts: dict[VolumeShape, tuple[bool, bool]] = {}
+    for index, known in enumerate(volumes):
+        verdict = verdicts.get(known.shape)
+        if verdict is None:
+            verdict = verdicts[known.shape] = _judge(claim, known.shape)
+        is_usable, has_modes = verdict
+        if known.is_free:
+            if has_modes and (claim.selector is None or claim.selector.matches(known.volume.metadata.labels)):
+                free.append(index)
+        elif is_usable and is_for(known.volume, claim.claim):
+            reserved.append(index)
+    return reserved, free
+
+
+def _judge(claim: WaitingClaim, shape: VolumeShape) -> tuple[bool, bool]:
+    """Whether a volume of this shape can serve the claim, and with its access modes too."""
+    is_usable = (
+        shape.size_nano >= claim.size_nano
+        and shape.volume_mode == claim.volume_mode
+        and shape.attributes_class == claim.attributes_class
+    )
+    return is_usable, is_usable and set(claim.claim.spec.access_modes) <= set(shape.access_modes)

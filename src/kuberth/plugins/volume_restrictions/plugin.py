@@ -12,20 +12,20 @@ from typing import Final
 
 import numpy as np
 
-from kuberth.api.core import PersistentVolumeClaim, Pod
+from kuberth.api.core import Node, PersistentVolumeClaim, Pod
 from kuberth.cluster.arrays import Mask
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.pod_volumes import Disk, disks, is_restricted
-from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
+from kuberth.framework.cluster_events import Action, EventWithHint
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import EnqueueExtensions, FilterPlugin, PreFilterExtensions
 from kuberth.framework.handle import Handle
-from kuberth.framework.hint_objects import expect
 from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
-from kuberth.plugins.volumes.claims import USERS_OF_CLAIM, claim_not_found, uses_claim
+from kuberth.plugins.hints import on_any, on_deletion, on_new
+from kuberth.plugins.volumes.claims import USERS_OF_CLAIM, claim_not_found, mounts_claim
 
 _DISK_IN_USE: Final = Status.unschedulable("node(s) had no available disk")
 _CLAIM_IN_USE: Final = Status.unschedulable(
@@ -106,28 +106,20 @@ class VolumeRestrictions(PreFilterExtensions, FilterPlugin, EnqueueExtensions):
         if not self._hints_enabled:
             node_actions |= Action.UPDATE_NODE_TAINT | Action.UPDATE_NODE_LABEL
         return [
-            EventWithHint(ClusterEvent(Resource.POD, Action.DELETE), self._after_pod_deleted),
-            EventWithHint(ClusterEvent(Resource.NODE, node_actions)),
-            EventWithHint(
-                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD),
-                self._after_claim_added,
-                USERS_OF_CLAIM,
-            ),
+            on_deletion(Pod, _frees_disk_or_claim),
+            on_any(Node, node_actions),
+            on_new(PersistentVolumeClaim, Action.ADD, mounts_claim, USERS_OF_CLAIM),
         ]
 
-    def _after_pod_deleted(self, pod: Pod, old: object, _new: object) -> Hint:
-        """Helps if it used the same disk or the same claim. Other namespaces are ignored."""
-        deleted = expect(Pod, old)
-        if deleted.metadata.namespace != pod.metadata.namespace:
-            return Hint.SKIP
-        freed = set(disks(deleted.spec.volumes))
-        if any(other in freed for disk in disks(pod.spec.volumes) for other in disk.conflicting):
-            return Hint.QUEUE
-        return Hint.SKIP if set(_claim_names(pod)).isdisjoint(_claim_names(deleted)) else Hint.QUEUE
 
-    def _after_claim_added(self, pod: Pod, _old: object, new: object) -> Hint:
-        claim = expect(PersistentVolumeClaim, new)
-        return Hint.QUEUE if uses_claim(pod, claim, ephemeral=False) else Hint.SKIP
+def _frees_disk_or_claim(pod: Pod, deleted: Pod) -> bool:
+    """Whether it used the same disk or the same claim. Other namespaces are ignored."""
+    if deleted.metadata.namespace != pod.metadata.namespace:
+        return False
+    freed = set(disks(deleted.spec.volumes))
+    return any(other in freed for disk in disks(pod.spec.volumes) for other in disk.conflicting) or not set(
+        _claim_names(pod)
+    ).isdisjoint(_claim_names(deleted))
 
 
 def _claim_names(pod: Pod) -> Sequence[str]:

@@ -9,28 +9,28 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from kuberth.api.core import PersistentVolume, PersistentVolumeClaim, Pod
+from kuberth.api.core import Node, PersistentVolume, PersistentVolumeClaim, Pod
 from kuberth.api.selectors import Operator, Requirement
 from kuberth.api.storage import StorageClass
 from kuberth.api.well_known import BETA_REGION, BETA_ZONE, REGION, ZONE
 from kuberth.cluster.arrays import Mask
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.selection import everywhere, meets_requirement, nowhere
-from kuberth.framework.cluster_events import Action, ClusterEvent, EventWithHint, Hint, Resource
+from kuberth.framework.cluster_events import Action, EventWithHint
 from kuberth.framework.cycle_state import CycleState, StateKey
 from kuberth.framework.extension_points import EnqueueExtensions, FilterPlugin, PreFilterPlugin
 from kuberth.framework.handle import Handle
-from kuberth.framework.hint_objects import expect
 from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
+from kuberth.plugins.hints import on_any, on_new
 from kuberth.plugins.volumes.claims import (
     USERS_OF_CLAIM,
     WAIT_FOR_FIRST_CONSUMER,
     claim_class,
     claim_not_found,
+    mounts_claim,
     storage_class_not_found,
-    uses_claim,
     volume_not_found,
 )
 from kuberth.plugins.volumes.csi_migration import ZONE_DELIMITER
@@ -136,35 +136,20 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
             node_actions |= Action.UPDATE_NODE_TAINT
         added_or_updated = Action.ADD | Action.UPDATE
         return [
-            EventWithHint(ClusterEvent(Resource.STORAGE_CLASS, Action.ADD), self._after_storage_class_added),
-            EventWithHint(ClusterEvent(Resource.NODE, node_actions)),
-            EventWithHint(
-                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, added_or_updated),
-                self._after_claim_change,
-                USERS_OF_CLAIM,
-            ),
-            EventWithHint(
-                ClusterEvent(Resource.PERSISTENT_VOLUME, added_or_updated), self._after_volume_change
-            ),
+            on_new(StorageClass, Action.ADD, _waits_for_consumer),
+            on_any(Node, node_actions),
+            on_new(PersistentVolumeClaim, added_or_updated, mounts_claim, USERS_OF_CLAIM),
+            on_new(PersistentVolume, added_or_updated, _has_moved),
         ]
 
-    def _after_storage_class_added(self, _pod: Pod, _old: object, new: object) -> Hint:
-        waits = expect(StorageClass, new).volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
-        return Hint.QUEUE if waits else Hint.SKIP
 
-    def _after_claim_change(self, pod: Pod, _old: object, new: object) -> Hint:
-        if new is None:
-            return Hint.SKIP
-        claim = expect(PersistentVolumeClaim, new)
-        return Hint.QUEUE if uses_claim(pod, claim, ephemeral=False) else Hint.SKIP
+def _waits_for_consumer(_pod: Pod, _before: StorageClass | None, after: StorageClass) -> bool:
+    return after.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
 
-    def _after_volume_change(self, _pod: Pod, old: object, new: object) -> Hint:
-        """A new volume may help; a changed one only if its location has changed."""
-        volume = expect(PersistentVolume, new)
-        if old is None:
-            return Hint.QUEUE
-        moved = _topologies_of(expect(PersistentVolume, old)) != _topologies_of(volume)
-        return Hint.QUEUE if moved else Hint.SKIP
+
+def _has_moved(_pod: Pod, before: PersistentVolume | None, after: PersistentVolume) -> bool:
+    """A new volume may help; a changed one only if its location has changed."""
+    return before is None or _topologies_of(before) != _topologies_of(after)
 
 
 def _is_within(nodes: Nodes, topology: _Topology) -> Mask:

@@ -91,6 +91,16 @@ def uses_claim(pod: Pod, claim: PersistentVolumeClaim, *, ephemeral: bool) -> bo
     )
 
 
+def concerns_claim(pod: Pod, _before: PersistentVolumeClaim | None, claim: PersistentVolumeClaim) -> bool:
+    """A hint: whether the pod uses a new or changed claim."""
+    return uses_claim(pod, claim, ephemeral=True)
+
+
+def mounts_claim(pod: Pod, _before: PersistentVolumeClaim | None, claim: PersistentVolumeClaim) -> bool:
+    """A hint: whether the pod names a new or changed claim."""
+    return uses_claim(pod, claim, ephemeral=False)
+
+
 def _claims_named_by(pod: Pod) -> Iterator[str]:
     return (f"{pod.metadata.namespace}/{use.name}" for use in claims_of(pod, pod.spec.volumes))
 

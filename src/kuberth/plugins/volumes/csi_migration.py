@@ -35,23 +35,7 @@ class TranslationError(KuberthError):
     """An in-tree volume cannot be translated to its CSI driver."""
 
 
-@dataclass(frozen=True, slots=True)
-class InTreeVolumePlugin:
-    """One in-tree volume plugin. `source` is the field for its volumes in pods and PVs."""
-
-    name: str
-    source: str
-    driver: str
-    is_migrated: bool = False
-    """Whether the scheduler treats its volumes as those of the CSI driver."""
-    zone_key: str = ""
-    """The driver's topology label for zones; empty if a volume's node affinity is not translated."""
-    inline_handle: Callable[[Any], str] = lambda _source: ""
-    volume_handle: Callable[[Any, Mapping[str, str]], str] = lambda _source, _labels: ""
-    """The handle of a PV with these labels."""
-
-
-def _ebs_handle(source: Any) -> str:
+def _ebs_handle(source: Any, _labels: Mapping[str, str]) -> str:
     """`aws://zone/vol-1` or `aws:///vol-1` is `vol-1`; anything without that scheme is a handle itself."""
     volume_id: str = source.volume_id
     if not volume_id.startswith("aws://"):
@@ -65,15 +49,10 @@ def _ebs_handle(source: Any) -> str:
     return handle
 
 
-def _gce_handle(source: Any, *, place: str = f"zones/{_UNSPECIFIED}") -> str:
-    return f"projects/{_UNSPECIFIED}/{place}/disks/{source.pd_name}"
-
-
-def _gce_volume_handle(source: Any, labels: Mapping[str, str]) -> str:
+def _gce_handle(source: Any, labels: Mapping[str, str]) -> str:
     zones = (labels.get(BETA_ZONE) or labels.get(ZONE, "")).split(ZONE_DELIMITER)
-    if len(zones) > 1:
-        return _gce_handle(source, place=f"regions/{_gce_region(zones)}")
-    return _gce_handle(source, place=f"zones/{zones[0]}") if zones[0] else _gce_handle(source)
+    place = f"regions/{_gce_region(zones)}" if len(zones) > 1 else f"zones/{zones[0] or _UNSPECIFIED}"
+    return f"projects/{_UNSPECIFIED}/{place}/disks/{source.pd_name}"
 
 
 def _gce_region(zones: Iterable[str]) -> str:
@@ -88,97 +67,82 @@ def _gce_region(zones: Iterable[str]) -> str:
     return regions.pop()
 
 
-def _azure_disk_handle(source: Any) -> str:
+def _azure_disk_handle(source: Any, _labels: Mapping[str, str]) -> str:
     if source.kind is not None and source.kind.lower() != "managed":
         raise TranslationError(f"kind({source.kind}) is not supported in csi migration")
     return str(source.disk_uri)
 
 
-def _volume_id(source: Any) -> str:
+def _volume_id(source: Any, _labels: Mapping[str, str]) -> str:
     return str(source.volume_id)
 
 
-def _plugin(
-    name: str,
-    source: str,
-    driver: str,
-    *,
-    handle: Callable[[Any], str],
-    zone_key: str = "",
-    volume_handle: Callable[[Any, Mapping[str, str]], str] | None = None,
-) -> InTreeVolumePlugin:
-    return InTreeVolumePlugin(
-        f"kubernetes.io/{name}",
-        source,
-        driver,
-        True,
-        zone_key,
-        handle,
-        volume_handle or (lambda held, _labels: handle(held)),
+@dataclass(frozen=True, slots=True)
+class InTreeVolumePlugin:
+    """One in-tree volume plugin. `source` is the field for its volumes in pods and PVs."""
+
+    name: str
+    source: str
+    driver: str
+    handle: Callable[[Any, Mapping[str, str]], str] | None = None
+    """The CSI driver's name for a volume, from its source and the labels of its PV. None: the scheduler does
+    not treat these volumes as those of the driver."""
+    zone_key: str = ""
+    """The driver's topology label for zones; empty if a volume's node affinity is not translated."""
+
+    @property
+    def is_migrated(self) -> bool:
+        """Whether the scheduler treats its volumes as those of the CSI driver."""
+        return self.handle is not None
+
+    def handle_of(self, volume: Volume | PersistentVolume) -> str:
+        """The CSI driver's name for an inline volume or a PV; raises `TranslationError`."""
+        if self.handle is None:
+            return ""
+        if isinstance(volume, Volume):
+            return self.handle(getattr(volume, self.source), {})
+        return self.handle(getattr(volume.spec, self.source), volume.metadata.labels)
+
+
+PLUGINS: Final = tuple(
+    InTreeVolumePlugin(f"kubernetes.io/{name}", source, driver, handle, zone_key)
+    for name, source, driver, handle, zone_key in (
+        (
+            "aws-ebs",
+            "aws_elastic_block_store",
+            "ebs.csi.aws.com",
+            _ebs_handle,
+            "topology.ebs.csi.aws.com/zone",
+        ),
+        ("gce-pd", "gce_persistent_disk", "pd.csi.storage.gke.io", _gce_handle, "topology.gke.io/zone"),
+        ("azure-disk", "azure_disk", "disk.csi.azure.com", _azure_disk_handle, ""),
+        (
+            "cinder",
+            "cinder",
+            "cinder.csi.openstack.org",
+            _volume_id,
+            "topology.cinder.csi.openstack.org/zone",
+        ),
+        ("portworx-volume", "portworx_volume", "pxd.portworx.com", _volume_id, ""),
+        ("azure-file", "azure_file", "file.csi.azure.com", None, ""),
+        ("vsphere-volume", "vsphere_volume", "csi.vsphere.vmware.com", None, ""),
     )
-
-
-PLUGINS: Final = (
-    _plugin(
-        "aws-ebs",
-        "aws_elastic_block_store",
-        "ebs.csi.aws.com",
-        handle=_ebs_handle,
-        zone_key="topology.ebs.csi.aws.com/zone",
-    ),
-    _plugin(
-        "gce-pd",
-        "gce_persistent_disk",
-        "pd.csi.storage.gke.io",
-        handle=_gce_handle,
-        zone_key="topology.gke.io/zone",
-        volume_handle=_gce_volume_handle,
-    ),
-    _plugin("azure-disk", "azure_disk", "disk.csi.azure.com", handle=_azure_disk_handle),
-    _plugin(
-        "cinder",
-        "cinder",
-        "cinder.csi.openstack.org",
-        handle=_volume_id,
-        zone_key="topology.cinder.csi.openstack.org/zone",
-    ),
-    _plugin("portworx-volume", "portworx_volume", "pxd.portworx.com", handle=_volume_id),
-    InTreeVolumePlugin("kubernetes.io/azure-file", "azure_file", "file.csi.azure.com"),
-    InTreeVolumePlugin("kubernetes.io/vsphere-volume", "vsphere_volume", "csi.vsphere.vmware.com"),
 )
 BY_NAME: Final = {plugin.name: plugin for plugin in PLUGINS}
 
 
-def inline_plugin(volume: Volume) -> InTreeVolumePlugin | None:
-    """The in-tree plugin of a pod's inline volume, if CSI drivers have replaced it."""
-    return _plugin_of(volume)
-
-
-def volume_plugin(volume: PersistentVolume) -> InTreeVolumePlugin | None:
-    """The same for a PersistentVolume."""
-    return _plugin_of(volume.spec)
-
-
-def _plugin_of(holder: object) -> InTreeVolumePlugin | None:
+def plugin_of(volume: Volume | PersistentVolume) -> InTreeVolumePlugin | None:
+    """The in-tree plugin of a pod's inline volume or a PV, if CSI drivers have replaced it."""
+    holder = volume if isinstance(volume, Volume) else volume.spec
     return next((plugin for plugin in PLUGINS if getattr(holder, plugin.source) is not None), None)
 
 
-def inline_handle(plugin: InTreeVolumePlugin, volume: Volume) -> str:
-    """The CSI driver's name for a pod's inline volume; raises `TranslationError`."""
-    return plugin.inline_handle(getattr(volume, plugin.source))
-
-
-def volume_handle(plugin: InTreeVolumePlugin, volume: PersistentVolume) -> str:
-    """The CSI driver's name for a PersistentVolume; raises `TranslationError`."""
-    return plugin.volume_handle(getattr(volume.spec, plugin.source), volume.metadata.labels)
-
-
 def translated_affinity(plugin: InTreeVolumePlugin, volume: PersistentVolume) -> NodeSelector | None:
-    """The volume's required node affinity in the driver's topology; None: any node. May raise as above.
+    """The volume's required node affinity in the driver's topology; None: any node.
 
-    The zones come from the affinity, or if it has none, from the volume's labels.
+    Raises `TranslationError`. The zones come from the affinity, or if it has none, from the volume's labels.
     """
-    volume_handle(plugin, volume)  # a volume that cannot be translated has no affinity either
+    plugin.handle_of(volume)  # a volume that cannot be translated has no affinity either
     required = volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
     if not plugin.zone_key:
         return required

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 
 from kuberth.api.quantity import Quantity, QuantityFormat
 from kuberth.errors import QuantityError
-from kuberth.plugins.devices.pools import DevicePool
-from kuberth.plugins.devices.slices import KnownDevice, OfferedCapacity, RequestPolicy
+from kuberth.plugins.devices.slices import DevicePool, KnownDevice, OfferedCapacity, RequestPolicy
 from kuberth.plugins.devices.usage import DeviceUsage
 
 Amounts = Mapping[str, Quantity]

@@ -5,18 +5,10 @@ In: devices, as they are chosen and put back. Out: whether the next one satisfie
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-
 from kuberth.api.resource import DeviceAttribute, DeviceConstraint
 from kuberth.cel import AttributeValue
 from kuberth.plugins.devices.slices import KnownDevice, attribute_value
 from kuberth.plugins.dynamic_resources.allocator.demand import WantedRequest
-
-
-def constraint_of(constraint: DeviceConstraint) -> PickConstraint:
-    if constraint.match_attribute is not None:
-        return MatchAttribute(constraint.requests, constraint.match_attribute)
-    return DistinctAttribute(constraint.requests, constraint.distinct_attribute or "")
 
 
 def attribute_of(device: KnownDevice, name: str) -> DeviceAttribute | None:
@@ -28,15 +20,21 @@ def attribute_of(device: KnownDevice, name: str) -> DeviceAttribute | None:
     return device.attributes.get(bare) if slash and domain == device.id[0] else None
 
 
-class PickConstraint(ABC):
+class PickConstraint:
     """A constraint on the devices of some requests; of all requests if it names none."""
 
-    __slots__ = ("_devices", "_requests", "attribute")
+    __slots__ = ("_devices", "_requests", "_values", "attribute", "is_distinct")
 
-    def __init__(self, requests: tuple[str, ...], attribute: str) -> None:
-        self._requests = frozenset(requests)
-        self.attribute = attribute
+    def __init__(self, constraint: DeviceConstraint) -> None:
+        self._requests = frozenset(constraint.requests)
+        self.is_distinct = constraint.match_attribute is None
+        """Whether values must differ, rather than be equal."""
+        wanted = constraint.distinct_attribute if self.is_distinct else constraint.match_attribute
+        self.attribute = wanted or ""
         self._devices = 0
+        self._values: dict[str, AttributeValue | None] = {}
+        """By request: the value of its last device. As upstream, distinct values are compared with these
+        alone, and with none of a request whose device was put back."""
 
     def concerns(self, request: WantedRequest) -> bool:
         return (
@@ -50,7 +48,16 @@ class PickConstraint(ABC):
         if not self.concerns(request):
             return True
         attribute = attribute_of(device, self.attribute)
-        if attribute is None or not self._accepts(request, attribute_value(attribute)):
+        if attribute is None:
+            return False
+        value = attribute_value(attribute)
+        if self.is_distinct:
+            if self._values and (value is None or value in self._values.values()):
+                return False
+            self._values[request.parent or request.name] = value
+        elif not self._devices:
+            self._values = {"": value}
+        elif value is None or value != self._values[""]:
             return False
         self._devices += 1
         return True
@@ -59,48 +66,5 @@ class PickConstraint(ABC):
         """Take back the last `add` for this request that was granted."""
         if self.concerns(request):
             self._devices -= 1
-
-    @abstractmethod
-    def _accepts(self, request: WantedRequest, value: AttributeValue | None) -> bool:
-        """Whether a device with this value may join those that are counted; if so, note the value."""
-
-
-class MatchAttribute(PickConstraint):
-    """All devices must have the same value."""
-
-    __slots__ = ("_value",)
-
-    def _accepts(self, _request: WantedRequest, value: AttributeValue | None) -> bool:
-        if self._devices == 0:
-            self._value = value
-            return True
-        return value is not None and value == self._value
-
-
-class DistinctAttribute(PickConstraint):
-    """Devices must have different values.
-
-    As upstream, only the last device of every request is compared, and none of a request whose device was put
-    back.
-    """
-
-    __slots__ = ("_by_request",)
-
-    def __init__(self, requests: tuple[str, ...], attribute: str) -> None:
-        super().__init__(requests, attribute)
-        self._by_request: dict[str, AttributeValue | None] = {}
-
-    def remove(self, request: WantedRequest) -> None:
-        if self.concerns(request):
-            self._by_request.pop(_base(request), None)
-            self._devices -= 1
-
-    def _accepts(self, request: WantedRequest, value: AttributeValue | None) -> bool:
-        if self._devices and self._by_request and (value is None or value in self._by_request.values()):
-            return False
-        self._by_request[_base(request)] = value
-        return True
-
-
-def _base(request: WantedRequest) -> str:
-    return request.name if request.parent is None else request.parent
+            if self.is_distinct:
+                self._values.pop(request.parent or request.name, None)

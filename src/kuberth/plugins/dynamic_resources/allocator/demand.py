@@ -1,13 +1,14 @@
 """The parsed requests of claims, shared by all pods with equal claims.
 
-In: the specs of claims and their classes. Out: requests with their selectors, amounts and modes. A problem
-with a request is stored with it: it only matters when the search reaches the request.
+In: the specs of claims and their classes. Out: requests with their selectors, amounts and modes, and which
+devices they select. A problem with a request is stored with it: it only matters when the search reaches the
+request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from kuberth.api.quantity import Quantity, parse
 from kuberth.api.resource import (
@@ -21,15 +22,17 @@ from kuberth.api.resource import (
     ResourceClaim,
     ResourceClaimSpec,
 )
-from kuberth.cel import DeviceContent
+from kuberth.cel import CelCompileError, CelRuntimeError, DeviceContent, compile_selector
 from kuberth.errors import KuberthError, QuantityError
 from kuberth.plugins.devices.classes import KnownClasses
 from kuberth.plugins.devices.features import ALL_FEATURES, DeviceFeatures
+from kuberth.plugins.devices.sites import DeviceCandidate
 
 MOST_RESULTS: Final = 32
 """The maximum number of devices of a claim."""
 EXACT_COUNT: Final = "ExactCount"
 ALL: Final = "All"
+_MOST_ANSWERS: Final = 1 << 16
 
 
 class AllocationError(KuberthError):
@@ -52,40 +55,16 @@ class AllocationError(KuberthError):
         return f"claim {metadata.namespace}/{metadata.name}{self.text}"
 
 
-class Selecting:
+class Selecting(NamedTuple):
     """One selector, with the messages for its failures."""
 
-    __slots__ = ("claim", "expression", "lists", "prefix")
-
-    def __init__(self, expression: str, *, prefix: str, claim: int | None, lists: bool) -> None:
-        self.expression = expression
-        self.lists = lists
-        """Whether attributes may be lists."""
-        self.prefix = prefix
-        self.claim = claim
+    expression: str
+    prefix: str
+    claim: int | None
 
 
 class WantedRequest:
     """One request, or one alternative of a request."""
-
-    __slots__ = (
-        "answers",
-        "capacities",
-        "class_",
-        "count",
-        "is_admin",
-        "is_all",
-        "is_expensive",
-        "key",
-        "matched",
-        "name",
-        "parent",
-        "place",
-        "problem",
-        "selectors",
-        "sub_name",
-        "tolerations",
-    )
 
     def __init__(
         self,
@@ -93,17 +72,17 @@ class WantedRequest:
         *,
         name: str,
         parent: str | None,
+        place: int,
+        key: int,
         claim: int,
         classes: KnownClasses,
-        key: int,
-        place: int = 0,
         features: DeviceFeatures,
-        disabled: AllocationError | None = None,
+        disabled: str,
     ) -> None:
-        """`disabled`: the disabled feature that the request uses."""
+        """`disabled`: the problem that the request uses a disabled feature."""
         self.answers: dict[DeviceContent, bool] = {}
         """Cached selector results by device."""
-        self.matched: dict[DeviceContent, int] = {}
+        self._matched: dict[DeviceContent, int] = {}
         """By device whose evaluation was interrupted: how many selectors match it."""
         self.is_expensive = False
         """Whether an evaluation took much more work than checking a device."""
@@ -119,68 +98,94 @@ class WantedRequest:
         self.count = request.count
         self.is_all = request.allocation_mode == ALL
         self.is_admin = isinstance(request, ExactDeviceRequest) and bool(request.admin_access)
+        self.lists = features.has_lists
+        """Whether attributes may be lists."""
         self.tolerations: tuple[DeviceToleration, ...] = request.tolerations
         self.class_: DeviceClass | None = classes.get(request.device_class_name)
         self.capacities: Mapping[str, Quantity] = {}
         self.selectors: tuple[Selecting, ...] = ()
-        self.problem: AllocationError | None = disabled
+        self.problem: AllocationError | None = None
         """Why the request cannot be allocated."""
-        if disabled is not None:
-            return
-        where = f", request {name}"
-        for index, selector in enumerate(request.selectors):
-            if selector.cel is None:
-                self.problem = AllocationError(
-                    f"{where}, selector #{index}: CEL expression empty (unsupported selector type?)",
-                    claim=claim,
-                )
-                return
-        asks_for_admin = isinstance(request, ExactDeviceRequest) and request.admin_access is not None
-        if asks_for_admin and not features.has_admin_access:
-            text = f"{where}: admin access is requested, but the feature is disabled"
-            self.problem = AllocationError(text, claim=claim)
-            return
-        if not request.device_class_name:
-            text = f"{where}: missing device class name (unsupported request type?)"
-            self.problem = AllocationError(text, claim=claim)
-            return
-        if self.class_ is None:
-            text = f"{where}: could not retrieve device class {request.device_class_name}: not found"
-            self.problem = AllocationError(text, claim=claim)
-            return
-        if request.allocation_mode not in (EXACT_COUNT, ALL):
-            text = f"{where}: unsupported count mode {request.allocation_mode}"
-            self.problem = AllocationError(text, claim=claim)
-            return
-        if request.capacity is not None and features.has_shares:
+        problem = disabled
+        try:
+            problem = problem or _problem(request, name, self.class_, features)
+            if not problem and request.capacity is not None and features.has_shares:
+                asked = request.capacity.requests
+                self.capacities = {resource: parse(amount) for resource, amount in asked.items()}
+        except QuantityError as exc:
+            problem = f", request {name}: {exc}"
+        if problem:
+            self.problem = AllocationError(problem, claim=claim)
+        elif self.class_ is not None:
+            of_class = f"class {self.class_.metadata.name}"
+            self.selectors = (
+                *_selecting(self.class_.spec.selectors, prefix=of_class, claim=None),
+                *_selecting(request.selectors, prefix="", claim=claim),
+            )
+
+    def selects(self, candidate: DeviceCandidate, *, between: Callable[[], None] | None = None) -> bool:
+        """Whether the request selects the device; AllocationError if a selector is invalid or fails.
+
+        The result is computed once per distinct content of devices. `between` is called between two
+        selectors. If it raises, the next call for this device continues there.
+        """
+        if not candidate.device.is_given:
+            return False
+        content = candidate.device.content
+        answer = self.answers.get(content)
+        if answer is None:
+            answer = self._evaluate(content, between)
+        return answer and candidate.is_reachable
+
+    def _evaluate(self, content: DeviceContent, between: Callable[[], None] | None) -> bool:
+        if len(self.answers) >= _MOST_ANSWERS:
+            self.answers.clear()
+        answer, begin = True, self._matched.pop(content, 0)
+        for index, each in enumerate(self.selectors[begin:], begin):
+            if index > begin and between is not None:
+                self._matched[content] = index
+                between()
             try:
-                self.capacities = {
-                    resource: parse(amount) for resource, amount in request.capacity.requests.items()
-                }
-            except QuantityError as exc:
-                self.problem = AllocationError(f"{where}: {exc}", claim=claim)
-                return
-        of_class = f"class {self.class_.metadata.name}"
-        self.selectors = (
-            *_selecting(self.class_.spec.selectors, features, prefix=of_class, claim=None),
-            *_selecting(request.selectors, features, prefix="", claim=claim),
-        )
+                answer = compile_selector(each.expression, lists=self.lists).matches(content)
+            except CelCompileError as exc:
+                raise AllocationError(f"{each.prefix}CEL compile error: {exc}", claim=each.claim) from exc
+            except CelRuntimeError as exc:
+                raise AllocationError(f"{each.prefix}CEL runtime error: {exc}", claim=each.claim) from exc
+            if not answer:
+                break
+        self._matched.pop(content, None)
+        self.answers[content] = answer
+        return answer
+
+
+def _problem(
+    request: ExactDeviceRequest | DeviceSubRequest,
+    name: str,
+    device_class: DeviceClass | None,
+    features: DeviceFeatures,
+) -> str:
+    """Why a request cannot be allocated; empty if it can."""
+    where = f", request {name}"
+    for index, selector in enumerate(request.selectors):
+        if selector.cel is None:
+            return f"{where}, selector #{index}: CEL expression empty (unsupported selector type?)"
+    asks_for_admin = isinstance(request, ExactDeviceRequest) and request.admin_access is not None
+    if asks_for_admin and not features.has_admin_access:
+        return f"{where}: admin access is requested, but the feature is disabled"
+    if not request.device_class_name:
+        return f"{where}: missing device class name (unsupported request type?)"
+    if device_class is None:
+        return f"{where}: could not retrieve device class {request.device_class_name}: not found"
+    if request.allocation_mode not in (EXACT_COUNT, ALL):
+        return f"{where}: unsupported count mode {request.allocation_mode}"
+    return ""
 
 
 def _selecting(
-    selectors: Sequence[DeviceSelectorSpec],
-    features: DeviceFeatures,
-    *,
-    prefix: str,
-    claim: int | None,
+    selectors: Sequence[DeviceSelectorSpec], *, prefix: str, claim: int | None
 ) -> Sequence[Selecting]:
     return [
-        Selecting(
-            selector.cel.expression,
-            prefix=f"{prefix}: selector #{index}: ",
-            claim=claim,
-            lists=features.has_lists,
-        )
+        Selecting(selector.cel.expression, f"{prefix}: selector #{index}: ", claim)
         for index, selector in enumerate(selectors)
         if selector.cel is not None
     ]
@@ -188,8 +193,6 @@ def _selecting(
 
 class WantedClaim:
     """One claim: its requests, each with one or more alternatives."""
-
-    __slots__ = ("constraints", "index", "problem", "requests", "spec")
 
     def __init__(
         self,
@@ -205,7 +208,24 @@ class WantedClaim:
         self.requests: list[tuple[WantedRequest, ...]] = []
         key = first_key
         for request in spec.devices.requests:
-            alternatives = _alternatives(request, index, classes, first_key=key, features=features)
+            parent = request.name if request.first_available else None
+            options: Sequence[ExactDeviceRequest | DeviceSubRequest] = request.first_available or (
+                request.exactly or ExactDeviceRequest(),
+            )
+            alternatives = tuple(
+                WantedRequest(
+                    each,
+                    name=each.name if isinstance(each, DeviceSubRequest) else request.name,
+                    parent=parent,
+                    place=place,
+                    key=key + place,
+                    claim=index,
+                    classes=classes,
+                    features=features,
+                    disabled=_disabled(request, features),
+                )
+                for place, each in enumerate(options)
+            )
             key += len(alternatives)
             self.requests.append(alternatives)
         self.constraints: tuple[DeviceConstraint, ...] = spec.devices.constraints
@@ -220,66 +240,23 @@ class WantedClaim:
                 break
 
 
-def _alternatives(
-    request: DeviceRequest,
-    claim: int,
-    classes: KnownClasses,
-    *,
-    first_key: int,
-    features: DeviceFeatures,
-) -> tuple[WantedRequest, ...]:
-    disabled = _disabled(request, claim, features)
-    if request.first_available:
-        return tuple(
-            WantedRequest(
-                each,
-                name=each.name,
-                parent=request.name,
-                claim=claim,
-                classes=classes,
-                key=first_key + place,
-                place=place,
-                features=features,
-                disabled=disabled,
-            )
-            for place, each in enumerate(request.first_available)
-        )
-    exactly = ExactDeviceRequest() if request.exactly is None else request.exactly
-    return (
-        WantedRequest(
-            exactly,
-            name=request.name,
-            parent=None,
-            claim=claim,
-            classes=classes,
-            key=first_key,
-            features=features,
-            disabled=disabled,
-        ),
-    )
-
-
-def _disabled(request: DeviceRequest, claim: int, features: DeviceFeatures) -> AllocationError | None:
-    """The disabled feature that a request uses, if any."""
+def _disabled(request: DeviceRequest, features: DeviceFeatures) -> str:
+    """The problem that a request uses a disabled feature; empty if it uses none."""
     if request.first_available and not features.has_alternatives:
-        text = f", request {request.name}: has subrequests, but the DRAPrioritizedList feature is disabled"
-        return AllocationError(text, claim=claim)
+        return f", request {request.name}: has subrequests, but the DRAPrioritizedList feature is disabled"
     if features.has_shares or features.is_oldest:
-        return None
+        return ""
     asking = {f"subrequest {each.name}": each.capacity for each in request.first_available}
     if request.exactly is not None:
         asking = {f"request {request.name}": request.exactly.capacity, **asking}
     for name, capacity in asking.items():
         if capacity is not None:
-            text = f", {name}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
-            return AllocationError(text, claim=claim)
-    return None
+            return f", {name}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
+    return ""
 
 
 class Demand:
     """All claims of a pod that have to be allocated."""
-
-    __slots__ = ("claims", "features", "requests")
 
     def __init__(
         self,

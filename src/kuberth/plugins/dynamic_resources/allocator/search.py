@@ -1,17 +1,16 @@
 """The search: devices one after the other, in order, and back where it does not go on.
 
-In: a demand, a site, and what is taken. Out: the first complete set of picks in upstream's order, None if
-there is none, or an `AllocationError`. Upstream's search tries every combination; three things are known
-here beforehand and left out, none of which changes what is found first:
+In: a demand, a site, and allocated devices. Out: the first complete set of devices in upstream's order, None
+if there is none, or an `AllocationError`. Upstream's search tries every combination; this one skips three
+kinds of attempts that cannot succeed, so that the first solution is the same:
 
-- there are fewer devices than all requests need together, too few candidates are left for one, or too few
-devices
-  have the same value of a `matchAttribute`: whatever is picked, it will not be complete;
-- a device that equals one that just failed, for every request and constraint, fails too;
-- what is not selected is asked about once.
+- if there are fewer devices than all requests need together, too few candidates are left for one request, or
+  too few devices have the same value of a `matchAttribute`;
+- a device that equals one that just failed, for every request and constraint;
+- selectors are evaluated once per distinct content of devices.
 
-Work is counted, and a search that has used up its share stops and can go on later: some demands would take
-for ever.
+Work is counted. A search that has used up its share stops and can be continued later, because some demands
+take very long.
 """
 
 from __future__ import annotations
@@ -19,7 +18,9 @@ from __future__ import annotations
 import enum
 import sys
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple
 
 from kuberth.api.quantity import Quantity
@@ -27,19 +28,11 @@ from kuberth.api.resource import DeviceTaint, DeviceToleration
 from kuberth.api.taints import toleration_tolerates
 from kuberth.cel.values import WORK
 from kuberth.errors import KuberthError, QuantityError
-from kuberth.plugins.devices.pools import DevicePool
 from kuberth.plugins.devices.sites import DeviceCandidate, Site
-from kuberth.plugins.devices.slices import DeviceId, KnownDevice, PoolId, attribute_value
+from kuberth.plugins.devices.slices import DeviceId, DevicePool, KnownDevice, PoolId, attribute_value
 from kuberth.plugins.devices.usage import DeviceUsage
-from kuberth.plugins.dynamic_resources.allocator.candidates import selects
 from kuberth.plugins.dynamic_resources.allocator.capacity import Amounts, PoolCounters, all_consumed, fits
-from kuberth.plugins.dynamic_resources.allocator.constraints import (
-    DistinctAttribute,
-    MatchAttribute,
-    PickConstraint,
-    attribute_of,
-    constraint_of,
-)
+from kuberth.plugins.dynamic_resources.allocator.constraints import PickConstraint, attribute_of
 from kuberth.plugins.dynamic_resources.allocator.demand import (
     MOST_RESULTS,
     AllocationError,
@@ -85,9 +78,8 @@ class Found(NamedTuple):
     """By claim, for every request, the chosen alternative."""
 
 
-class _Result(enum.Enum):
-    GO_ON = enum.auto()
-    FAILED = enum.auto()
+class _Failure(enum.Enum):
+    NO_DEVICE = enum.auto()
     TOO_MANY = enum.auto()
     """More devices than a claim can have: no other device for an earlier request changes that."""
 
@@ -104,51 +96,34 @@ class _Cursor(NamedTuple):
     """The index of the next candidate."""
 
 
-class _Undo(NamedTuple):
-    candidate: DeviceCandidate
-    request: WantedRequest
-    claim: int
-    constraints: int
-    counted: bool
-    marked: bool
-    shared: bool
-    first_share: bool
-    before: Amounts | None
+_Undo = list[Callable[[], object]]
+"""What puts a device back; called in reverse."""
 
 
-class _Boundary:
-    """The step between two claims."""
-
-    __slots__ = ()
-
-
+@dataclass(slots=True)
 class _Choice:
     """The alternatives of a request."""
 
-    __slots__ = ("all_too_many", "cursor", "index", "number")
-
-    def __init__(self, cursor: _Cursor, number: int) -> None:
-        self.cursor = cursor
-        self.number = number
-        self.index = 0
-        self.all_too_many = True
+    cursor: _Cursor
+    number: int
+    index: int = 0
+    all_too_many: bool = True
 
 
+@dataclass(slots=True)
 class _Picking:
     """One device of a request."""
 
-    __slots__ = ("cursor", "failed", "position", "request", "undo")
-
-    def __init__(self, cursor: _Cursor, request: WantedRequest) -> None:
-        self.cursor = cursor
-        self.request = request
-        self.position = cursor.start
-        self.failed: set[Hashable] = set()
-        self.undo: _Undo | None = None
+    cursor: _Cursor
+    request: WantedRequest
+    position: int
+    failed: set[Hashable] = field(default_factory=set)
+    candidate: DeviceCandidate | None = None
+    undo: _Undo = field(default_factory=list)
 
 
-_Frame = _Boundary | _Choice | _Picking
-_BOUNDARY: Final = _Boundary()
+_Frame = _Choice | _Picking | None
+"""None separates two claims."""
 
 
 class DeviceSearch:
@@ -199,7 +174,9 @@ class DeviceSearch:
         self._has_evaluated = self._is_starved = is_starved
         cursor = self._cursor
         if self._retry is not None:
-            cursor = self._again()
+            # The last budget ended while a device was put back.
+            step = self._pick_another(self._retry)
+            cursor = self._back(step) if isinstance(step, _Failure) else step
         elif cursor is None:
             if self._site.problem:
                 raise AllocationError(self._site.problem)
@@ -216,7 +193,7 @@ class DeviceSearch:
             if cursor.claim >= len(self._demand.claims):
                 return self._found()
             step = self._step(cursor)
-            cursor = self._back(step) if isinstance(step, _Result) else step
+            cursor = self._back(step) if isinstance(step, _Failure) else step
         return None
 
     def _found(self) -> Found:
@@ -248,10 +225,10 @@ class DeviceSearch:
             )
         if claim.problem is not None:
             raise claim.problem
-        constraints = [constraint_of(each) for each in claim.constraints]
+        constraints = list(map(PickConstraint, claim.constraints))
         self._constraints.append(constraints)
         self._distinguishes |= any(
-            isinstance(constraint, DistinctAttribute)
+            constraint.is_distinct
             and any(
                 constraint.concerns(request) and self._numbers[request.key] > 1
                 for alternatives in claim.requests
@@ -264,10 +241,10 @@ class DeviceSearch:
         if not request.is_all:
             return request.count
         for pool in self._site.pools:
-            what = _trouble(pool)
-            if what:
+            if not pool.is_usable:
+                state = "being updated" if pool.is_incomplete else "invalid"
                 text = f", request {request.name}: asks for all devices, but resource pool "
-                raise AllocationError(f"{text}{'/'.join(pool.id)} is currently {what}", claim=claim.index)
+                raise AllocationError(f"{text}{'/'.join(pool.id)} is currently {state}", claim=claim.index)
         devices = self._all[request.key] = [
             candidate
             for candidate in self._site.candidates
@@ -277,10 +254,10 @@ class DeviceSearch:
 
     # Forward
 
-    def _step(self, cursor: _Cursor) -> _Cursor | _Result:
+    def _step(self, cursor: _Cursor) -> _Cursor | _Failure:
         claim = self._demand.claims[cursor.claim]
         if cursor.request >= len(claim.requests):
-            self._stack.append(_BOUNDARY)
+            self._stack.append(None)
             return _Cursor(cursor.claim + 1)
         alternatives = claim.requests[cursor.request]
         if cursor.alternative is None and alternatives[0].parent is not None:
@@ -289,26 +266,24 @@ class DeviceSearch:
         request = alternatives[cursor.alternative or 0]
         number = self._numbers[request.key]
         if request.is_all and number == 0:
-            return _Result.FAILED
+            return _Failure.NO_DEVICE
         if cursor.picked >= number:
             return _Cursor(cursor.claim, cursor.request + 1)
         if len(self._picks[cursor.claim]) + number - cursor.picked > MOST_RESULTS:
-            return _Result.TOO_MANY
-        frame = _Picking(cursor, request)
+            return _Failure.TOO_MANY
+        frame = _Picking(cursor, request, cursor.start)
         if request.is_all:
-            undo = self._pick(cursor.claim, request, self._all[request.key][cursor.picked], must=True)
-            if undo is None:
-                return _Result.FAILED
-            frame.undo = undo
+            if not self._pick(frame, self._all[request.key][cursor.picked], must=True):
+                return _Failure.NO_DEVICE
             self._stack.append(frame)
             return cursor._replace(picked=cursor.picked + 1)
         return self._next_pick(frame)
 
-    def _next_pick(self, frame: _Picking) -> _Cursor | _Result:
+    def _next_pick(self, frame: _Picking) -> _Cursor | _Failure:
         """Choose the next available device, and push the frame."""
         cursor, request = frame.cursor, frame.request
         if self._turned_back and self._is_hopeless(frame):
-            return _Result.FAILED
+            return _Failure.NO_DEVICE
         candidates = self._site.candidates
         start = frame.position
         if not request.is_admin:
@@ -328,62 +303,53 @@ class DeviceSearch:
                 continue
             if frame.failed and self._key(candidate) in frame.failed:
                 continue
-            undo = self._pick(cursor.claim, request, candidate)
-            if undo is None:
+            if not self._pick(frame, candidate):
                 continue
-            frame.undo, frame.position = undo, position + 1
+            frame.position = position + 1
             self._stack.append(frame)
             return cursor._replace(picked=cursor.picked + 1, start=position + 1)
-        return _Result.FAILED
+        return _Failure.NO_DEVICE
 
     # Back
 
-    def _back(self, result: _Result) -> _Cursor | None:
+    def _back(self, result: _Failure) -> _Cursor | None:
         """Undo choices until something else can be tried; None if nothing can."""
-        if result is _Result.FAILED and not self._turned_back and self._is_short():
+        if result is _Failure.NO_DEVICE and not self._turned_back and self._is_short():
             return None
         self._turned_back = True
         while self._stack:
             frame = self._stack.pop()
-            if isinstance(frame, _Boundary):
-                result = _Result.FAILED
+            if frame is None:
+                result = _Failure.NO_DEVICE
             elif isinstance(frame, _Choice):
-                if result is _Result.FAILED:
+                if result is _Failure.NO_DEVICE:
                     frame.all_too_many = False
                 frame.index += 1
                 if frame.index < frame.number:
                     self._stack.append(frame)
                     return frame.cursor._replace(alternative=frame.index)
-                result = _Result.TOO_MANY if frame.all_too_many else _Result.FAILED
+                result = _Failure.TOO_MANY if frame.all_too_many else _Failure.NO_DEVICE
             else:
-                assert frame.undo is not None
-                self._put_back(frame.undo)
+                _put_back(frame.undo)
                 self._front = 0 if frame.request.is_all else min(self._front, frame.position - 1)
-                if result is _Result.FAILED and not frame.request.is_all:
+                if result is _Failure.NO_DEVICE and not frame.request.is_all:
                     self._retry = frame
-                    found = self._retried()
-                    if isinstance(found, _Cursor):
-                        return found
-                    result = found
-        if result is _Result.TOO_MANY:
+                    step = self._pick_another(frame)
+                    if isinstance(step, _Cursor):
+                        return step
+                    result = step
+        if result is _Failure.TOO_MANY:
             raise AllocationError("allocation max size exceeded")
         return None
 
-    def _again(self) -> _Cursor | None:
-        """Continue where the budget ended during backtracking."""
-        found = self._retried()
-        return self._back(found) if isinstance(found, _Result) else found
-
-    def _retried(self) -> _Cursor | _Result:
+    def _pick_another(self, frame: _Picking) -> _Cursor | _Failure:
         """Choose another device instead of one that was put back."""
-        frame = self._retry
-        assert frame is not None
-        assert frame.undo is not None
+        assert frame.candidate is not None
         if not self._distinguishes:
-            frame.failed.add(self._key(frame.undo.candidate))
-        found = self._next_pick(frame)
+            frame.failed.add(self._key(frame.candidate))
+        step = self._next_pick(frame)
         self._retry = None
-        return found
+        return step
 
     # One device
 
@@ -404,7 +370,7 @@ class DeviceSearch:
                     raise SearchTimeout(_TIMEOUT)
 
             try:
-                return selects(request, candidate, between=between)
+                return request.selects(candidate, between=between)
             finally:
                 work = _work_since(before)
                 self.work += work
@@ -422,90 +388,61 @@ class DeviceSearch:
             return True  # the whole device, the usual case
         return fits(request.capacities, device.capacities, consumed, picked)
 
-    def _pick(
-        self, claim: int, request: WantedRequest, candidate: DeviceCandidate, *, must: bool = False
-    ) -> _Undo | None:
+    def _pick(self, frame: _Picking, candidate: DeviceCandidate, *, must: bool = False) -> bool:
         """Allocate the device if possible. With `must`, a violated constraint is an error."""
-        device = candidate.device
+        claim, request, device = frame.cursor.claim, frame.request, candidate.device
         if request.is_admin:
             if not device.is_shareable and claim in self._picked.get(device.id, ()):
-                return None
+                return False
         elif self._is_in_use(device):
-            return None
+            return False
         if device.consumes and not self._demand.features.has_partitions:
-            return None
-        counters = None
+            return False
+        if device.preventing_taints and not _tolerates_all(request.tolerations, device.preventing_taints):
+            return False
+        undo: _Undo = []
         if device.consumes and not (
             device.is_shareable and (device.id in self._usage.consumed or device.id in self._shares)
         ):
             counters = self._counters_of(candidate.pool)
             if counters is None or not counters.take(device):
-                return None
-        added = 0
-        refused = bool(device.preventing_taints) and not _tolerates_all(
-            request.tolerations, device.preventing_taints
-        )
-        if not refused:
-            for constraint in self._constraints[claim]:
-                if not constraint.add(request, device):
-                    refused = True
-                    break
-                added += 1
-            if refused and must:
-                self._retract(request, device, claim, added, counters)
+                return False
+            undo.append(partial(counters.put_back, device))
+        for constraint in self._constraints[claim]:
+            if constraint.add(request, device):
+                undo.append(partial(constraint.remove, request))
+                continue
+            _put_back(undo)
+            if must:
                 raise AllocationError(
                     f", request {request.name}: cannot add device {'/'.join(device.id)} because a claim "
                     "constraint would not be satisfied",
                     claim=claim,
                 )
-        if refused or not self._fits(request, device):
-            self._retract(request, device, claim, added, counters)
-            return None
+            return False
+        if not self._fits(request, device):
+            _put_back(undo)
+            return False
         consumed: Amounts = _NOTHING
-        before = self._shares.get(device.id)
         if device.is_shareable:
             consumed = all_consumed(request.capacities, device.capacities)
-            self._shares[device.id] = _sum(before, consumed)
+            before = self._shares.get(device.id)
+            undo.append(partial(self._set_shares, device.id, before))
+            self._set_shares(device.id, _sum(before, consumed))
         else:
-            self._picked.setdefault(device.id, set()).add(claim)
+            claims = self._picked.setdefault(device.id, set())
+            undo.append(partial(claims.discard, claim))
+            claims.add(claim)
         self._picks[claim].append(Pick(request, device, consumed))
-        return _Undo(
-            candidate,
-            request,
-            claim,
-            added,
-            counters is not None,
-            not device.is_shareable,
-            device.is_shareable,
-            before is None,
-            before,
-        )
+        undo.append(self._picks[claim].pop)
+        frame.candidate, frame.undo = candidate, undo
+        return True
 
-    def _put_back(self, undo: _Undo) -> None:
-        device = undo.candidate.device
-        self._picks[undo.claim].pop()
-        if undo.shared:
-            if undo.before is None:
-                del self._shares[device.id]
-            else:
-                self._shares[device.id] = undo.before
-        if undo.marked:
-            self._picked[device.id].discard(undo.claim)
-        counters = self._counters[undo.candidate.pool.id] if undo.counted else None
-        self._retract(undo.request, device, undo.claim, undo.constraints, counters)
-
-    def _retract(
-        self,
-        request: WantedRequest,
-        device: KnownDevice,
-        claim: int,
-        constraints: int,
-        counters: PoolCounters | None,
-    ) -> None:
-        for constraint in reversed(self._constraints[claim][:constraints]):
-            constraint.remove(request)
-        if counters is not None:
-            counters.put_back(device)
+    def _set_shares(self, device: DeviceId, amounts: Amounts | None) -> None:
+        if amounts is None:
+            del self._shares[device]
+        else:
+            self._shares[device] = amounts
 
     def _counters_of(self, pool: DevicePool) -> PoolCounters | None:
         """None if amounts overflow."""
@@ -555,13 +492,13 @@ class DeviceSearch:
             self._cannot_match(claim, constraint, available)
             for claim, constraints in zip(self._demand.claims, self._constraints, strict=True)
             for constraint in constraints
-            if isinstance(constraint, MatchAttribute)
+            if not constraint.is_distinct
         )
 
     def _cannot_match(
         self,
         claim: WantedClaim,
-        constraint: MatchAttribute,
+        constraint: PickConstraint,
         available: Sequence[tuple[KnownDevice, Sequence[WantedRequest]]],
     ) -> bool:
         """Whether no value of the attribute occurs on enough devices for its requests."""
@@ -645,10 +582,9 @@ def _tolerates_all(tolerations: Sequence[DeviceToleration], taints: Sequence[Dev
     return all(any(toleration_tolerates(toleration, taint) for toleration in tolerations) for taint in taints)
 
 
-def _trouble(pool: DevicePool) -> str:
-    if pool.is_incomplete:
-        return "being updated"
-    return "invalid" if pool.invalid_reason else ""
+def _put_back(undo: _Undo) -> None:
+    for step in reversed(undo):
+        step()
 
 
 def _sum(before: Amounts | None, added: Amounts) -> Amounts:
