@@ -24,10 +24,10 @@ from kuberth.plugins.volume_binding.assumptions import Assumptions
 from kuberth.plugins.volume_binding.claims import PodClaims, WaitingClaim
 from kuberth.plugins.volume_binding.provisioning import (
     Capacities,
-    Room,
+    SufficientCapacities,
     allowed_nodes,
     can_provision,
-    has_room,
+    has_capacity,
 )
 from kuberth.plugins.volume_binding.reach import NONE, Ranks, reach_of_affinity
 from kuberth.plugins.volume_binding.volumes import KnownVolumes, VolumesOf, match_claims
@@ -39,12 +39,12 @@ from kuberth.plugins.volumes.csi_nodes import CSINodeColumns
 _NOT_REACHABLE: Final = 1
 _NOT_THERE: Final = 2
 _NO_VOLUME: Final = 4
-_NO_ROOM: Final = 8
+_NO_CAPACITY: Final = 8
 _FIRST_ERROR: Final = 16
 _REASONS: Final = (
     (_NOT_REACHABLE, "node(s) didn't match PersistentVolume's node affinity"),
     (_NO_VOLUME, "node(s) didn't find available persistent volumes to bind"),
-    (_NO_ROOM, "node(s) did not have enough free storage"),
+    (_NO_CAPACITY, "node(s) did not have enough free storage"),
     (_NOT_THERE, "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"),
 )
 
@@ -56,12 +56,12 @@ class Wanted(NamedTuple):
     volumes: VolumesOf
 
 
-class Choice(NamedTuple):
+class VolumeChoice(NamedTuple):
     """A claim and, per node of the view, the index of its volume; `NONE`: one is to be provisioned there."""
 
     claim: WaitingClaim
     volumes: Ranks
-    room: Room | None
+    sufficient: SufficientCapacities | None
     """The capacity to use for a volume to be provisioned."""
 
     @property
@@ -75,14 +75,16 @@ class Findings(NamedTuple):
 
     codes: NDArray[np.int64]
     errors: Sequence[Status]
-    choices: Sequence[Choice]
+    choices: Sequence[VolumeChoice]
 
     def at(self, nodes: Nodes) -> Findings:
         """The part of these findings, which are for the whole table, for a view of it."""
         take = nodes.take
         choices = [
-            Choice(claim, take(volumes), None if room is None else room._replace(choice=take(room.choice)))
-            for claim, volumes, room in self.choices
+            VolumeChoice(
+                claim, take(volumes), sufficient and sufficient._replace(choice=take(sufficient.choice))
+            )
+            for claim, volumes, sufficient in self.choices
         ]
         return Findings(take(self.codes), self.errors, choices)
 
@@ -173,7 +175,7 @@ class VolumeFinder:
 
     # Waiting claims
 
-    def _find_waiting(self, nodes: Nodes, wanted: Wanted) -> tuple[NDArray[np.int64], Sequence[Choice]]:
+    def _find_waiting(self, nodes: Nodes, wanted: Wanted) -> tuple[NDArray[np.int64], Sequence[VolumeChoice]]:
         selected = [claim for claim in wanted.claims.waiting if claim.selected_node is not None]
         # Small claims first, so that large volumes remain for large ones.
         others = sorted(
@@ -186,15 +188,15 @@ class VolumeFinder:
         codes[_not_selected(nodes, selected)] = _NO_VOLUME
         choices = []
         for claim, volumes in zip((*selected, *others), found, strict=True):
-            choice = Choice(claim, volumes, None)
+            choice = VolumeChoice(claim, volumes, None)
             if can_provision(claim.storage_class) and choice.needed.any():
-                choice = choice._replace(room=self._capacities.room(nodes, claim))
+                choice = choice._replace(sufficient=self._capacities.sufficient(nodes, claim))
             _check_provision(nodes, choice, codes)
             choices.append(choice)
         return codes, choices
 
 
-def _check_provision(nodes: Nodes, choice: Choice, codes: NDArray[np.int64]) -> None:
+def _check_provision(nodes: Nodes, choice: VolumeChoice, codes: NDArray[np.int64]) -> None:
     """Record a problem for nodes without one so far."""
     asked = choice.needed & (codes == 0)
     if not asked.any():
@@ -205,7 +207,7 @@ def _check_provision(nodes: Nodes, choice: Choice, codes: NDArray[np.int64]) -> 
         return
     allowed = allowed_nodes(nodes, storage_class)
     codes[asked & ~allowed] = _NO_VOLUME
-    codes[asked & allowed & ~has_room(choice.room, nodes)] = _NO_ROOM
+    codes[asked & allowed & ~has_capacity(choice.sufficient, nodes)] = _NO_CAPACITY
 
 
 def _not_selected(nodes: Nodes, claims: Sequence[WaitingClaim]) -> Mask:

@@ -33,7 +33,7 @@ class KnownCapacity(NamedTuple):
     reach: Reach
 
 
-class Room(NamedTuple):
+class SufficientCapacities(NamedTuple):
     """The capacities that are large enough for a claim, and the index of the one to use per node."""
 
     capacities: Sequence[KnownCapacity]
@@ -72,7 +72,7 @@ class Capacities:
         self._known: dict[str, KnownCapacity] = {}
         self._by_class: dict[str, dict[str, KnownCapacity]] = {}
 
-    def room(self, nodes: Nodes, claim: WaitingClaim) -> Room | None:
+    def sufficient(self, nodes: Nodes, claim: WaitingClaim) -> SufficientCapacities | None:
         """Where a volume for the claim can be provisioned; None: anywhere, as capacity is not tracked."""
         if claim.size is None:
             return None
@@ -83,7 +83,7 @@ class Capacities:
         wanted = claim.size_bytes
         of_class = self._by_class.get(claim.class_name, {})
         enough = [known for known in of_class.values() if known.limit_bytes >= wanted]
-        return Room(enough, first_reachable(nodes, [known.reach for known in enough])[0])
+        return SufficientCapacities(enough, first_reachable(nodes, [known.reach for known in enough])[0])
 
     def _refresh(self) -> None:
         changed = self._changes.read()
@@ -118,5 +118,5 @@ def total_bytes(capacity: CSIStorageCapacity) -> int:
         return 0
 
 
-def has_room(room: Room | None, nodes: Nodes) -> Mask:
-    return everywhere(nodes) if room is None else np.less(room.choice, len(room.capacities))
+def has_capacity(sufficient: SufficientCapacities | None, nodes: Nodes) -> Mask:
+    return everywhere(nodes) if sufficient is None else np.less(sufficient.choice, len(sufficient.capacities))

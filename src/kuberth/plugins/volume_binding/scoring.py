@@ -18,7 +18,7 @@ from kuberth.api.quantity import value
 from kuberth.config.plugin_args import MAX_CUSTOM_SCORE, UtilizationShapePoint
 from kuberth.framework.extension_points import Scores
 from kuberth.framework.scores import MAX_NODE_SCORE
-from kuberth.plugins.volume_binding.finding import Choice, Findings
+from kuberth.plugins.volume_binding.finding import Findings, VolumeChoice
 from kuberth.plugins.volume_binding.provisioning import total_bytes
 from kuberth.plugins.volume_binding.reach import NONE
 from kuberth.plugins.volume_binding.volumes import VolumesOf
@@ -80,7 +80,7 @@ def _shift(values: list[int], number: int) -> list[int]:
     return taken
 
 
-def _volume_sizes(choice: Choice, volumes: VolumesOf) -> _Columns:
+def _volume_sizes(choice: VolumeChoice, volumes: VolumesOf) -> _Columns:
     of_class, requested = volumes[choice.claim.class_name], choice.claim.size_bytes
     used, position = np.unique(choice.volumes, return_inverse=True)
     chosen = [None if index == NONE else of_class[index].volume for index in used.tolist()]
@@ -94,12 +94,12 @@ def _volume_sizes(choice: Choice, volumes: VolumesOf) -> _Columns:
     return (np.array(sizes, np.int64)[position], np.array(classes, np.int64)[position]), use
 
 
-def _capacities(choice: Choice) -> _Columns:
-    claim, room = choice.claim, choice.room
-    if room is None:
+def _capacities(choice: VolumeChoice) -> _Columns:
+    claim, sufficient = choice.claim, choice.sufficient
+    if sufficient is None:
         return (), lambda: None
-    totals = np.array([*(total_bytes(known.capacity) for known in room.capacities), _ABSENT])
-    found = totals[np.minimum(room.choice, len(totals) - 1)]
+    totals = np.array([*(total_bytes(known.capacity) for known in sufficient.capacities), _ABSENT])
+    found = totals[np.minimum(sufficient.choice, len(totals) - 1)]
     name = claim.claim.spec.storage_class_name or claim.class_name
 
     def use(size: int) -> Use | None:
