@@ -252,7 +252,7 @@ def _points(cluster: RandomCluster, turns: int) -> Mapping[str, float]:
 def _filter(evaluator: Evaluator, turns: int) -> float:
     nodes, state = evaluator.cluster.all_nodes(), CycleState(PodInfo(POD))
     evaluator.runner.pre_filtering.run(state, POD, nodes)
-    return _least(turns, lambda: evaluator.runner.filtering.judge(state, POD, nodes)) / len(nodes)
+    return _least(turns, lambda: evaluator.runner.filtering.evaluate(state, POD, nodes)) / len(nodes)
 
 
 def _score(evaluator: Evaluator, turns: int) -> float:

@@ -54,7 +54,7 @@ PLANTED: Final = (
         "queue",
         _REJECTIONS,
         "        elif kept.rows_version != self._cluster.changes.version:\n"
-        "            kept = equal_pods.rejection = self._judged_again(kept, equal_pods, state)\n",
+        "            kept = equal_pods.rejection = self._renewed(kept, equal_pods, state)\n",
         "",
         "a kept rejection outlives what it depends on",
     ),
@@ -448,11 +448,11 @@ PLANTED: Final = (
     Planted(
         "queue",
         _HINTS,
-        "            if self._ask(registered, queued, event, old, new) is Hint.SKIP:\n"
+        "            if self._call(registered, queued, event, old, new) is Hint.SKIP:\n"
         "                continue\n"
         "            self.decided_by",
-        "            if self._ask(registered, queued, event, old, new) is Hint.SKIP:\n"
-        "                return worth\n"
+        "            if self._call(registered, queued, event, old, new) is Hint.SKIP:\n"
+        "                return strategy\n"
         "            self.decided_by",
         "one plugin that says Skip decides for all",
     ),

@@ -278,11 +278,11 @@ class Plan:
         if self._stale.item(place) > PODS_CHANGED:
             self._raw[:, row] = _NO_SCORE
             if kept.object_filters:
-                found = self._filters.judge_one(kept.object_filters, state, pod, node)
+                found = self._filters.evaluate_one(kept.object_filters, state, pod, node)
                 by_object = self._id_of(found)
                 if by_object < 0:
                     return False
-        found = self._filters.judge_one(kept.pod_filters, state, pod, node)
+        found = self._filters.evaluate_one(kept.pod_filters, state, pod, node)
         by_pods = 0 if found is SUCCESS else self._id_of(found)
         if by_pods < 0:
             return False
@@ -291,7 +291,7 @@ class Plan:
             with table.what_if() as what_if:
                 for info in nominated:
                     what_if.add_pod(info, row)
-                found = self._filters.judge_one(kept.filters, state, pod, node)
+                found = self._filters.evaluate_one(kept.filters, state, pod, node)
             by_nominated = self._id_of(found)
             if by_nominated < 0:
                 return False
@@ -306,10 +306,10 @@ class Plan:
             for index, (scorer, weight, follows_pods) in enumerate(kept.scorers):
                 score = raw.item(index, row)
                 if follows_pods or score == _NO_SCORE:
-                    asked = self._scorers.raw_of_one(scorer, state, pod, node)
-                    if asked is None or (weight and not MIN_NODE_SCORE <= asked <= MAX_NODE_SCORE):
+                    fresh = self._scorers.raw_of_one(scorer, state, pod, node)
+                    if fresh is None or (weight and not MIN_NODE_SCORE <= fresh <= MAX_NODE_SCORE):
                         return False
-                    score = raw[index, row] = asked
+                    score = raw[index, row] = fresh
                     if score:
                         self._nonzero.add(index)
                 total += weight * score
@@ -327,9 +327,9 @@ class Plan:
         raw[:, renewed] = _NO_SCORE
         before = ids[:, rows]
         if not (
-            self._judge_rows(BY_OBJECT, kept.object_filters, renewed, state, pod)
-            and self._judge_rows(BY_PODS, kept.pod_filters, rows, state, pod)
-            and self._judge_nominated(rows, state, pod)
+            self._evaluate_rows(BY_OBJECT, kept.object_filters, renewed, state, pod)
+            and self._evaluate_rows(BY_PODS, kept.pod_filters, rows, state, pod)
+            and self._evaluate_nominated(rows, state, pod)
         ):
             return False
         if (before != ids[:, rows]).any():
@@ -338,17 +338,17 @@ class Plan:
         passing = rows[passes]
         totals = np.zeros(len(passing), np.int64)
         for index, (scorer, weight, follows_pods) in enumerate(kept.scorers):
-            asked = passing if follows_pods else passing[raw[index].take(passing) == _NO_SCORE]
-            if len(asked):
-                view = Nodes(self._table, asked)
+            unscored = passing if follows_pods else passing[raw[index].take(passing) == _NO_SCORE]
+            if len(unscored):
+                view = Nodes(self._table, unscored)
                 scores = self._scorers.raw(scorer, state, pod, view)
                 if isinstance(scores, Status):
                     return False
                 if scores is None:
-                    scores = np.zeros(len(asked), np.int64)
+                    scores = np.zeros(len(unscored), np.int64)
                 if weight and isinstance(self._scorers.within_range(scorer, scores, view), Status):
                     return False
-                raw[index][asked] = scores
+                raw[index][unscored] = scores
                 if np.count_nonzero(scores):
                     self._nonzero.add(index)
             totals += weight * raw[index].take(passing)
@@ -358,7 +358,7 @@ class Plan:
             self._stale[half] = FRESH
         return True
 
-    def _judge_rows(
+    def _evaluate_rows(
         self, part: int, filters: Sequence[Filter], rows: Rows, state: CycleState, pod: Pod
     ) -> bool:
         """Run these filters over rows and store the results. False: one of them failed."""
@@ -366,12 +366,12 @@ class Plan:
             return True
         ids = self._ids[part]
         view = Nodes(self._table, rows)
-        judged = self._filters.judge(filters, state, pod, view, view.live())
-        if isinstance(judged, Status):
+        evaluated = self._filters.evaluate(filters, state, pod, view, view.live())
+        if isinstance(evaluated, Status):
             return False
         ids[rows] = 0
         by_name = {each.name: each for each in filters}
-        for block in judged[0]:
+        for block in evaluated[0]:
             for code in distinct(block.codes):
                 status = self._filters.rejection(by_name[block.plugin].plugin, block.verdict, code)
                 known = self._id_of(status)
@@ -380,7 +380,7 @@ class Plan:
                 ids[rows[block.positions[block.codes == code]]] = known
         return True
 
-    def _judge_nominated(self, rows: Rows, state: CycleState, pod: Pod) -> bool:
+    def _evaluate_nominated(self, rows: Rows, state: CycleState, pod: Pod) -> bool:
         """Run all filters over the rows with nominated pods, as if these pods were there."""
         self._ids[BY_NOMINATED, rows] = 0
         if not self._nominator.by_node:
@@ -390,7 +390,7 @@ class Plan:
             return True
         with self._table.what_if_with(nominated, requests_alone=not self.kept.sees_pods):
             found = np.fromiter(nominated, np.int64, len(nominated))
-            return self._judge_rows(BY_NOMINATED, self.kept.filters, found, state, pod)
+            return self._evaluate_rows(BY_NOMINATED, self.kept.filters, found, state, pod)
 
     def _left_to_pods(self, rows: Rows) -> list[int]:
         """The rows that no filter rejects before the first filter that reads pods."""

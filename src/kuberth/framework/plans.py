@@ -222,7 +222,7 @@ class Plans:
                     pre_filter.append(plugin)
                     continue
                 self._calls.evaluated(plugin.name, "PreFilter")
-                answer = self._calls.ask(plugin, "PreFilter", plugin.pre_filter, state, pod, nodes)
+                answer = self._calls.call(plugin, "PreFilter", plugin.pre_filter, state, pod, nodes)
                 is_plain = _note(plugin, answer, skip_filter) and is_plain
         for scoring in self._profile.pre_score:
             if scoring.name not in skip_score:
@@ -231,7 +231,7 @@ class Plans:
                     pre_score.append(scoring)
                     continue
                 self._calls.evaluated(scoring.name, "PreScore")
-                answer = self._calls.ask(scoring, "PreScore", scoring.pre_score, state, pod, nodes)
+                answer = self._calls.call(scoring, "PreScore", scoring.pre_score, state, pod, nodes)
                 is_plain = _note(scoring, answer, skip_score) and is_plain
         equal_pods.written = state.written()
         equal_pods.memory = {}

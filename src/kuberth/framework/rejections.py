@@ -59,9 +59,9 @@ class Rejections:
 
         Plugins that are called at PreFilter do not count, because they skip these pods.
         """
-        asked = {plugin.name for plugin in equal_pods.pre_filter}
+        called = {plugin.name for plugin in equal_pods.pre_filter}
         stated = (
-            self._statements.get(each.name) for each in equal_pods.uncached_filters if each.name not in asked
+            self._statements.get(each.name) for each in equal_pods.uncached_filters if each.name not in called
         )
         return any(inputs is None or inputs.filter is DependsOn.ANYTHING for inputs in stated)
 
@@ -104,12 +104,10 @@ class Rejections:
         if kept.version != sum_of_versions(equal_pods.rejection_versions):
             kept = equal_pods.rejection = None
         elif kept.rows_version != self._cluster.changes.version:
-            kept = equal_pods.rejection = self._judged_again(kept, equal_pods, state)
+            kept = equal_pods.rejection = self._renewed(kept, equal_pods, state)
         return kept
 
-    def _judged_again(
-        self, kept: KeptRejection, equal_pods: EqualPods, state: CycleState
-    ) -> KeptRejection | None:
+    def _renewed(self, kept: KeptRejection, equal_pods: EqualPods, state: CycleState) -> KeptRejection | None:
         """The same rejection, if the verdicts on the changed nodes are the same as before."""
         info = state.pod_info
         if kept.verdicts is None or info is None:

@@ -99,7 +99,7 @@ class Runner:
         self._pre_enqueue_runs += 1
         for plugin in plugins:
             if timed:
-                answer = self._calls.ask(plugin, "PreEnqueue", plugin.pre_enqueue, pod, timed=True)
+                answer = self._calls.call(plugin, "PreEnqueue", plugin.pre_enqueue, pod, timed=True)
             else:
                 try:
                     answer = plugin.pre_enqueue(pod)

@@ -100,7 +100,7 @@ class Hints:
     ) -> bool:
         """Whether a hint of the plugin returns anything but Skip for the pod."""
         return any(
-            registered.plugin == plugin and self._ask(registered, queued, event, old, new) is not Hint.SKIP
+            registered.plugin == plugin and self._call(registered, queued, event, old, new) is not Hint.SKIP
             for registered in self._registered(queued.pod.spec.scheduler_name, event)
         )
 
@@ -166,7 +166,9 @@ class Hints:
     def concerns_any_plugin(self, event: ClusterEvent) -> bool:
         return event.is_wildcard or bool(self.plugins_concerned(event))
 
-    def judge(self, queued: QueuedPod, event: ClusterEvent, old: object, new: object) -> QueueingStrategy:
+    def strategy_for(
+        self, queued: QueuedPod, event: ClusterEvent, old: object, new: object
+    ) -> QueueingStrategy:
         """Call the hints of the rejecting plugins; a pod with a Pending plugin skips backoff."""
         self.decided_by = ""
         rejectors = queued.rejectors
@@ -185,7 +187,7 @@ class Hints:
         for registered in self._registered(profile, event):
             if registered.plugin not in rejectors:
                 continue
-            if self._ask(registered, queued, event, old, new) is Hint.SKIP:
+            if self._call(registered, queued, event, old, new) is Hint.SKIP:
                 continue
             self.decided_by = registered.plugin
             if registered.plugin in queued.pending_plugins:
@@ -206,7 +208,7 @@ class Hints:
             )
         return found
 
-    def _ask(
+    def _call(
         self, registered: RegisteredHint, queued: QueuedPod, event: ClusterEvent, old: object, new: object
     ) -> Hint:
         """Call a hint. If it fails, it counts as Queue: a needless attempt is better than a stuck pod."""

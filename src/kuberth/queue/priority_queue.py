@@ -124,7 +124,7 @@ class PriorityQueue(SchedulingQueue):
         """Requeue an unschedulable pod if a change of the pod itself may help it."""
         if self._context.queueing_hints:
             for change in changes:
-                strategy = self._hints.judge(queued, change, old, queued.pod)
+                strategy = self._hints.strategy_for(queued, change, old, queued.pod)
                 if self._send(queued, strategy, self._cause(change, queued.pod)):
                     return
         elif differs_for_scheduling(old, queued.pod):
@@ -262,7 +262,7 @@ class PriorityQueue(SchedulingQueue):
             return QueueingStrategy.AFTER_BACKOFF, _ATTEMPT_FAILED
         best, cause = QueueingStrategy.SKIP, _ATTEMPT_FAILED
         for event, old, new in missed:
-            strategy = self._hints.judge(queued, event, old, new)
+            strategy = self._hints.strategy_for(queued, event, old, new)
             if strategy is QueueingStrategy.SKIP:
                 continue
             if strategy is QueueingStrategy.IMMEDIATELY or best is QueueingStrategy.SKIP:
@@ -336,23 +336,23 @@ class PriorityQueue(SchedulingQueue):
         about = old if new is None else new
         # A hint for an equal pod does not hold for the pod that the event is about.
         itself = object_key(about) if isinstance(about, Pod) else ""
-        judged: dict[EquallyRejected, tuple[QueueingStrategy, MoveCause]] = {}
-        asks_each = event.is_wildcard
+        answers: dict[EquallyRejected, tuple[QueueingStrategy, MoveCause]] = {}
+        calls_each = event.is_wildcard
         moved = 0
         for queued in found.pods:
             if not self._unschedulable.still_waits(queued, found.end):
                 continue
-            asks = asks_each or queued.info.key == itself
-            answer = None if asks else judged.get(queued.index_entry.equality)
+            needs_call = calls_each or queued.info.key == itself
+            answer = None if needs_call else answers.get(queued.index_entry.equality)
             if answer is None:
                 yield WORK_OF_A_HINT
                 if not self._unschedulable.still_waits(queued, found.end):
                     continue  # it has left meanwhile
-                strategy = self._hints.judge(queued, event, old, new)
+                strategy = self._hints.strategy_for(queued, event, old, new)
                 answer = strategy, self._cause(event, about)
-                equality = None if asks else queued.index_entry.equality
+                equality = None if needs_call else queued.index_entry.equality
                 if equality is not None and self._hints.signatures_hold(equality.plugin_keys, queued):
-                    judged[equality] = answer
+                    answers[equality] = answer
             strategy, cause = answer
             if strategy is not QueueingStrategy.SKIP:
                 self._send(queued, strategy, cause)

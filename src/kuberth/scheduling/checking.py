@@ -20,7 +20,7 @@ from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import FitError
 from kuberth.framework.equal_pods import KeptRejection
 from kuberth.framework.runner import Runner
-from kuberth.framework.running.filtering import Judgement
+from kuberth.framework.running.filtering import FilterResult
 from kuberth.framework.status import SUCCESS, Status
 from kuberth.framework.verdict import distinct
 from kuberth.informers.store import object_key
@@ -101,9 +101,9 @@ class PlanCheck:
             self._metrics.plan_differences.inc((each.plugin, runner.profile.scheduler_name))
             if runner.distrust(each.plugin):
                 logger.error(
-                    "plugin %r: its `inputs` are wrong. %s for pod %s: an equal pod was answered %s, and "
-                    "asked again the plugin answers %s. That is used, and the plugin is asked about every "
-                    "pod from now on. Have `inputs` name every field of the pod that the plugin reads.",
+                    "plugin %r: its `inputs` are wrong. %s for pod %s: an equal pod got %s, but the plugin "
+                    "now answers %s. The new answer is used. From now on the plugin is called for every "
+                    "pod. Let `inputs` name every field of the pod that the plugin reads.",
                     *(each.plugin, each.where, object_key(pod)),
                     *(each.kept, each.fresh),
                 )
@@ -116,12 +116,12 @@ class PlanCheck:
         fresh.group, fresh.uses_plans = state.group, False
         prepared = runner.pre_filtering.run(fresh, pod, self._cluster.all_nodes())
         if not prepared.status.is_success or prepared.narrowed_by:
-            asked = () if state.equal_pods is None else state.equal_pods.pre_filter
+            called = () if state.equal_pods is None else state.equal_pods.pre_filter
             for name in prepared.narrowed_by or {prepared.status.plugin}:
-                if name not in [plugin.name for plugin in asked]:
+                if name not in [plugin.name for plugin in called]:
                     yield WrongAnswer(name, "PreFilter", "Success or Skip", repr(prepared.status))
             return
-        before, after = (runner.filtering.judge(each, pod, nodes) for each in (state, fresh))
+        before, after = (runner.filtering.evaluate(each, pod, nodes) for each in (state, fresh))
         if isinstance(before, Status) or isinstance(after, Status):
             return  # a plugin failed, and failures are never reused
         order = {plugin.name: number for number, plugin in enumerate(runner.profile.filter)}
@@ -186,10 +186,10 @@ def _answers(status: Status) -> dict[str, dict[Status, int]]:
     return found
 
 
-def _statuses(judgement: Judgement) -> list[Status]:
+def _statuses(result: FilterResult) -> list[Status]:
     """The status of every node of the view."""
-    statuses = [SUCCESS] * len(judgement.nodes)
-    for block in judgement.rejections():
+    statuses = [SUCCESS] * len(result.nodes)
+    for block in result.rejections():
         of_code = {code: block.verdict.status(code).by(block.plugin) for code in distinct(block.codes)}
         for position, code in zip(block.positions.tolist(), block.codes.tolist(), strict=True):
             statuses[position] = of_code[code]

@@ -74,7 +74,7 @@ class SchedulingLoop:
         self._may_bind = may_bind
         self._extended = extended
         self._overlapping = Overlapping(
-            self._schedule_waiting, spawn=spawn, limit=parallelism, give_back=self._give_back
+            self._schedule_waiting, spawn=spawn, limit=parallelism, requeue=self._requeue
         )
         self._groups = groups
         self._repeating = Repeating(
@@ -151,7 +151,7 @@ class SchedulingLoop:
             self._schedule_popped(queued)
         except Exception:  # an internal error must not lose the pod or stop the loop
             logger.exception("the scheduling loop failed with pod %s; it is queued again", queued.key)
-            self._give_back(queued)
+            self._requeue(queued)
         return True
 
     def _schedule_popped(self, queued: QueuedPod) -> None:
@@ -207,7 +207,7 @@ class SchedulingLoop:
                 self._conclude(outcome)
         except Exception:  # as in schedule_one
             logger.exception("the scheduling loop failed with pod %s; it is queued again", queued.key)
-            self._give_back(queued)
+            self._requeue(queued)
 
     def _failed(self, queued: QueuedPod, runner: Runner, exc: Exception, started: float) -> Rejection:
         logger.error("the scheduling cycle failed with pod %s; it is queued again", queued.key, exc_info=exc)
@@ -236,7 +236,7 @@ class SchedulingLoop:
             verbosity.log(2, verbosity.NO_FIT, pod=queued.pod, err=outcome.status.message)
         self._failures.handle(outcome)
 
-    def _give_back(self, queued: QueuedPod) -> None:
+    def _requeue(self, queued: QueuedPod) -> None:
         queued.unschedulable_plugins = set()
         queued.pending_plugins = set()
         try:

@@ -21,7 +21,7 @@ MIN_FEASIBLE_NODES: Final = 100
 """The minimum number of feasible nodes before a search stops."""
 MIN_FEASIBLE_PERCENTAGE: Final = 5
 
-Judge = Callable[[slice], Mask | Status]
+Evaluate = Callable[[slice], Mask | Status]
 """Which nodes of a stretch pass; a Status aborts the search."""
 
 
@@ -52,7 +52,7 @@ class Sampler:
         self._stretch = 0
 
     def choose(
-        self, order: NodeOrder, enough: int, judge: Judge, *, nodes: int
+        self, order: NodeOrder, enough: int, evaluate: Evaluate, *, nodes: int
     ) -> tuple[Places, int] | Status:
         """The places of the first `enough` nodes that pass, and the number of evaluated nodes.
 
@@ -66,19 +66,19 @@ class Sampler:
         if self._stretch > enough:  # if some do not pass, about as many of the next ones may not pass
             stretch += stretch // 8
         found: list[Rows] = []
-        count = judged = 0
-        while judged < total and count <= enough:
-            begin, end = start + judged, start + min(judged + stretch, total)
-            passing = judge(slice(begin, end))
+        count = evaluated = 0
+        while evaluated < total and count <= enough:
+            begin, end = start + evaluated, start + min(evaluated + stretch, total)
+            passing = evaluate(slice(begin, end))
             if isinstance(passing, Status):
                 return passing
             positions = passing.nonzero()[0]
             hits = len(positions)
-            if not judged and hits == end - begin > enough:
+            if not evaluated and hits == end - begin > enough:
                 return self._evaluated(enough, slice(start, start + enough), nodes)
             found.append(positions + begin)
             count += hits
-            judged += end - begin
+            evaluated += end - begin
             stretch *= 2
         places = found[0] if len(found) == 1 else np.concatenate(found)
         if count <= enough:
@@ -99,7 +99,7 @@ class EveryNode:
     position = 0
 
     def choose(
-        self, order: NodeOrder, _enough: int, judge: Judge, *, nodes: int
+        self, order: NodeOrder, _enough: int, evaluate: Evaluate, *, nodes: int
     ) -> tuple[Places, int] | Status:
-        passing = judge(slice(0, len(order)))
+        passing = evaluate(slice(0, len(order)))
         return passing if isinstance(passing, Status) else (np.flatnonzero(passing), len(order))

@@ -21,9 +21,9 @@ from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.plan import Places
 from kuberth.framework.runner import Runner
-from kuberth.framework.running.filtering import Judgement
+from kuberth.framework.running.filtering import FilterResult
 from kuberth.framework.status import SUCCESS, Status
-from kuberth.scheduling.sampling import Judge, nodes_to_find
+from kuberth.scheduling.sampling import Evaluate, nodes_to_find
 
 
 class Sampling(Protocol):
@@ -38,7 +38,7 @@ class Sampling(Protocol):
         ...
 
     def choose(
-        self, order: NodeOrder, enough: int, judge: Judge, /, *, nodes: int
+        self, order: NodeOrder, enough: int, evaluate: Evaluate, /, *, nodes: int
     ) -> tuple[Places, int] | Status:
         """The places of nodes that pass, and how many were evaluated to find `enough` of them."""
         ...
@@ -134,10 +134,10 @@ class NodeSearch:
             and (outcome.node_names is None or name in outcome.node_names)
         ]
         nodes = Nodes(self._cluster, np.array([row for _name, row in left], np.int64))
-        judgement = runner.filtering.judge(state, pod, nodes)
-        if isinstance(judgement, Status):
-            return judgement
-        return [name for (name, _row), passes in zip(left, judgement.passing, strict=True) if passes]
+        result = runner.filtering.evaluate(state, pod, nodes)
+        if isinstance(result, Status):
+            return result
+        return [name for (name, _row), passes in zip(left, result.passing, strict=True) if passes]
 
     def nominated_node(self, state: CycleState, pod: Pod, runner: Runner) -> Nodes | None:
         """The pod's nominated node if it is feasible; otherwise None, and all nodes are searched."""
@@ -164,19 +164,19 @@ class NodeSearch:
         total: int,
     ) -> tuple[Nodes, int] | Status:
         started = time.perf_counter()
-        judgements: list[Judgement] = []
+        results: list[FilterResult] = []
         cluster, filtering = self._cluster, runner.filtering
         is_whole = order is cluster.node_order()
 
-        def judge(stretch: slice) -> Mask | Status:
+        def evaluate(stretch: slice) -> Mask | Status:
             nodes = Nodes(cluster, order.twice[stretch], stretch if is_whole else None)
-            judgement = filtering.judge(state, pod, nodes)
-            if isinstance(judgement, Status):
-                return judgement
-            judgements.append(judgement)
-            return judgement.passing
+            result = filtering.evaluate(state, pod, nodes)
+            if isinstance(result, Status):
+                return result
+            results.append(result)
+            return result.passing
 
-        chosen = self._sampling.choose(order, self._enough(runner, order.count), judge, nodes=total)
+        chosen = self._sampling.choose(order, self._enough(runner, order.count), evaluate, nodes=total)
         if isinstance(chosen, Status):
             filtering.observe(chosen, started)
             return chosen
@@ -184,8 +184,8 @@ class NodeSearch:
         nodes = Nodes(cluster, order.twice[places], places if is_whole else None)
         status = SUCCESS
         if diagnoses_all or not len(nodes):
-            for judgement in judgements:
-                status = filtering.report(judgement, diagnosis)
+            for result in results:
+                status = filtering.report(result, diagnosis)
                 if not status.is_success:
                     break
         filtering.observe(status, started)

@@ -620,5 +620,5 @@ def _microseconds(evaluator: Evaluator, plugin: str, point: str, pod: Pod) -> fl
     if point == "score":
         runner.scoring.run(state, pod, nodes)
     else:
-        runner.filtering.judge(state, pod, nodes)
+        runner.filtering.evaluate(state, pod, nodes)
     return (time.thread_time() - started) / len(nodes) * 1e6

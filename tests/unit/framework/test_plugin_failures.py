@@ -410,7 +410,7 @@ def test_a_hint_that_fails_counts_as_queue(answer: Any, caplog: pytest.LogCaptur
     queued = QueuedPod(PodInfo(POD), timestamp_ns=0)
     queued.unschedulable_plugins = {"Bad"}
     hints = Hints({"default-scheduler": made.profile.hints}, made.metrics)
-    assert hints.judge(queued, event, None, None) is QueueingStrategy.AFTER_BACKOFF
+    assert hints.strategy_for(queued, event, None, None) is QueueingStrategy.AFTER_BACKOFF
     assert "plugin 'Bad' failed in its hint for event NodeAdd and pod default/p" in caplog.text
 
 

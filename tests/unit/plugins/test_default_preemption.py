@@ -446,7 +446,7 @@ def test_nodes_are_tried_together_only_if_they_cannot_matter_to_each_other(
     judge = Evaluator(FULL)
     state = CycleState(PodInfo(pod))
     judge.runner.pre_filtering.run(state, pod, judge.cluster.all_nodes())
-    assert judge.runner.filtering.judges_nodes_alone(state) is (alone and way != "node by node")
+    assert judge.runner.filtering.evaluates_nodes_independently(state) is (alone and way != "node by node")
     assert judge.runner.filtering.reads_requests_alone(state) is (alone and way == "over columns")
 
 

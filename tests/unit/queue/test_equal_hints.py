@@ -63,7 +63,7 @@ def test_an_event_moves_the_pods_that_it_would_move_one_by_one(data: st.DataObje
         pods.append(queued)
         event, old, new = _event(data, evaluator, f"other-{step}")
         found = waiting.concerned_by(event, old, new).pods
-        worth = {each.key: hints.judge(each, event, old, new) for each in pods}
+        worth = {each.key: hints.strategy_for(each, event, old, new) for each in pods}
         assert {each.key for each in found} >= {
             key for key, value in worth.items() if value is not QueueingStrategy.SKIP
         }

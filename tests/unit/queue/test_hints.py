@@ -55,11 +55,11 @@ def hints(*registered: RegisteredHint) -> Hints:
         pytest.param(QUEUE, QUEUE, "C", "", QueueingStrategy.SKIP, id="rejector-without-registration"),
     ],
 )
-def test_judge(
+def test_strategy(
     a: HintFunction | None, b: HintFunction | None, plugins: str, pending: str, worth: QueueingStrategy
 ) -> None:
     judge = hints(*on("A", NODE_ADD, hint=a), *on("B", NODE_ADD, hint=b))
-    assert judge.judge(rejected(*plugins, pending=pending), NODE_ADD, None, make_node("n")) is worth
+    assert judge.strategy_for(rejected(*plugins, pending=pending), NODE_ADD, None, make_node("n")) is worth
 
 
 def test_a_hint_sees_the_pod_and_both_versions() -> None:
@@ -70,7 +70,7 @@ def test_a_hint_sees_the_pod_and_both_versions() -> None:
         return Hint.SKIP
 
     queued = rejected("A")
-    hints(*on("A", NODE_TAINT, hint=hint)).judge(queued, NODE_TAINT, "old", "new")
+    hints(*on("A", NODE_TAINT, hint=hint)).strategy_for(queued, NODE_TAINT, "old", "new")
     assert seen == [(queued.pod, "old", "new")]
 
 
@@ -106,13 +106,16 @@ def test_hints_are_those_of_the_pods_own_profile() -> None:
     both = Hints(
         {"one": on("A", NODE_ADD, hint=SKIP), "two": on("A", NODE_ADD, hint=QUEUE)}, SchedulerMetrics()
     )
-    assert both.judge(rejected("A", scheduler="one"), NODE_ADD, None, None) is QueueingStrategy.SKIP
-    assert both.judge(rejected("A", scheduler="two"), NODE_ADD, None, None) is QueueingStrategy.AFTER_BACKOFF
+    assert both.strategy_for(rejected("A", scheduler="one"), NODE_ADD, None, None) is QueueingStrategy.SKIP
+    assert (
+        both.strategy_for(rejected("A", scheduler="two"), NODE_ADD, None, None)
+        is QueueingStrategy.AFTER_BACKOFF
+    )
 
 
 def test_a_pod_of_an_unknown_profile_is_not_left_behind(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR):
-        worth = hints(*on("A", NODE_ADD, hint=SKIP)).judge(
+        worth = hints(*on("A", NODE_ADD, hint=SKIP)).strategy_for(
             rejected("A", scheduler="stranger"), NODE_ADD, None, None
         )
     assert worth is QueueingStrategy.AFTER_BACKOFF
@@ -130,7 +133,7 @@ def test_a_pod_of_an_unknown_profile_is_not_left_behind(caplog: pytest.LogCaptur
 )
 def test_a_wildcard_asks_no_hint(new: object, worth: QueueingStrategy) -> None:
     judge = hints(*on("A", NODE_ADD, hint=failing))
-    assert judge.judge(rejected("A"), cluster_events.UNSCHEDULABLE_TIMEOUT, None, new) is worth
+    assert judge.strategy_for(rejected("A"), cluster_events.UNSCHEDULABLE_TIMEOUT, None, new) is worth
 
 
 @pytest.mark.parametrize(
@@ -141,6 +144,6 @@ def test_a_wildcard_asks_no_hint(new: object, worth: QueueingStrategy) -> None:
 def test_every_answer_is_measured(hint: HintFunction | None, label: str) -> None:
     metrics = SchedulerMetrics()
     judge = Hints({SCHEDULER: on("A", NODE_ADD, hint=hint)}, metrics)
-    judge.judge(rejected("A"), NODE_ADD, None, None)
+    judge.strategy_for(rejected("A"), NODE_ADD, None, None)
     values = metrics.queueing_hint_execution_duration.values
     assert {labels: value.count for labels, value in values.items()} == {("A", "NodeAdd", label): 1}

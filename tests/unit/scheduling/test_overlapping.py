@@ -10,7 +10,7 @@ from kuberth.clock import run_in_virtual_time
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.errors import KuberthError
 from kuberth.framework import QueuedPod
-from kuberth.scheduling.overlapping import LONGEST_LINE, Overlapping
+from kuberth.scheduling.overlapping import MAX_WAITING, Overlapping
 from kuberth.testing import make_pod
 
 
@@ -36,7 +36,7 @@ def test_a_limited_number_runs_at_once_and_the_most_important_is_next() -> None:
             def spawn(work: Coroutine[Any, Any, None], *, name: str) -> None:
                 tasks.create_task(work, name=name)
 
-            overlapping = Overlapping(attend, spawn=spawn, limit=2, give_back=forget)
+            overlapping = Overlapping(attend, spawn=spawn, limit=2, requeue=forget)
             for name, priority in (("a", 0), ("b", 0), ("c", 1), ("d", 5), ("e", 5)):
                 overlapping.add(queued(name, priority))
             await asyncio.sleep(0)
@@ -69,7 +69,7 @@ def test_the_limit_moves_while_cycles_run() -> None:
             def spawn(work: Coroutine[Any, Any, None], *, name: str) -> None:
                 tasks.create_task(work, name=name)
 
-            overlapping = Overlapping(attend, spawn=spawn, limit=1, give_back=forget)
+            overlapping = Overlapping(attend, spawn=spawn, limit=1, requeue=forget)
             for name in "abcd":
                 overlapping.add(queued(name, 0))
             await asyncio.sleep(0)
@@ -100,7 +100,7 @@ def test_a_cycle_that_fails_leaves_its_place() -> None:
             attend,
             spawn=lambda work, *, name: tasks.append(asyncio.ensure_future(work)),
             limit=1,
-            give_back=forget,
+            requeue=forget,
         )
         for name in ("a", "b"):
             overlapping.add(queued(name))
@@ -119,7 +119,7 @@ def test_a_place_that_could_not_be_used_is_not_counted() -> None:
     async def attend(_pod: QueuedPod) -> None:
         raise AssertionError
 
-    overlapping = Overlapping(attend, spawn=spawn, limit=1, give_back=forget)
+    overlapping = Overlapping(attend, spawn=spawn, limit=1, requeue=forget)
     with pytest.raises(KuberthError):
         overlapping.add(queued("a"))
     assert overlapping.running == 0
@@ -135,16 +135,16 @@ def test_the_line_is_bounded_and_the_least_important_goes_back() -> None:
         never,
         spawn=lambda work, *, name: work.close(),
         limit=0,
-        give_back=lambda pod: back.append(pod.pod.metadata.name),
+        requeue=lambda pod: back.append(pod.pod.metadata.name),
     )
-    for number in range(LONGEST_LINE):
+    for number in range(MAX_WAITING):
         overlapping.add(queued(f"p{number}", priority=1 if number == 500 else 5))
     assert back == []
     overlapping.add(queued("late", priority=9))
     overlapping.add(queued("later", priority=9))
     overlapping.add(queued("unimportant", priority=0))
-    assert back == ["p500", f"p{LONGEST_LINE - 1}", "unimportant"]
-    assert overlapping.waiting == LONGEST_LINE
+    assert back == ["p500", f"p{MAX_WAITING - 1}", "unimportant"]
+    assert overlapping.waiting == MAX_WAITING
 
 
 def test_no_pod_starves() -> None:
@@ -162,7 +162,7 @@ def test_no_pod_starves() -> None:
             attend,
             spawn=lambda work, *, name: tasks.append(asyncio.ensure_future(work)),
             limit=1,
-            give_back=forget,
+            requeue=forget,
         )
         overlapping.add(queued("first", priority=9))
         overlapping.add(queued("patient"))

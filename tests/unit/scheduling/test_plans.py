@@ -43,7 +43,7 @@ from kuberth.framework.plan import Places
 from kuberth.framework.running.calls import FEW_NODES
 from kuberth.framework.status import SKIP
 from kuberth.scheduling.cycle import SchedulingCycle
-from kuberth.scheduling.sampling import Judge, Sampler
+from kuberth.scheduling.sampling import Evaluate, Sampler
 from kuberth.testing import ReadRecorder, make_node, make_pod
 from tests.unit.framework.harness import profile_config
 
@@ -61,7 +61,7 @@ class _Few:
         self.position = 0
 
     def choose(
-        self, order: NodeOrder, _enough: int, judge: Judge, *, nodes: int
+        self, order: NodeOrder, _enough: int, judge: Evaluate, *, nodes: int
     ) -> tuple[Places, int] | Status:
         return self._sampler.choose(order, min(2, len(order)), judge, nodes=nodes)
 

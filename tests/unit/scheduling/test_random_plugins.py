@@ -315,14 +315,16 @@ class World:
         for queued in self.queue.concerned_by(NODE_ADD, None, node).pods:
             equality = queued.index_entry.equality
             worth = (
-                self.hints.judge(queued, NODE_ADD, None, node) if equality is None else judged.get(equality)
+                self.hints.strategy_for(queued, NODE_ADD, None, node)
+                if equality is None
+                else judged.get(equality)
             )
             if (
                 worth is None
                 or equality is None
                 or not self.hints.signatures_hold(equality.plugin_keys, queued)
             ):
-                worth = self.hints.judge(queued, NODE_ADD, None, node)
+                worth = self.hints.strategy_for(queued, NODE_ADD, None, node)
             if equality is not None:
                 judged[equality] = worth
             if worth is not QueueingStrategy.SKIP:

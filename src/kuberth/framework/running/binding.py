@@ -13,7 +13,7 @@ from kuberth.extenders import Extenders
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.extension_points import BindPlugin
 from kuberth.framework.profile import Profile
-from kuberth.framework.running.calls import PRE_FLIGHT, Calls, allowed_codes, nonsense, raised
+from kuberth.framework.running.calls import PRE_FLIGHT, Calls, allowed_codes, invalid_answer, raised
 from kuberth.framework.status import SKIP, SUCCESS, Code, Status
 from kuberth.observe.metrics import SchedulerMetrics
 
@@ -54,7 +54,7 @@ class BindingPoints:
             if plugin.name in unconcerned:
                 skipped.add(plugin.name)
                 continue
-            answer = self._calls.ask(
+            answer = self._calls.call(
                 plugin,
                 PRE_FLIGHT,
                 plugin.pre_bind_pre_flight,
@@ -123,7 +123,9 @@ class BindingPoints:
         except BaseException as exc:
             answer = raised(plugin, "Bind", exc)
         if isinstance(answer, Status) and answer.code == Code.SKIP:
-            status = nonsense(plugin, "Bind", answer.code.label, allowed_codes("Bind", without=Code.SKIP))
+            status = invalid_answer(
+                plugin, "Bind", answer.code.label, allowed_codes("Bind", without=Code.SKIP)
+            )
         else:
             status = self._calls.checked(plugin, "Bind", answer)
         if state.record_plugin_metrics:

@@ -60,7 +60,7 @@ class Calls:
         self._metrics = metrics
         self._successes: dict[str, HistogramValue] = {}
 
-    def ask(
+    def call(
         self, plugin: Plugin, point: str, method: Callable[..., Any], *args: Any, timed: bool = False
     ) -> Any:
         """Call the plugin; any exception becomes an Error status."""
@@ -77,7 +77,7 @@ class Calls:
         self, plugin: Plugin, point: str, method: Callable[..., Any], *args: Any, timed: bool = False
     ) -> Status:
         """Call the plugin; the answer is a status that the extension point allows."""
-        return self.checked(plugin, point, self.ask(plugin, point, method, *args, timed=timed))
+        return self.checked(plugin, point, self.call(plugin, point, method, *args, timed=timed))
 
     def notify(
         self,
@@ -89,9 +89,9 @@ class Calls:
         node_name: str,
     ) -> None:
         """Call a plugin that must return nothing; a returned value is logged."""
-        answer = self.ask(plugin, point, method, state, pod, node_name, timed=state.record_plugin_metrics)
+        answer = self.call(plugin, point, method, state, pod, node_name, timed=state.record_plugin_metrics)
         if answer is not None and not isinstance(answer, Status):
-            nonsense(plugin, point, answer, "nothing")
+            invalid_answer(plugin, point, answer, "nothing")
 
     async def async_status(
         self,
@@ -106,35 +106,35 @@ class Calls:
         loop."""
         started = time.perf_counter()
 
-        async def asking() -> Any:
+        async def calling() -> Any:
             if inspect.iscoroutinefunction(method):
                 return await method(state, pod, node_name)
             answer = await asyncio.to_thread(method, state, pod, node_name)
             return await answer if inspect.isawaitable(answer) else answer
 
-        status = self.checked(plugin, point, await self._awaited(plugin, point, asking()))
+        status = self.checked(plugin, point, await self._awaited(plugin, point, calling()))
         if state.record_plugin_metrics:
             self.time(plugin, point, status, started)
         return status
 
-    async def ask_waiting(
+    async def call_async(
         self, plugin: Plugin, point: str, method: Callable[..., Any], *args: Any, timed: bool = False
     ) -> Any:
-        """Like `ask`, for a coroutine function; it runs on the event loop."""
+        """Like `call`, for a coroutine function; it runs on the event loop."""
         started = time.perf_counter()
 
-        async def asking() -> Any:
+        async def calling() -> Any:
             answer = method(*args)
             return await answer if inspect.isawaitable(answer) else answer
 
-        answer = await self._awaited(plugin, point, asking())
+        answer = await self._awaited(plugin, point, calling())
         if timed:
             self.time(plugin, point, answer, started)
         return answer
 
-    async def _awaited(self, plugin: Plugin, point: str, asking: Awaitable[Any]) -> Any:
+    async def _awaited(self, plugin: Plugin, point: str, calling: Awaitable[Any]) -> Any:
         try:
-            return await asking
+            return await calling
         except BaseException as exc:
             if isinstance(exc, asyncio.CancelledError):
                 task = asyncio.current_task()
@@ -148,7 +148,7 @@ class Calls:
         if answer is None:
             return SUCCESS
         if not isinstance(answer, Status):
-            return nonsense(plugin, point, answer, ANSWERS.get(point, STATUS))
+            return invalid_answer(plugin, point, answer, ANSWERS.get(point, STATUS))
         if answer.is_success:
             return SUCCESS
         if answer.is_skip and Code.SKIP in _ALLOWED[point]:
@@ -158,7 +158,7 @@ class Calls:
                 return answer
             return failure(plugin, point, answer.cause or answer.message)
         if answer.code not in _ALLOWED[point]:
-            return nonsense(plugin, point, answer.code.label, allowed_codes(point))
+            return invalid_answer(plugin, point, answer.code.label, allowed_codes(point))
         return answer.by(plugin.name)
 
     def evaluated(self, plugin: str, point: str, times: int = 1) -> None:
@@ -209,7 +209,7 @@ def allowed_codes(point: str, *, without: Code | None = None) -> str:
     return f"a Status with code {', '.join(codes[:-1])} or {codes[-1]}"
 
 
-def nonsense(plugin: Plugin, point: str, answer: object, expected: str) -> Status:
+def invalid_answer(plugin: Plugin, point: str, answer: object, expected: str) -> Status:
     """The Error status for an answer that the point does not allow; it is logged like an exception."""
     if inspect.iscoroutine(answer):  # an `async def` where a plain function is expected
         answer.close()

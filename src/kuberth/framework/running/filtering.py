@@ -31,7 +31,7 @@ from kuberth.framework.status import SUCCESS, Code, Status
 from kuberth.framework.verdict import Verdict
 
 
-class Judgement(NamedTuple):
+class FilterResult(NamedTuple):
     """The result of Filter for a view."""
 
     nodes: Nodes
@@ -81,7 +81,7 @@ class Filtering:
 
     # The search
 
-    def judge(self, state: CycleState, pod: Pod, nodes: Nodes) -> Judgement | Status:
+    def evaluate(self, state: CycleState, pod: Pod, nodes: Nodes) -> FilterResult | Status:
         """Which nodes of the view pass, also with nominated pods. An Error status aborts the search."""
         equal_pods = state.equal_pods
         if equal_pods is not None and nodes.places is not None and not self._cluster.is_supposing:
@@ -89,11 +89,11 @@ class Filtering:
             passing = None if plan is None else plan.feasible(nodes.places, state, pod)
             if passing is not None:
                 if not equal_pods.uncached_filters and not self._nominator.by_node:  # the usual case
-                    return Judgement(nodes, passing, plan=plan)
-                return self._judge_rest(state, pod, nodes, passing, equal_pods.uncached_filters, plan)
-        return self._judge_rest(state, pod, nodes, nodes.live(), self._all, None)
+                    return FilterResult(nodes, passing, plan=plan)
+                return self._evaluate_rest(state, pod, nodes, passing, equal_pods.uncached_filters, plan)
+        return self._evaluate_rest(state, pod, nodes, nodes.live(), self._all, None)
 
-    def _judge_rest(
+    def _evaluate_rest(
         self,
         state: CycleState,
         pod: Pod,
@@ -101,14 +101,14 @@ class Filtering:
         alive: Mask,
         filters: Sequence[Filter],
         plan: Plan | None,
-    ) -> Judgement | Status:
+    ) -> FilterResult | Status:
         """Run the filters that a plan does not cover, and evaluate nodes with nominated pods."""
-        judged = self._filters.judge(filters, state, pod, nodes, alive)
-        if isinstance(judged, Status):
-            return judged
-        blocks, passing = judged
+        evaluated = self._filters.evaluate(filters, state, pod, nodes, alive)
+        if isinstance(evaluated, Status):
+            return evaluated
+        blocks, passing = evaluated
         if not self._nominator.by_node:
-            return Judgement(nodes, passing, blocks, plan=plan)
+            return FilterResult(nodes, passing, blocks, plan=plan)
         passing, nominated = passing.copy(), list[Block]()
         own = None
         if plan is not None:
@@ -126,31 +126,31 @@ class Filtering:
                 nominated += [] if status.is_success else [_block(own, status)]
         if plan is None or any(each.name not in state.skip_filter for each in filters):
             settled = self._settled_by_objects(state, blocks) if plan is None else set[int]()
-            found = self._judge_nominated(state, pod, nodes, but={*settled, own})
+            found = self._evaluate_nominated(state, pod, nodes, but={*settled, own})
             if isinstance(found, Status):
                 return found
             nominated += found
         for block in nominated:
             passing[block.positions] = False
-        return Judgement(nodes, passing, blocks, nominated, plan)
+        return FilterResult(nodes, passing, blocks, nominated, plan)
 
     def observe(self, status: Status, started: float) -> None:
         """Record how long the evaluation of a search's nodes took."""
         self._calls.observe("Filter", status, started)
 
     def run(self, state: CycleState, pod: Pod, nodes: Nodes, diagnosis: Diagnosis) -> Mask | Status:
-        """Like `judge`, and write the rejections to `diagnosis`."""
-        judgement = self.judge(state, pod, nodes)
-        if isinstance(judgement, Status):
-            return judgement
-        status = self.report(judgement, diagnosis)
-        return judgement.passing if status.is_success else status
+        """Like `evaluate`, and write the rejections to `diagnosis`."""
+        result = self.evaluate(state, pod, nodes)
+        if isinstance(result, Status):
+            return result
+        status = self.report(result, diagnosis)
+        return result.passing if status.is_success else status
 
-    def report(self, judgement: Judgement, diagnosis: Diagnosis) -> Status:
+    def report(self, result: FilterResult, diagnosis: Diagnosis) -> Status:
         """Write the rejections to `diagnosis`; an Error if a plugin cannot name a reason."""
-        for block in judgement.rejections():
+        for block in result.rejections():
             try:
-                rows = judgement.nodes.rows_at(block.positions)
+                rows = result.nodes.rows_at(block.positions)
                 diagnosis.add_block(block.plugin, rows, block.verdict, block.codes)
             except BaseException as exc:  # the plugin's function from code to status
                 return raised(self._profile.plugins[block.plugin], "Filter", exc)
@@ -158,7 +158,7 @@ class Filtering:
 
     # Nodes with nominated pods
 
-    def _judge_nominated(
+    def _evaluate_nominated(
         self, state: CycleState, pod: Pod, nodes: Nodes, *, but: Container[int | None]
     ) -> list[Block] | Status:
         """Rejections of nodes with nominated pods, as if these pods were there already."""
@@ -173,9 +173,9 @@ class Filtering:
             return []
         positions = sorted(pods)
         found: list[Block] = []
-        if not self.judges_nodes_alone(state):
+        if not self.evaluates_nodes_independently(state):
             for position in positions:
-                status = self._judge_with_nominated(state, pod, nodes.node(position))
+                status = self._evaluate_with_nominated(state, pod, nodes.node(position))
                 if status.code == Code.ERROR:
                     return status
                 if not status.is_success:
@@ -185,10 +185,10 @@ class Filtering:
         view = nodes.at(together)
         by_row = dict(zip(view.rows().tolist(), map(pods.__getitem__, positions), strict=True))
         with self._cluster.what_if_with(by_row, requests_alone=self.reads_requests_alone(state)):
-            judged = self._filters.judge(self._all, state, pod, view, view.live())
-        if isinstance(judged, Status):
-            return judged
-        return [block._replace(positions=together[block.positions]) for block in judged[0]]
+            evaluated = self._filters.evaluate(self._all, state, pod, view, view.live())
+        if isinstance(evaluated, Status):
+            return evaluated
+        return [block._replace(positions=together[block.positions]) for block in evaluated[0]]
 
     def _settled_by_objects(self, state: CycleState, blocks: Sequence[Block]) -> set[int]:
         """The positions rejected by a filter that does not depend on pods on nodes: nominated pods make no
@@ -211,7 +211,7 @@ class Filtering:
             if nominated.uid != pod.metadata.uid and nominated.priority >= priority
         ]
 
-    def _judge_with_nominated(self, state: CycleState, pod: Pod, node: NodeRow) -> Status:
+    def _evaluate_with_nominated(self, state: CycleState, pod: Pod, node: NodeRow) -> Status:
         """The verdict as if the pods nominated for the node were already there."""
         trial = state.clone()
         with self._cluster.what_if() as what_if:
@@ -220,17 +220,17 @@ class Filtering:
                 status = self.run_add_pod(trial, pod, nominated, node)
                 if not status.is_success:
                     return status
-            return self._filters.judge_one(self._all, trial, pod, node)
+            return self._filters.evaluate_one(self._all, trial, pod, node)
 
     # Questions about single nodes and what-ifs
 
     def status(self, state: CycleState, pod: Pod, node: NodeRow, *, with_nominated: bool = True) -> Status:
         """The verdict on one node in its current state, with nominated pods; used by preemption."""
         if with_nominated and self._nominated_to(pod, node.name):
-            status = self._judge_with_nominated(state, pod, node)
+            status = self._evaluate_with_nominated(state, pod, node)
             if not status.is_success:
                 return status
-        return self._filters.judge_one(self._all, state, pod, node)
+        return self._filters.evaluate_one(self._all, state, pod, node)
 
     def objections(self, state: CycleState, pod: Pod, nodes: Nodes) -> Sequence[Block] | Status:
         """The objections of all plugins to the nodes of a view, including nodes that others have rejected.
@@ -239,10 +239,10 @@ class Filtering:
         """
         found: list[Block] = []
         for each in self._all:
-            judged = self._filters.judge((each,), state, pod, nodes, nodes.live())
-            if isinstance(judged, Status):
-                return judged
-            found += judged[0]
+            evaluated = self._filters.evaluate((each,), state, pod, nodes, nodes.live())
+            if isinstance(evaluated, Status):
+                return evaluated
+            found += evaluated[0]
         return found
 
     def admits(self, info: PodInfo, node: NodeRow, *, filters: Collection[str]) -> bool:
@@ -251,13 +251,13 @@ class Filtering:
         skipped = {plugin.name for plugin in self._profile.filter if plugin.name not in filters}
         for plugin in self._profile.pre_filter:
             if plugin.name in filters:
-                answer = self._calls.ask(plugin, "PreFilter", plugin.pre_filter, state, info.pod, node.alone)
+                answer = self._calls.call(plugin, "PreFilter", plugin.pre_filter, state, info.pod, node.alone)
                 if isinstance(answer, Status) and answer.is_rejected:
                     return False
                 if isinstance(answer, Status) and answer.is_skip:
                     skipped.add(plugin.name)
         state.skip_filter = frozenset(skipped)
-        return self._filters.judge_one(self._all, state, info.pod, node).is_success
+        return self._filters.evaluate_one(self._all, state, info.pod, node).is_success
 
     def run_as_is(
         self,
@@ -272,15 +272,15 @@ class Filtering:
 
         `filters`: only these.
         """
-        judged = self._filters.judge(
+        evaluated = self._filters.evaluate(
             self._all if filters is None else filters, state, pod, nodes, nodes.live()
         )
-        if isinstance(judged, Status):
-            return judged
-        blocks, passing = judged
+        if isinstance(evaluated, Status):
+            return evaluated
+        blocks, passing = evaluated
         status = SUCCESS
         if diagnosis is not None:
-            status = self.report(Judgement(nodes, passing, blocks), diagnosis)
+            status = self.report(FilterResult(nodes, passing, blocks), diagnosis)
         return passing if status.is_success else status
 
     def nominated_to_others(self, pod: Pod, nodes: Nodes) -> Mapping[int, Sequence[PodInfo]]:
@@ -314,13 +314,13 @@ class Filtering:
 
     # What the statements imply about the filters
 
-    def judges_nodes_alone(self, state: CycleState) -> bool:
+    def evaluates_nodes_independently(self, state: CycleState) -> bool:
         """Whether no verdict on a node depends on other nodes, so that a what-if may cover many nodes."""
         return self._follower_names <= state.skip_filter and not any(
             depends_on.spans_nodes for _name, depends_on in self._stated(state)
         )
 
-    def judges_equal_pods_alike(self, state: CycleState) -> bool:
+    def evaluates_equal_pods_alike(self, state: CycleState) -> bool:
         """Whether equal pods get the same verdict on a node until the node's row changes."""
         equal_pods = state.equal_pods
         return equal_pods is not None and all(
@@ -329,7 +329,7 @@ class Filtering:
 
     def reads_requests_alone(self, state: CycleState) -> bool:
         """Whether all filters read only the number of pods on a node and the sums of their requests."""
-        return self.judges_nodes_alone(state) and not any(
+        return self.evaluates_nodes_independently(state) and not any(
             depends_on is DependsOn.NODE for _name, depends_on in self._stated(state)
         )
 

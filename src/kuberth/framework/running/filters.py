@@ -18,7 +18,7 @@ from kuberth.cluster.arrays import Mask
 from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.extension_points import FilterPlugin
-from kuberth.framework.running.calls import FEW_NODES, Calls, nonsense, raised
+from kuberth.framework.running.calls import FEW_NODES, Calls, invalid_answer, raised
 from kuberth.framework.status import SUCCESS, Code, Status
 from kuberth.framework.verdict import Verdict, distinct
 
@@ -61,7 +61,7 @@ class Filters:
         self._calls = calls
         self._evaluations = calls.evaluations
 
-    def judge(
+    def evaluate(
         self,
         filters: Iterable[Filter],
         state: CycleState,
@@ -87,13 +87,13 @@ class Filters:
                     return answered
                 verdict = answered
             else:
-                answer = self._calls.ask(plugin, point, plugin.filter_nodes, state, pod, nodes, timed=timed)
+                answer = self._calls.call(plugin, point, plugin.filter_nodes, state, pod, nodes, timed=timed)
                 if answer is None:
                     continue
                 if isinstance(answer, Status) and answer.code == Code.ERROR:
                     return self._calls.checked(plugin, "Filter", answer)
                 if not isinstance(answer, Verdict) or not _is_over(answer, len(nodes)):
-                    return nonsense(
+                    return invalid_answer(
                         plugin,
                         "Filter",
                         answer,
@@ -116,7 +116,7 @@ class Filters:
             left -= len(positions)
         return blocks, alive
 
-    def judge_one(self, filters: Sequence[Filter], state: CycleState, pod: Pod, node: NodeRow) -> Status:
+    def evaluate_one(self, filters: Sequence[Filter], state: CycleState, pod: Pod, node: NodeRow) -> Status:
         """Success, or the first filter's rejection of the node."""
         point, timed, skipped = "Filter", state.record_plugin_metrics, state.skip_filter
         for each in filters:
@@ -136,12 +136,12 @@ class Filters:
                     continue
                 status = self._calls.checked(plugin, "Filter", answer)
             else:
-                judged = self.judge((each,), state, pod, node.alone, _ONE)
-                if isinstance(judged, Status):
-                    return judged
-                if not judged[0]:
+                found = self.evaluate((each,), state, pod, node.alone, _ONE)
+                if isinstance(found, Status):
+                    return found
+                if not found[0]:
                     continue
-                block = judged[0][0]
+                block = found[0][0]
                 status = self._calls.status(plugin, "Filter", block.verdict.status, int(block.codes[0]))
             if not status.is_success:
                 return status
@@ -156,7 +156,7 @@ class Filters:
         for code in distinct(codes):
             status = self.rejection(plugin, verdict, code)
             if status.is_success:
-                status = nonsense(plugin, "Filter", status, f"a rejection for code {code}")
+                status = invalid_answer(plugin, "Filter", status, f"a rejection for code {code}")
             if status.code == Code.ERROR:
                 return status
         return None

@@ -20,7 +20,7 @@ from kuberth.framework.extension_points import (
     ProposedPlacement,
 )
 from kuberth.framework.profile import Profile
-from kuberth.framework.running.calls import Calls, nonsense
+from kuberth.framework.running.calls import Calls, invalid_answer
 from kuberth.framework.scores import MAX_NODE_SCORE, MIN_NODE_SCORE
 from kuberth.framework.status import SUCCESS, Status
 
@@ -63,7 +63,7 @@ class Placing:
             return [PlacementCandidate("", nodes)]
         started = time.perf_counter()
         plugin = self._profile.placement_generate[0]
-        answer = self._calls.ask(
+        answer = self._calls.call(
             plugin,
             "PlacementGenerate",
             plugin.generate_placements,
@@ -76,11 +76,11 @@ class Placing:
         if isinstance(answer, Status):
             outcome = self._calls.checked(plugin, "PlacementGenerate", answer)
             if outcome.is_success:
-                outcome = nonsense(plugin, "PlacementGenerate", answer, _CANDIDATES)
+                outcome = invalid_answer(plugin, "PlacementGenerate", answer, _CANDIDATES)
         elif not isinstance(answer, Sequence) or not all(
             isinstance(candidate, PlacementCandidate) for candidate in answer
         ):
-            outcome = nonsense(plugin, "PlacementGenerate", answer, _CANDIDATES)
+            outcome = invalid_answer(plugin, "PlacementGenerate", answer, _CANDIDATES)
         else:
             outcome = answer or Status.unschedulable(NO_PLACEMENTS).by(plugin.name)
         status = outcome if isinstance(outcome, Status) else SUCCESS
@@ -108,7 +108,7 @@ class Placing:
     ) -> Sequence[int] | Status:
         scores: list[int] = []
         for each in proposed:
-            answer = self._calls.ask(
+            answer = self._calls.call(
                 plugin,
                 "PlacementScore",
                 plugin.score_placement,
@@ -122,9 +122,9 @@ class Placing:
                 if not status.is_success:
                     return status
             if not isinstance(answer, int) or isinstance(answer, bool):
-                return nonsense(plugin, "PlacementScore", answer, "a whole number or an Error status")
+                return invalid_answer(plugin, "PlacementScore", answer, "a whole number or an Error status")
             scores.append(answer)
-        normalized = self._calls.ask(
+        normalized = self._calls.call(
             plugin,
             "PlacementScore",
             plugin.normalize_placement_scores,
@@ -139,7 +139,7 @@ class Placing:
             normalized = None
         final = scores if normalized is None else normalized
         if not isinstance(final, Sequence) or len(final) != len(scores):
-            return nonsense(
+            return invalid_answer(
                 plugin,
                 "PlacementScore",
                 final,
@@ -147,5 +147,7 @@ class Placing:
             )
         for score in final:
             if not isinstance(score, int) or not MIN_NODE_SCORE <= score <= MAX_NODE_SCORE:
-                return nonsense(plugin, "PlacementScore", score, "a score from 0 to 100 after normalising")
+                return invalid_answer(
+                    plugin, "PlacementScore", score, "a score from 0 to 100 after normalising"
+                )
         return final

@@ -13,7 +13,7 @@ from kuberth.api.core import Pod
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.diagnosis import Diagnosis
 from kuberth.framework.extension_points import PostFilterPlugin, PostFilterResult
-from kuberth.framework.running.calls import ANSWERS, Calls, nonsense
+from kuberth.framework.running.calls import ANSWERS, Calls, invalid_answer
 from kuberth.framework.status import Code, Status
 
 
@@ -30,7 +30,7 @@ class PostFiltering:
         """The result and the messages of the plugins."""
         tries, timed = _Tries(self._calls), state.record_plugin_metrics
         for plugin in self._plugins:
-            answer = self._calls.ask(
+            answer = self._calls.call(
                 plugin, "PostFilter", plugin.post_filter, state, pod, diagnosis, timed=timed
             )
             if tries.end_with(plugin, answer):
@@ -43,7 +43,7 @@ class PostFiltering:
         """Like `run`, in a cycle that may wait."""
         tries, timed = _Tries(self._calls), state.record_plugin_metrics
         for plugin in self._plugins:
-            answer = await self._calls.ask_waiting(
+            answer = await self._calls.call_async(
                 plugin, "PostFilter", plugin.post_filter_waiting, state, pod, diagnosis, timed=timed
             )
             if tries.end_with(plugin, answer):
@@ -88,4 +88,4 @@ class _Tries:
             given, status = answer
             if given is None or isinstance(given, PostFilterResult):
                 return given, self._calls.checked(plugin, "PostFilter", status)
-        return None, nonsense(plugin, "PostFilter", answer, ANSWERS["PostFilter"])
+        return None, invalid_answer(plugin, "PostFilter", answer, ANSWERS["PostFilter"])

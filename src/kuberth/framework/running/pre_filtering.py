@@ -73,7 +73,7 @@ class PreFiltering:
         timed = state.record_plugin_metrics
         for plugin in plugins:
             self._calls.evaluated(plugin.name, "PreFilter")
-            answer = self._calls.ask(plugin, "PreFilter", plugin.pre_filter, state, pod, nodes, timed=timed)
+            answer = self._calls.call(plugin, "PreFilter", plugin.pre_filter, state, pod, nodes, timed=timed)
             if answer is SKIP:  # the usual case
                 skipped.append(plugin.name)
                 continue

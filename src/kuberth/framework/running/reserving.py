@@ -9,7 +9,7 @@ from typing import Final
 from kuberth.api.core import Pod
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.extension_points import PermitPlugin, PermitResult, ReservePlugin
-from kuberth.framework.running.calls import UNRESERVE, Calls, nonsense
+from kuberth.framework.running.calls import UNRESERVE, Calls, invalid_answer
 from kuberth.framework.status import SUCCESS, Status
 
 MAX_PERMIT_SECONDS: Final = 15 * 60.0
@@ -34,7 +34,7 @@ class Reserving:
         started = time.perf_counter()
         outcome = SUCCESS
         for plugin in self._plugins(state):
-            answer = self._calls.ask(
+            answer = self._calls.call(
                 plugin, "Reserve", plugin.reserve, state, pod, node_name, timed=state.record_plugin_metrics
             )
             if answer is not None:
@@ -69,19 +69,19 @@ class Reserving:
         timeouts: dict[str, float] = {}
         outcome, why = SUCCESS, SUCCESS
         for plugin in self._permit:
-            answer = self._calls.ask(
+            answer = self._calls.call(
                 plugin, "Permit", plugin.permit, state, pod, node_name, timed=state.record_plugin_metrics
             )
             timeout = 0.0
             if isinstance(answer, PermitResult):
                 answer, timeout = answer
             elif isinstance(answer, Status) and answer.is_wait:
-                outcome = nonsense(plugin, "Permit", answer, "PermitResult.wait(seconds)")
+                outcome = invalid_answer(plugin, "Permit", answer, "PermitResult.wait(seconds)")
                 break
             status = self._calls.checked(plugin, "Permit", answer)
             if status.is_wait:
                 if not isinstance(timeout, int | float) or not timeout >= 0:
-                    outcome = nonsense(plugin, "Permit", timeout, "a time limit in seconds")
+                    outcome = invalid_answer(plugin, "Permit", timeout, "a time limit in seconds")
                     break
                 timeouts[plugin.name] = min(float(timeout), MAX_PERMIT_SECONDS)
                 why = status

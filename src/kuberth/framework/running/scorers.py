@@ -17,7 +17,7 @@ from kuberth.cluster.nodes import NodeRow, Nodes
 from kuberth.errors import PluginError
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.extension_points import Plugin, ScorePlugin, Scores
-from kuberth.framework.running.calls import FEW_NODES, NORMALIZE, Calls, nonsense, raised
+from kuberth.framework.running.calls import FEW_NODES, NORMALIZE, Calls, invalid_answer, raised
 from kuberth.framework.scores import MAX_NODE_SCORE, MIN_NODE_SCORE
 from kuberth.framework.status import Status
 
@@ -60,7 +60,7 @@ class Scorers:
             answer = self._each_node(scorer, state, pod, nodes)
         else:
             timed = state.record_plugin_metrics
-            answer = self._calls.ask(plugin, point, plugin.score_nodes, state, pod, nodes, timed=timed)
+            answer = self._calls.call(plugin, point, plugin.score_nodes, state, pod, nodes, timed=timed)
             if isinstance(answer, Status) and answer.is_skip:
                 return None
         return self._array(plugin, answer, length)
@@ -96,7 +96,7 @@ class Scorers:
         scores: Scores | Status = np.zeros(len(nodes), np.int64) if raw is None else raw
         plugin = scorer.plugin
         timed = state.record_plugin_metrics
-        answer = self._calls.ask(plugin, NORMALIZE, plugin.normalize_scores, state, pod, scores, timed=timed)
+        answer = self._calls.call(plugin, NORMALIZE, plugin.normalize_scores, state, pod, scores, timed=timed)
         if answer is not None:
             scores = self._array(plugin, answer, len(nodes), point=NORMALIZE)
         return scores if isinstance(scores, Status) else self.within_range(scorer, scores, nodes)
@@ -120,7 +120,7 @@ class Scorers:
 
     def _ask(self, scorer: Scorer, state: CycleState, pod: Pod, node: NodeRow) -> object:
         plugin, timed = scorer.plugin, state.record_plugin_metrics
-        return self._calls.ask(plugin, "Score", plugin.score, state, pod, node, timed=timed)
+        return self._calls.call(plugin, "Score", plugin.score, state, pod, node, timed=timed)
 
     def _each_node(self, scorer: Scorer, state: CycleState, pod: Pod, nodes: Nodes) -> object:
         scores = np.zeros(len(nodes), np.int64)
@@ -130,7 +130,7 @@ class Scorers:
                 return score
             number = _whole_number(score)
             if number is None:
-                return nonsense(scorer.plugin, "Score", score, "a whole number or an Error status")
+                return invalid_answer(scorer.plugin, "Score", score, "a whole number or an Error status")
             scores[position] = number
         return scores
 
@@ -139,15 +139,19 @@ class Scorers:
             return answer
         if isinstance(answer, Status):
             status = self._calls.checked(plugin, point, answer)
-            return nonsense(plugin, point, answer, _array_of(length, point)) if status.is_success else status
+            return (
+                invalid_answer(plugin, point, answer, _array_of(length, point))
+                if status.is_success
+                else status
+            )
         try:
             scores: NDArray[np.generic] = np.asarray(answer)
         except ValueError:  # lists of different lengths
-            return nonsense(plugin, point, answer, _array_of(length, point))
+            return invalid_answer(plugin, point, answer, _array_of(length, point))
         if scores.shape != (length,) or not np.issubdtype(scores.dtype, np.integer):
             if length == 0 and scores.shape == (0,):
                 return np.zeros(0, np.int64)
-            return nonsense(plugin, point, answer, _array_of(length, point))
+            return invalid_answer(plugin, point, answer, _array_of(length, point))
         return scores.astype(np.int64, copy=False)
 
 

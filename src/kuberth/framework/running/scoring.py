@@ -81,7 +81,7 @@ class Scoring:
         timed = state.record_plugin_metrics
         for plugin in plugins:
             self._calls.evaluated(plugin.name, "PreScore")
-            answer = self._calls.ask(plugin, "PreScore", plugin.pre_score, state, pod, nodes, timed=timed)
+            answer = self._calls.call(plugin, "PreScore", plugin.pre_score, state, pod, nodes, timed=timed)
             status = SKIP if answer is SKIP else self._calls.checked(plugin, "PreScore", answer)
             if status.code == Code.SKIP:
                 skipped.append(plugin.name)

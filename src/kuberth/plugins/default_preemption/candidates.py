@@ -135,7 +135,7 @@ class VictimSearch:
         plan, preemptor = self._plan, self._preemptor
         with_victims = self._cluster.rows_with_priority_below(preemptor.priority)[rows]
         without_victims, rows = rows[~with_victims], rows[with_victims]
-        is_alone = preemptor.runner.filtering.judges_nodes_alone(preemptor.state)
+        is_alone = preemptor.runner.filtering.evaluates_nodes_independently(preemptor.state)
         if not is_alone:
             # Requests alone show for some rows that no preemption helps.
             for refused, status in refused_by_requests(preemptor, rows[plan.stale(rows)]).rows():

@@ -254,7 +254,11 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         plan = VictimPlan(self._budgets, nominator, cluster)
         may_share = may_share and not cluster.is_supposing
         filtering = preemptor.runner.filtering
-        if may_share and filtering.judges_equal_pods_alike(state) and filtering.judges_nodes_alone(state):
+        if (
+            may_share
+            and filtering.evaluates_equal_pods_alike(state)
+            and filtering.evaluates_nodes_independently(state)
+        ):
             plans = state.for_equal_pods(self, self._plan, dict[frozenset[str], VictimPlan])
             plan = plans.setdefault(state.skip_filter, plan)
             self._plans.use(plan)

@@ -61,7 +61,7 @@ def find_allocator() -> Allocator | None:
         return None
 
 
-async def give_back_memory(allocator: Allocator | None) -> None:
+async def release_memory(allocator: Allocator | None) -> None:
     """Return memory regularly until cancelled; it happens in a thread."""
     used_up = 0
     while allocator is not None:

@@ -36,7 +36,7 @@ from kuberth.framework.registry import Registry
 from kuberth.observe.metrics import ClientMetrics, Family, LeaderElectionMetrics
 from kuberth.overview import Overview, overview_pages
 from kuberth.programs.reloading import Reloading, Rules, RuleSource
-from kuberth.programs.run.allocator import find_allocator, give_back_memory
+from kuberth.programs.run.allocator import find_allocator, release_memory
 from kuberth.programs.run.inspection import inspect
 from kuberth.programs.run.leader_election import ElectionEvents, LeaderElector, make_identity
 from kuberth.programs.run.watchdog import EX_FAILURE, Watchdog
@@ -298,7 +298,7 @@ class SchedulerProcess:
                 rest = [
                     tasks.create_task(self._lead(), name="leader election"),
                     tasks.create_task(self._watch_loop(), name="watch over the scheduling loop"),
-                    tasks.create_task(give_back_memory(find_allocator()), name="free memory"),
+                    tasks.create_task(release_memory(find_allocator()), name="free memory"),
                 ]
                 if self.election_events is not None:
                     rest.append(tasks.create_task(self.election_events.run(), name="leader election events"))

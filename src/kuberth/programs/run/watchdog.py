@@ -102,9 +102,9 @@ class Watchdog:
         elif self._logged_at is None or now - self._logged_at >= self._limits.again:
             self._logged_at = now
             self._log_blocked(silent)
-        asked_at = self._signalled_at
-        if asked_at is not None and beat_at < asked_at and now - asked_at >= self._limits.signal:
-            self._finish(f"a signal came {now - asked_at:.0f} s ago and {_blame()}; ending without it")
+        signalled_at = self._signalled_at
+        if signalled_at is not None and beat_at < signalled_at and now - signalled_at >= self._limits.signal:
+            self._finish(f"a signal came {now - signalled_at:.0f} s ago and {_blame()}; ending without it")
 
     def _log_blocked(self, silent: float) -> None:
         frame = _main_frame()

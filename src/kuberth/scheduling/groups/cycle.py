@@ -169,11 +169,11 @@ class GroupCycle:
         except Exception:  # an internal error must not lose the pod or stop the loop
             logger.exception("the scheduling cycle failed with pod group %s; its pods are queued again", key)
             for queued in left.values():
-                self._give_back(queued)
+                self._requeue(queued)
         finally:
             members.end_attempt(attempted)
 
-    def _give_back(self, queued: QueuedPod) -> None:
+    def _requeue(self, queued: QueuedPod) -> None:
         queued.unschedulable_plugins, queued.pending_plugins = set(), set()
         with contextlib.suppress(QueueError):  # it waits there already
             self._queue.requeue(queued)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kuberth.programs.run.allocator import EVERY_SECONDS, MUCH, Glibc, find_allocator, give_back_memory
+from kuberth.programs.run.allocator import EVERY_SECONDS, MUCH, Glibc, find_allocator, release_memory
 from kuberth.testing import run_in_virtual_time
 
 
@@ -43,7 +43,7 @@ def test_what_became_free_is_given_back(free: Sequence[int], times: int) -> None
     fake = Fake(free)
 
     async def main() -> None:
-        task = asyncio.ensure_future(give_back_memory(fake))
+        task = asyncio.ensure_future(release_memory(fake))
         await asyncio.sleep((len(free) - 0.5) * EVERY_SECONDS)
         task.cancel()
 
@@ -52,7 +52,7 @@ def test_what_became_free_is_given_back(free: Sequence[int], times: int) -> None
 
 
 def test_without_an_allocator_that_is_known_nothing_is_done() -> None:
-    run_in_virtual_time(lambda: give_back_memory(None))
+    run_in_virtual_time(lambda: release_memory(None))
 
 
 def test_glibc_says_how_much_is_free() -> None:

@@ -106,7 +106,7 @@ class Looking(FilterPlugin):
 def test_the_plugin_that_blocks_the_loop_is_read_from_the_stack() -> None:
     found: list[object] = []
     plugin = Looking(lambda: found.append(held_by(sys._getframe())))
-    Calls("default-scheduler", SchedulerMetrics()).ask(plugin, "Filter", plugin.filter, None, None, None)
+    Calls("default-scheduler", SchedulerMetrics()).call(plugin, "Filter", plugin.filter, None, None, None)
     assert found == [("Looking", "Filter")]
     assert held_by(sys._getframe()) is None
     assert held_by(None) is None
@@ -154,7 +154,7 @@ async def main():
         if sys.argv[1] != "none":
             plugin = {"sleep": Blocking, "spin": Busy, "deaf": Deaf}[sys.argv[1]]()
             await asyncio.sleep(0.1)
-            Calls("default-scheduler", SchedulerMetrics()).ask(plugin, "Filter", plugin.filter)
+            Calls("default-scheduler", SchedulerMetrics()).call(plugin, "Filter", plugin.filter)
         print("waiting", flush=True)
         await stop.wait()
     print("ended well", flush=True)
