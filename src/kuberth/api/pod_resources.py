@@ -147,11 +147,11 @@ def pod_requests(
             add_amounts(requests, parse_amounts(claim.resources))
     if pod_level_resources and has_pod_level_requests(pod):
         assert pod.spec.resources is not None
-        asked: Mapping[str, Quantity] = parse_amounts(pod.spec.resources.requests)
-        effective = asked
+        requested: Mapping[str, Quantity] = parse_amounts(pod.spec.resources.requests)
+        effective = requested
         if in_place_pod_level_resize and use_status and pod.status.resources is not None:
-            effective = _effective(pod, asked, pod.status.resources.requests, pod.status.allocated_resources)
-        for name in asked:
+            effective = _effective(pod, requested, pod.status.resources.requests, pod.status.allocated_resources)
+        for name in requested:
             if is_pod_level_resource(name):
                 requests[name] = effective.get(name, _ZERO)
     if not exclude_overhead and pod.spec.overhead:
@@ -165,18 +165,18 @@ def _container_requests(pod: Pod, *, use_status: bool, defaults: Mapping[str, Qu
         for status in (*pod.status.container_statuses, *pod.status.init_container_statuses):
             statuses[status.name] = status
 
-    def asked_by(name: str, requests: ResourceList, *, resizable: bool) -> Mapping[str, Quantity]:
-        asked: Mapping[str, Quantity] = parse_amounts(requests)
+    def requests_of(name: str, requests: ResourceList, *, resizable: bool) -> Mapping[str, Quantity]:
+        requested: Mapping[str, Quantity] = parse_amounts(requests)
         status = statuses.get(name) if resizable else None
         if status is not None and status.resources is not None:
-            asked = _effective(pod, asked, status.resources.requests, status.allocated_resources)
-        return {**defaults, **asked} if defaults else asked
+            requested = _effective(pod, requested, status.resources.requests, status.allocated_resources)
+        return {**defaults, **requested} if defaults else requested
 
-    together = (asked_by(each.name, each.resources.requests, resizable=True) for each in pod.spec.containers)
+    together = (requests_of(each.name, each.resources.requests, resizable=True) for each in pod.spec.containers)
     initial = []
     for each in pod.spec.init_containers:
         is_sidecar = each.restart_policy == SIDECAR
-        initial.append((is_sidecar, asked_by(each.name, each.resources.requests, resizable=is_sidecar)))
+        initial.append((is_sidecar, requests_of(each.name, each.resources.requests, resizable=is_sidecar)))
     return sum_containers(together, initial)
 
 
@@ -188,17 +188,17 @@ def sum_containers(
     Containers run together; init containers run one by one, beside the sidecars started before them.
     """
     total: Requests = {}
-    for asked in together:
-        add_amounts(total, asked)
+    for requested in together:
+        add_amounts(total, requested)
     sidecars: Requests = {}
     peak: Requests = {}
-    for is_sidecar, asked in initial:
+    for is_sidecar, requested in initial:
         if is_sidecar:
-            add_amounts(total, asked)
-            add_amounts(sidecars, asked)
+            add_amounts(total, requested)
+            add_amounts(sidecars, requested)
             _raise_to(peak, sidecars)
         else:
-            during = dict(asked)
+            during = dict(requested)
             add_amounts(during, sidecars)
             _raise_to(peak, during)
     _raise_to(total, peak)
@@ -206,10 +206,10 @@ def sum_containers(
 
 
 def _effective(
-    pod: Pod, asked: Mapping[str, Quantity], actuated: ResourceList, allocated: ResourceList
+    pod: Pod, requested: Mapping[str, Quantity], actuated: ResourceList, allocated: ResourceList
 ) -> Requests:
     """During a resize, the larger of the desired and the actual amount counts, unless it is infeasible."""
-    effective: Requests = {} if is_resize_infeasible(pod) else dict(asked)
+    effective: Requests = {} if is_resize_infeasible(pod) else dict(requested)
     _raise_to(effective, parse_amounts(actuated))
     _raise_to(effective, parse_amounts(allocated))
     return effective

@@ -133,8 +133,8 @@ def meets_required_affinity(nodes: Nodes, affinity: RequiredNodeAffinity) -> Mas
     return mask
 
 
-def by_taints(nodes: Nodes, judge: Callable[[Sequence[Taint]], int]) -> NDArray[np.int64]:
-    """The results of `judge` per node, computed once per distinct list of taints."""
+def by_taints(nodes: Nodes, evaluate: Callable[[Sequence[Taint]], int]) -> NDArray[np.int64]:
+    """The results of `evaluate` per node, computed once per distinct list of taints."""
     column = nodes.table.taints
-    answers = np.fromiter(map(judge, column.values), np.int64, len(column.values))
+    answers = np.fromiter(map(evaluate, column.values), np.int64, len(column.values))
     return np.take(answers, nodes.take(column.ids))

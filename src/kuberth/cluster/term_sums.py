@@ -121,11 +121,11 @@ class _ValueLists:
 class _NamespaceGroups:
     """Distinct namespace matchers, and which of them match a namespace."""
 
-    __slots__ = ("_answers", "_changed", "_free", "_ids", "_uses", "_ways")
+    __slots__ = ("_answers", "_changed", "_free", "_ids", "_uses", "_matchers")
 
     def __init__(self) -> None:
         self._ids: dict[tuple[frozenset[str], Selector], int] = {}
-        self._ways: list[tuple[frozenset[str], Selector]] = []
+        self._matchers: list[tuple[frozenset[str], Selector]] = []
         self._uses: list[int] = []
         self._free: list[int] = []
         self._changed: list[int] = []
@@ -135,17 +135,17 @@ class _NamespaceGroups:
 
     def take(self, pods: PodMatcher) -> int:
         """Return the id of the matcher and increase its use count."""
-        way = (pods.namespaces, pods.namespace_selector)
-        found = self._ids.get(way)
+        matcher = (pods.namespaces, pods.namespace_selector)
+        found = self._ids.get(matcher)
         if found is None:
             if self._free:
                 found = self._free.pop()
-                self._ways[found] = way
+                self._matchers[found] = matcher
             else:
-                found = len(self._ways)
-                self._ways.append(way)
+                found = len(self._matchers)
+                self._matchers.append(matcher)
                 self._uses.append(0)
-            self._ids[way] = found
+            self._ids[matcher] = found
             self._changed.append(found)
             if len(self._changed) > 1024 + 2 * len(self._ids):
                 self._changed.clear()
@@ -156,29 +156,29 @@ class _NamespaceGroups:
     def release(self, identity: int) -> None:
         self._uses[identity] -= 1
         if not self._uses[identity]:
-            del self._ids[self._ways[identity]]
+            del self._ids[self._matchers[identity]]
             self._free.append(identity)
 
     def answers(self, namespace: str, labels: Mapping[str, str]) -> Mask:
         """Per id: whether it matches the namespace with these labels."""
-        known = self._answers.get(namespace)
-        asked: range | list[int]
-        if known is None:
-            answers, asked = np.zeros(len(self._ways), np.bool_), range(len(self._ways))
+        cached = self._answers.get(namespace)
+        outdated: range | list[int]
+        if cached is None:
+            answers, outdated = np.zeros(len(self._matchers), np.bool_), range(len(self._matchers))
         else:
-            followed, answers = known
-            asked = self._changed[followed:]
-            if len(answers) < len(self._ways):
-                answers = resized(answers, 2 * len(self._ways))
-        ways = self._ways
-        for identity in asked:
-            names, selector = ways[identity]
+            followed, answers = cached
+            outdated = self._changed[followed:]
+            if len(answers) < len(self._matchers):
+                answers = resized(answers, 2 * len(self._matchers))
+        matchers = self._matchers
+        for identity in outdated:
+            names, selector = matchers[identity]
             answers[identity] = namespace in names or selector.matches(labels)
         self._answers[namespace] = len(self._changed), answers
         return answers
 
     def forget(self, namespace: str) -> None:
-        """The labels of the namespace have changed."""
+        """Drop the results for a namespace whose labels have changed."""
         self._answers.pop(namespace, None)
 
 
@@ -192,7 +192,7 @@ class TermSums:
         self._free: list[int] = []
         self._needed: NDArray[np.int32] = np.full(_FIRST_CAPACITY, _NEVER, np.int32)
         """int32[slot]: how many requirements require a label to exist."""
-        self._worth: Column = np.zeros(_FIRST_CAPACITY, np.int64)
+        self._weights: Column = np.zeros(_FIRST_CAPACITY, np.int64)
         self._group: Column = np.zeros(_FIRST_CAPACITY, np.int64)
         self._groups = _NamespaceGroups()
         self._wanting: dict[LabelPair, _Slots] = {}
@@ -207,20 +207,20 @@ class TermSums:
         self._entry_row: Column = np.zeros(_FIRST_CAPACITY, np.int64)
         self._entry_number: Column = np.zeros(_FIRST_CAPACITY, np.int64)
 
-    def file(self, pods: PodMatcher, worth: int) -> int:
+    def file(self, pods: PodMatcher, weight: int) -> int:
         """Add a term with its weight; returns its slot."""
         self.version += 1
         if self._free:
             slot = self._free.pop()
         else:
             slot, self._used = self._used, self._used + 1
-            if slot == len(self._worth):
-                self._worth = resized(self._worth, 2 * slot)
+            if slot == len(self._weights):
+                self._weights = resized(self._weights, 2 * slot)
                 self._group = resized(self._group, 2 * slot)
                 self._needed = resized(self._needed, 2 * slot)
                 self._needed[slot:] = _NEVER
         self._needed[slot] = self._require(slot, pods.selector, 1)
-        self._worth[slot] = worth
+        self._weights[slot] = weight
         self._group[slot] = self._groups.take(pods)
         return slot
 
@@ -266,7 +266,7 @@ class TermSums:
         return needed
 
     def forget_namespace(self, name: str) -> None:
-        """The labels of a namespace have changed."""
+        """Drop the results for a namespace whose labels have changed."""
         self._groups.forget(name)
 
     # Rows of the pods that carry the terms
@@ -294,7 +294,7 @@ class TermSums:
             self._entry_number = resized(self._entry_number, 2 * entry)
         return entry
 
-    # Questions
+    # Matching
 
     def matched(self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]) -> Mask:
         """Per slot: whether its term matches a pod with these labels, in a namespace with those."""
@@ -316,9 +316,9 @@ class TermSums:
         matched &= self._groups.answers(namespace, namespace_labels).take(self._group[:used])
         return matched
 
-    def worth(self, matched: Mask) -> int:
+    def total_weight(self, matched: Mask) -> int:
         """The sum of the matching terms' weights."""
-        return int(self._worth[: len(matched)][matched].sum())
+        return int(self._weights[: len(matched)][matched].sum())
 
     def by_row(self, matched: Mask, *, weighted: bool) -> Column:
         """Per row: the number of matching terms on its pods; `weighted`: the sum of their weights."""
@@ -329,7 +329,7 @@ class TermSums:
         chosen = np.flatnonzero(matched.take(slots) & (self._entry_number[:used] != 0))
         amounts = self._entry_number.take(chosen)
         if weighted:
-            amounts *= self._worth.take(slots.take(chosen))
+            amounts *= self._weights.take(slots.take(chosen))
         rows = self._entry_row.take(chosen)
         column = np.zeros(int(rows.max(initial=0)) + 1, np.int64)
         np.add.at(column, rows, amounts)

@@ -203,15 +203,15 @@ class Contribution(NamedTuple):
     """What one term, or a sum of terms, adds to the scores of the nodes by topology."""
 
     topology_key: str
-    worth: Tally
+    counts: Tally
     """The count per row."""
     weight: int
-    """The weight of one."""
+    """The weight of one counted pod."""
     pods: Tally
     """The pods that carry the terms, or that the terms match."""
 
 
-def _worth(carried: CarriedTerm) -> int:
+def _weight(carried: CarriedTerm) -> int:
     return carried.weight if carried.role is Carried.PREFERRED else 1
 
 
@@ -233,11 +233,11 @@ class TopologyTerms:
         self.number += 1
         self.index.file(carried, tally, _filed_under(carried.term.pods.selector))
         if self.sums is not None:
-            tally.slot = self.sums.file(carried.term.pods, _worth(carried))
+            tally.slot = self.sums.file(carried.term.pods, _weight(carried))
         elif self.number > MANY_TERMS:
             self.sums = TermSums()
             for each, counted in dict(self.index.entries()).items():
-                counted.slot = self.sums.file(each.term.pods, _worth(each))
+                counted.slot = self.sums.file(each.term.pods, _weight(each))
                 for row in counted.counts.rows().tolist():
                     self.sums.add(counted.slot, row, counted.counts[row])
 
@@ -429,34 +429,34 @@ class Terms:
             if terms.sums is not None and terms.index.count(pairs) > MANY_TERMS:
                 matched = terms.sums.matched(namespace, labels, namespace_labels)
                 if matched.any():
-                    worth = MatchedSum(terms.sums, matched, weighted=True)
-                    yield Contribution(key, worth, weight, MatchedSum(terms.sums, matched, weighted=False))
+                    counts = MatchedSum(terms.sums, matched, weighted=True)
+                    yield Contribution(key, counts, weight, MatchedSum(terms.sums, matched, weighted=False))
                 continue
             for carried, tally in terms.index.under(pairs):
                 if carried.term.pods.matches(namespace, labels, namespace_labels):
-                    yield Contribution(key, tally, weight * _worth(carried), tally)
+                    yield Contribution(key, tally, weight * _weight(carried), tally)
 
-    def contributions_of_placed(self, asked: Iterable[tuple[str, PodMatcher, int]]) -> Iterator[Contribution]:
+    def contributions_of_placed(self, terms: Iterable[tuple[str, PodMatcher, int]]) -> Iterator[Contribution]:
         """What placed pods add to the scores of a pod with thousands of terms.
 
         Each term is a topology key, matchers and a weight. Later changes of pods are not included.
         """
         by_key: dict[str, TermSums] = {}
-        for key, pods, weight in asked:
+        for key, pods, weight in terms:
             if key in self._labels.keys:
                 if (sums := by_key.get(key)) is None:
                     sums = by_key[key] = TermSums()
                 sums.file(pods, weight)
         for key, sums in by_key.items():
-            worth, found = Tally(), Tally()
+            counts, found = Tally(), Tally()
             for pod_class, counted in self._classes.items():
                 namespace_labels = self._namespaces.get(pod_class.namespace, {})
                 matched = sums.matched(pod_class.namespace, counted.labels, namespace_labels)
                 number = int(np.count_nonzero(matched))
                 if number:
-                    worth.counts.add_all(counted.counts, times=sums.worth(matched))
+                    counts.counts.add_all(counted.counts, times=sums.total_weight(matched))
                     found.counts.add_all(counted.counts, times=number)
-            yield Contribution(key, worth, 1, found)
+            yield Contribution(key, counts, 1, found)
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str]:
         """The labels of a namespace; empty if it is unknown."""

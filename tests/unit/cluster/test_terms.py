@@ -207,7 +207,7 @@ def test_terms_that_placed_pods_carry_are_found_by_the_pod_they_speak_of(table: 
     assert about(Carried.REQUIRED_ANTI_AFFINITY, labels={"app": "db"}) == {"n3": 1}
     assert about(Carried.REQUIRED_ANTI_AFFINITY, labels={"app": "web"}, namespace="other") == {}
     (worth,) = table.terms.contributions(Carried.PREFERRED, PodInfo(make_pod("in")))
-    assert rows_of(table, worth.worth) == {"n3": 1}
+    assert rows_of(table, worth.counts) == {"n3": 1}
     assert worth.weight == 7
     assert rows_of(table, worth.pods) == {"n3": 1}
     assert [carried.weight for carried in table.terms.carried(Carried.PREFERRED)] == [7]
