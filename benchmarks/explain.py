@@ -17,7 +17,7 @@ from kuberth.api.core import Pod
 from kuberth.config import default_configuration
 from kuberth.explaining import Question, explain
 from kuberth.explaining.cluster_copy import ClusterCopy
-from kuberth.explaining.trees import to_tree
+from kuberth.explaining.explanation import to_tree
 from kuberth.testing import make_node, make_pod
 
 PODS_PER_NODE: Final = 4

@@ -9,7 +9,7 @@ import pytest
 
 from kuberth.config import load
 from kuberth.explaining import Question, explain
-from kuberth.explaining.trees import to_tree
+from kuberth.explaining.explanation import to_tree
 from tests.conformance.cases import CORPUS, Case, decoded, lines_by_family
 from tests.conformance.replay import object_of, objects_of
 

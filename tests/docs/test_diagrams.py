@@ -12,7 +12,7 @@ from hack.badges import badge, facts
 from hack.diagrams import FOLDER, svg
 
 from kuberth.framework.extension_points import EXTENSION_POINTS
-from kuberth.programs.demo.scenes import SCENES
+from kuberth.programs.demo.playing import SCENES
 from tests.docs.pages import PAGES, links
 from tests.docs.test_claims import exists
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from kuberth.bench.cases import Workload, read_cases, upstream, upstream_folder
-from kuberth.bench.objects import NodeMaker, PodAdmission, PodMaker
+from kuberth.bench.objects import NodeMaker, PodMaker
 from kuberth.bench.operations import (
     OPCODES,
     Churn,
@@ -234,7 +234,7 @@ def test_objects_of_kubernetes_workloads_can_be_made(sources: Path) -> None:
             if isinstance(operation, CreateNodes):
                 assert NodeMaker(operation, workload.case, number, rng).make(1)[0]
             elif isinstance(operation, CreatePods):
-                maker = PodMaker(operation, workload.case, "ns", PodAdmission(needed=True))
+                maker = PodMaker(operation, workload.case, "ns", admits=True)
                 assert maker.pod(1)
                 assert not maker.has_volumes or maker.volume(1)[1]
 

@@ -13,7 +13,7 @@ from hack.animation import recorded
 from kuberth.cli.demo import demo
 from kuberth.errors import KuberthError
 from kuberth.programs.demo import playing
-from kuberth.programs.demo.scenes import SCENES, Scene, TourStep
+from kuberth.programs.demo.playing import SCENES, Scene, TourStep
 
 
 def test_the_tour() -> None:

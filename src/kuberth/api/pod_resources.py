@@ -56,6 +56,15 @@ class PodRequest(msgspec.Struct, frozen=True):
     nonzero_memory: int
     """Bytes as in `memory`, with 200 MiB for each container without a request."""
 
+    def amounts(self) -> dict[str, int]:
+        """Return the requests by resource name, without the scoring defaults."""
+        return {
+            CPU: self.milli_cpu,
+            MEMORY: self.memory,
+            EPHEMERAL_STORAGE: self.ephemeral_storage,
+            **self.scalars,
+        }
+
 
 def compute_pod_request(
     pod: Pod,
@@ -150,7 +159,9 @@ def pod_requests(
         requested: Mapping[str, Quantity] = parse_amounts(pod.spec.resources.requests)
         effective = requested
         if in_place_pod_level_resize and use_status and pod.status.resources is not None:
-            effective = _effective(pod, requested, pod.status.resources.requests, pod.status.allocated_resources)
+            effective = _effective(
+                pod, requested, pod.status.resources.requests, pod.status.allocated_resources
+            )
         for name in requested:
             if is_pod_level_resource(name):
                 requests[name] = effective.get(name, _ZERO)
@@ -172,7 +183,9 @@ def _container_requests(pod: Pod, *, use_status: bool, defaults: Mapping[str, Qu
             requested = _effective(pod, requested, status.resources.requests, status.allocated_resources)
         return {**defaults, **requested} if defaults else requested
 
-    together = (requests_of(each.name, each.resources.requests, resizable=True) for each in pod.spec.containers)
+    together = (
+        requests_of(each.name, each.resources.requests, resizable=True) for each in pod.spec.containers
+    )
     initial = []
     for each in pod.spec.init_containers:
         is_sidecar = each.restart_policy == SIDECAR

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -12,6 +13,11 @@ from kuberth.api.nodes import NodeSelector, NodeSelectorTerm
 from kuberth.api.references import ResourceList
 from kuberth.api.volumes import Volume
 from kuberth.api.wire import Wire, always
+
+FINISHED: Final = ("Succeeded", "Failed")
+"""The phases of pods that use no resources any more, even while their objects still exist."""
+UNFINISHED: Final = ",".join(f"status.phase!={phase}" for phase in FINISHED)
+"""The field selector for all other pods."""
 
 
 class ResourceClaimReference(Wire):

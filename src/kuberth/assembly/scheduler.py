@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kuberth.api.core import Namespace, Node, Pod
+from kuberth.api.pods import UNFINISHED
 from kuberth.api.scheduling import PodGroup
 from kuberth.assembly.components import Components, plugins_by_name
 from kuberth.assembly.following import Following
@@ -58,7 +59,6 @@ LAST_PODS_SECONDS: Final = 20 * 60.0
 """How long in-flight pods may keep replaced plugins open: Permit may hold a pod for 15 minutes."""
 LAST_REQUESTS_SECONDS: Final = 60.0
 """How long extenders stay open after their removal: cycles that began before may call them."""
-UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """Finished pods use no resources and are not stored."""
 
 

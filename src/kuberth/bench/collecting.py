@@ -1,19 +1,19 @@
 """Measures one phase of a workload: throughput and cost.
 
-In: the ledger, the scheduler's meter and its histograms. Out: a `Measurement` at the end of the phase.
+In: the changes of an informer of pods, the scheduler's meter and its histograms. Out: the stage of every pod
+(created, attempted, scheduled), and a `Measurement` at the end of the phase.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Final, NamedTuple, Protocol
 
 from kuberth.bench.cases import THROUGHPUT, LabelValues, Workload
-from kuberth.bench.ledger import PodLedger
 from kuberth.bench.measurements import (
     ATTEMPTS,
     EXTENSION_POINTS,
@@ -26,7 +26,7 @@ from kuberth.bench.measurements import (
     ThroughputSampler,
     judged,
 )
-from kuberth.local.apiserver.objects import Obj, labels_of, namespace_of
+from kuberth.local.apiserver.objects import Obj, key_of, labels_of, name_of, namespace_of
 from kuberth.observe.reading import read_samples
 
 Key = frozenset[tuple[str, str]]
@@ -39,6 +39,62 @@ _BREAKDOWN: Final = {
     PLUGINS: ("plugin", "extension_point"),
     ATTEMPTS: ("result",),
 }
+
+
+class Stages(NamedTuple):
+    """The number of pods by their stage; each is in one stage."""
+
+    scheduled: int
+    attempted: int
+    unattempted: int
+    waiting: str
+    """A pod that is not scheduled, for messages; one that was attempted if there is one."""
+
+
+class PodLedger:
+    """The pods of every namespace."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, dict[str, Obj]] = {}
+        self._listeners: list[Callable[[Obj], None]] = []
+
+    def handle(self, old: Obj | None, new: Obj | None) -> None:
+        """Handle a change of a pod, as an informer reports it."""
+        if new is None:
+            if old is not None:
+                self._pods.get(namespace_of(old), {}).pop(name_of(old), None)
+            return
+        pods = self._pods.setdefault(namespace_of(new), {})
+        before = pods.get(name_of(new))
+        pods[name_of(new)] = new
+        if new["spec"].get("nodeName") and not (before and before["spec"].get("nodeName")):
+            for listener in self._listeners:
+                listener(new)
+
+    def listen(self, listener: Callable[[Obj], None]) -> Callable[[], None]:
+        """Call it for every newly scheduled pod, until the returned function is called."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def pods(self, namespaces: Collection[str], labels: Mapping[str, str]) -> Iterator[Obj]:
+        wanted = labels.items()
+        for namespace in namespaces:
+            for pod in self._pods.get(namespace, {}).values():
+                if not wanted or wanted <= labels_of(pod).items():
+                    yield pod
+
+    def stages(self, namespaces: Collection[str], labels: Mapping[str, str]) -> Stages:
+        scheduled, attempted, unattempted = 0, [], []
+        for pod in self.pods(namespaces, labels):
+            conditions = pod.get("status", {}).get("conditions", ())
+            if pod["spec"].get("nodeName"):
+                scheduled += 1
+            elif any(condition["type"] == "PodScheduled" for condition in conditions):
+                attempted.append(pod)
+            else:
+                unattempted.append(pod)
+        waiting = next((key_of(pod) for pod in (*attempted, *unattempted)), "")
+        return Stages(scheduled, len(attempted), len(unattempted), waiting)
 
 
 class HistogramReading:
@@ -129,6 +185,17 @@ class Meter(Protocol):
         ...
 
 
+async def ticks(seconds: float) -> AsyncIterator[float]:
+    """The time at every tick; a tick that is late by more than an interval counts once."""
+    loop = asyncio.get_running_loop()
+    at = loop.time()
+    while True:
+        # On a grid, so that a late tick does not make all later ones late.
+        at = max(at + seconds, loop.time())
+        await asyncio.sleep(at - loop.time())
+        yield loop.time()
+
+
 @dataclass(eq=False)
 class Collector:
     """Measures one phase of a workload, between `await start()` and `await stop()`."""
@@ -145,7 +212,8 @@ class Collector:
     def __post_init__(self) -> None:
         self._sampler = ThroughputSampler()
         self._latencies: list[LatencySample] = []
-        self._scheduled = 0
+        self.scheduled = 0
+        """The number of pods that were scheduled in this phase."""
         self._first = self._last = self._began = 0.0
         self._used = ProcessUsage(None, None)
         self._wanted = {*_DEFAULT_METRICS, *self.workload.case.metrics, self.workload.selector.name} - {
@@ -160,10 +228,6 @@ class Collector:
         self._unsubscribe = self.ledger.listen(self._count_pod)
         self._ticking = tasks.create_task(self._tick(), name="throughput samples")
 
-    @property
-    def scheduled(self) -> int:
-        return self._scheduled
-
     async def stop(self) -> Measurement:
         self._ticking.cancel()
         self._unsubscribe()
@@ -173,11 +237,11 @@ class Collector:
         metrics = list(self._summaries(after))
         throughput = self._sampler.summary()
         cpu = None
-        if used.cpu_seconds is not None and self._used.cpu_seconds is not None and self._scheduled:
-            cpu = (used.cpu_seconds - self._used.cpu_seconds) * MILLISECONDS / self._scheduled
+        if used.cpu_seconds is not None and self._used.cpu_seconds is not None and self.scheduled:
+            cpu = (used.cpu_seconds - self._used.cpu_seconds) * MILLISECONDS / self.scheduled
         return Measurement(
             name=self.name,
-            scheduled=self._scheduled,
+            scheduled=self.scheduled,
             seconds=max(self._last - self._began, 0.0),
             overall=self._overall(),
             throughput=throughput,
@@ -194,9 +258,9 @@ class Collector:
 
     def _overall(self) -> float:
         if self._last > self._first:
-            return (self._scheduled - 1) / (self._last - self._first)
+            return (self.scheduled - 1) / (self._last - self._first)
         # One pod, or several that one turn of the event loop saw: there is no time between first and last.
-        return self._scheduled / (self._last - self._began) if self._last > self._began else 0.0
+        return self.scheduled / (self._last - self._began) if self._last > self._began else 0.0
 
     @property
     def _loop(self) -> asyncio.AbstractEventLoop:
@@ -204,20 +268,15 @@ class Collector:
 
     def _count_pod(self, pod: Obj) -> None:
         if namespace_of(pod) in self.namespaces and self.labels.items() <= labels_of(pod).items():
-            self._scheduled += 1
+            self.scheduled += 1
             self._last = self._loop.time()
-            if self._scheduled == 1:
+            if self.scheduled == 1:
                 self._first = self._last
 
     async def _tick(self) -> None:
-        at = self._began
         reading = self._before
-        while True:
-            # On a grid, so that a late tick does not make all later ones late.
-            at = max(at + self.interval_seconds, self._loop.time())
-            await asyncio.sleep(at - self._loop.time())
-            now = self._loop.time()
-            self._sampler.take(now, self._scheduled)
+        async for now in ticks(self.interval_seconds):
+            self._sampler.take(now, self.scheduled)
             if self.with_latencies:
                 later = await self._read()
                 found = later.between(reading, ATTEMPTS, {"result": "scheduled"}).summary(factor=MILLISECONDS)

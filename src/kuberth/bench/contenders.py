@@ -10,12 +10,12 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from kuberth.api.wire import encode
 from kuberth.assembly import Scheduler
@@ -50,17 +50,8 @@ _OLD_VERSION: Final = "1.33"
 
 
 RunningMeter = AbstractAsyncContextManager[Meter]
-
-
-class Contender(Protocol):
-    """A scheduler that the benchmark runs and measures."""
-
-    @property
-    def name(self) -> str: ...
-
-    def running(self, arena: Arena, workload: Workload, gates: Mapping[str, bool]) -> RunningMeter:
-        """Run the scheduler for the duration of the block."""
-        ...
+Contender = Callable[[Arena, Workload, Mapping[str, bool]], RunningMeter]
+"""Runs a scheduler in an arena, with these feature gates, for the duration of the block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +68,6 @@ class OwnScheduler:
     """Names of plugins that the caller registered in this process; no other program has them."""
     profile: Path | None = None
     """The file to which its folded stacks are written."""
-    name: str = KUBERTH
 
     def running(self, arena: Arena, workload: Workload, gates: Mapping[str, bool]) -> RunningMeter:
         file = self.config or workload.case.scheduler_config
@@ -121,43 +111,28 @@ class OwnScheduler:
         command += [f"--plugin={reference}" for reference in self.plugin_references]
         if self.queue_reference is not None:
             command.append(f"--queue={self.queue_reference}")
-        return _scheduler_program(self.name, command, arena, tree, gates)
+        return _scheduler_program(KUBERTH, command, arena, tree, gates)
 
 
-@dataclass(frozen=True, slots=True)
-class KubeScheduler:
+def kube_scheduler(
+    arena: Arena, workload: Workload, gates: Mapping[str, bool], *, assets: Path | None = None
+) -> RunningMeter:
     """The Go program."""
-
-    assets: Path | None = None
-    name: str = KUBE_SCHEDULER
-
-    def running(self, arena: Arena, workload: Workload, gates: Mapping[str, bool]) -> RunningMeter:
-        command = [str(find_program(self.name, self.assets))]
-        if gates.get("SchedulerQueueingHints") is False:
-            command.append(f"--emulated-version={_OLD_VERSION}")
-            # Unknown to the version that is emulated.
-            gates = {name: on for name, on in gates.items() if name != "OpportunisticBatching"}
-        return _scheduler_program(
-            self.name, command, arena, configuration(workload.case.scheduler_config), gates
-        )
+    command = [str(find_program(KUBE_SCHEDULER, assets))]
+    if gates.get("SchedulerQueueingHints") is False:
+        command.append(f"--emulated-version={_OLD_VERSION}")
+        # Unknown to the version that is emulated.
+        gates = {name: on for name, on in gates.items() if name != "OpportunisticBatching"}
+    tree = configuration(workload.case.scheduler_config)
+    return _scheduler_program(KUBE_SCHEDULER, command, arena, tree, gates)
 
 
-@dataclass(frozen=True, slots=True)
-class BlindBinder:
+@asynccontextmanager
+async def blind_binder(arena: Arena, workload: Workload, gates: Mapping[str, bool]) -> AsyncIterator[Meter]:
     """A program that binds every pod to the next node and writes the event, without any decision."""
-
-    name: str = BLIND
-
-    @asynccontextmanager
-    async def running(
-        self, arena: Arena, workload: Workload, gates: Mapping[str, bool]
-    ) -> AsyncIterator[Meter]:
-        command = [sys.executable, "-m", "kuberth.bench.blind_binder", str(expect_https(arena, self.name))]
-        async with (
-            running(self.name, command, folder=arena.folder) as program,
-            _watched(program),
-        ):
-            yield _ProcessMeter(program, None)
+    command = [sys.executable, "-m", "kuberth.bench.blind_binder", str(expect_https(arena, BLIND))]
+    async with running(BLIND, command, folder=arena.folder) as program, _watched(program):
+        yield _ProcessMeter(program, None)
 
 
 @asynccontextmanager

@@ -1,15 +1,19 @@
-"""Draws SVG: curves over time, and flame graphs.
+"""Draws SVG: curves over time, and flame graphs; curves also as PNG, with matplotlib.
 
-In: measurements, or folded stacks. Out: the text of one SVG file.
+In: measurements, or folded stacks. Out: the text of one SVG file, or a file with charts.
 """
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from kuberth.errors import ConfigError
 
 _FONT: Final = "font-family='system-ui,-apple-system,Segoe UI,sans-serif'"
 _INK: Final = "#1f2933"
@@ -135,6 +139,49 @@ def _round_step(least: float) -> float:
     return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least * 0.999)
 
 
+# Files of charts
+
+
+def expect_drawable(path: Path) -> None:
+    """Raise ConfigError if no chart can be written to this path, before the benchmark runs."""
+    if path.suffix not in (".svg", ".png"):
+        raise ConfigError(f"--plot {path}: the name ends with .svg or .png")
+    if path.suffix == ".png":
+        _matplotlib()
+    if not path.resolve().parent.is_dir():
+        raise ConfigError(f"--plot {path}: there is no folder {path.resolve().parent}")
+
+
+def write_charts(path: Path, charts: Sequence[Chart]) -> None:
+    """Write the charts to a file, one below the other."""
+    if path.suffix == ".svg":
+        path.write_text(charts_svg(charts), encoding="utf-8")
+        return
+    pyplot = _matplotlib()
+    unit, seconds = time_unit(charts)
+    figure, axes = pyplot.subplots(len(charts), 1, figsize=(9, 3.2 * len(charts)), squeeze=False)
+    for chart, (axis,) in zip(charts, axes, strict=True):
+        for curve in chart.curves:
+            axis.plot(
+                [x / seconds for x, _ in curve.points], [y for _, y in curve.points], ".-", label=curve.name
+            )
+        axis.set(title=chart.title, xlabel=f"time ({unit})", ylabel=chart.unit, ylim=(0, None))
+        axis.grid(visible=True, alpha=0.3)
+        axis.legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+
+
+def _matplotlib() -> Any:
+    try:
+        matplotlib = importlib.import_module("matplotlib")
+        matplotlib.use("Agg")
+        return importlib.import_module("matplotlib.pyplot")
+    except ImportError as error:
+        raise ConfigError("a PNG needs matplotlib: pip install 'kuberth[plot]', or write an .svg") from error
+
+
 # Flame graphs
 
 _FLAME_WIDTH: Final = 1200
@@ -204,7 +251,7 @@ def _warm(name: str) -> str:
     return f"hsl({12 + hue % 44},{72 + hue % 18}%,{66 + hue % 9}%)"
 
 
-# Both
+# Charts and flame graphs
 
 
 def _text(

@@ -7,15 +7,15 @@ every measured phase. Background operations (churn, slow deletions) end with it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count, cycle
 from typing import Any, Final
 
 from kuberth.bench import operations
 from kuberth.bench.arenas import Arena
 from kuberth.bench.cases import Workload
-from kuberth.bench.collecting import Collector, Meter
-from kuberth.bench.ledger import PodLedger
+from kuberth.bench.collecting import Collector, Meter, PodLedger, ticks
 from kuberth.bench.making import PODS, AnyObject, Maker, PreparedPods, paced
 from kuberth.bench.measurements import Measurement
 from kuberth.errors import ConfigError, KuberthError, first_error
@@ -232,34 +232,26 @@ class Executor:
         objects: list[AnyObject] = []
         for path in operation.template_paths:
             objects += await self._maker.any_objects(path, namespace, 1, expect_scope=False)
-        churn = self._create_on if operation.mode == "create" else self._recreate_on
-        self._spawn(churn(operation, objects, namespace), f"churn of op {number}")
+        self._spawn(self._churn(operation, objects, namespace), f"churn of op {number}")
 
-    async def _create_on(
-        self, operation: operations.Churn, objects: Sequence[AnyObject], namespace: str
-    ) -> None:
-        made = 0
-        async for _ in _ticks(operation):
-            for each in objects:
-                await self._create_or_not(each, namespace)
-            made += 1
-            if made == operation.number:
-                return
+    async def _churn(self, operation: operations.Churn, objects: Sequence[AnyObject], namespace: str) -> None:
+        """Create the objects once per round, without end unless there is a number of rounds.
 
-    async def _recreate_on(
-        self, operation: operations.Churn, objects: Sequence[AnyObject], namespace: str
-    ) -> None:
-        """Create `number` objects in rounds, then delete them in rounds."""
-        names = [[""] * operation.number for _ in objects]
-        turn = 0
-        async for _ in _ticks(operation):
-            for each, own in zip(objects, names, strict=True):
-                if own[turn]:
-                    await self._delete(each.row, own[turn], namespace)
-                    own[turn] = ""
+        In the mode `recreate`, the rounds begin again, and delete what they created before.
+        """
+        rounds = iter(range(operation.number)) if operation.number else count()
+        if operation.mode == "recreate":
+            rounds = cycle(rounds)
+        names: dict[tuple[int, int], str] = {}
+        milliseconds = operation.interval_milliseconds or DEFAULT_CHURN_MILLISECONDS
+        clock = ticks(milliseconds / 1000)
+        for turn in rounds:
+            await anext(clock)
+            for index, each in enumerate(objects):
+                if name := names.pop((turn, index), ""):
+                    await self._delete(each.row, name, namespace)
                 else:
-                    own[turn] = await self._create_or_not(each, namespace)
-            turn = (turn + 1) % operation.number
+                    names[turn, index] = await self._create_or_not(each, namespace)
 
     async def _create_or_not(self, made: AnyObject, namespace: str) -> str:
         """Create an object; returns its name, or "" if the server refused it, which churn ignores."""
@@ -357,14 +349,3 @@ class Executor:
                 self.report(Progress(f"{step}{scheduled}", done, total))
 
         return advance
-
-
-async def _ticks(operation: operations.Churn) -> AsyncIterator[None]:
-    seconds = (operation.interval_milliseconds or DEFAULT_CHURN_MILLISECONDS) / 1000
-    loop = asyncio.get_running_loop()
-    at = loop.time()
-    while True:
-        # A missed tick is skipped.
-        at = max(at + seconds, loop.time())
-        await asyncio.sleep(at - loop.time())
-        yield

@@ -21,13 +21,13 @@ from kuberth.api.resource import AllocationResult, DeviceClass, ResourceClaim, R
 from kuberth.api.wire import encode, to_builtins
 from kuberth.bench import operations
 from kuberth.bench.cases import TestCase
-from kuberth.bench.objects import NodeMaker, PodAdmission, PodMaker, Tree
+from kuberth.bench.objects import OWN_CLASSES, NodeMaker, PodMaker, Tree, admitted
 from kuberth.bench.operations import CreateResourceDriver
 from kuberth.bench.servers import STRICT, BenchServer, RemoteServer, find_kind, list_typed
 from kuberth.bench.templating import Template
-from kuberth.cluster.table import ClusterTable
 from kuberth.errors import ConfigError
-from kuberth.informers.store import Store, object_key
+from kuberth.evaluation import Evaluator
+from kuberth.informers.store import object_key
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.status_errors import StatusError
@@ -95,18 +95,12 @@ class RandomAllocation:
         *,
         rng: random.Random,
     ) -> None:
-        table, slice_store, class_store = ClusterTable(), Store[ResourceSlice](), Store[DeviceClass]()
-        for node in nodes:
-            table.set_node(node)
-        for slice_ in slices:
-            slice_store.set(slice_)
-        for class_ in classes:
-            class_store.set(class_)
+        evaluator = Evaluator([*nodes, *slices, *classes])
         self._rng = rng
-        self._table = table
+        self._table = evaluator.cluster
         self._nodes = [node.metadata.name for node in nodes]
-        self._classes = KnownClasses(class_store)
-        self._sites = Sites(slice_store, table)
+        self._classes = KnownClasses(evaluator.stores.of(DeviceClass))
+        self._sites = Sites(evaluator.stores.of(ResourceSlice), evaluator.cluster)
         self._sites.refresh()
         self._usage = DeviceUsage()
         for claim in claims:
@@ -162,7 +156,9 @@ class Maker:
         self._server = server
         self._case = case
         self._rng = random.Random(0)  # the same in every run
-        self._admission = PodAdmission(needed=admits_pods)
+        self._admits = admits_pods
+        self._classes: set[str] = set()
+        """The priority classes that exist."""
 
     # Nodes and namespaces
 
@@ -187,10 +183,7 @@ class Maker:
             template = Template.read(self._case.path(operation.namespace_template_path)).tree(0, 1)
         names = [f"{operation.prefix}-{index}" for index in range(operation.count)]
 
-        async def create(name: str) -> None:
-            await self.namespace(name, template)
-
-        await _at_once(names, create)
+        await _at_once(names, partial(self.namespace, template=template))
         return names
 
     async def namespace(self, name: str, template: Mapping[str, Any] | None = None) -> None:
@@ -207,13 +200,20 @@ class Maker:
 
     async def prepared_pods(self, operation: operations.CreatePods, namespace: str) -> PreparedPods:
         """Prepare the pods of an operation: everything but their creation."""
-        maker = PodMaker(operation, self._case, namespace, self._admission)
+        maker = PodMaker(operation, self._case, namespace, admits=self._admits)
         bodies = [maker.pod(index) for index in range(operation.count)]
-        await self._make_priority_classes()
+        for body in bodies:
+            await self._make_priority_class(body)
         return PreparedPods(self._server, maker, namespace, bodies)
 
-    async def _make_priority_classes(self) -> None:
-        for body in self._admission.take_pending_classes():
+    async def _make_priority_class(self, pod: Tree) -> None:
+        """Create the class of an admitted pod."""
+        spec = pod.get("spec") or {}
+        name = spec.get("priorityClassName") or ""
+        if name.startswith(OWN_CLASSES) and "priority" in spec and name not in self._classes:
+            self._classes.add(name)
+            head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+            body = {**head, "metadata": {"name": name}, "value": spec["priority"]}
             await self._server.create("priorityclasses.scheduling.k8s.io", body)
 
     # Objects of any kind
@@ -233,9 +233,9 @@ class Maker:
         api_version, kind = tree.get("apiVersion"), tree.get("kind")
         if not isinstance(api_version, str) or not isinstance(kind, str):
             raise ConfigError(f"template {path}: an object needs apiVersion and kind")
-        if (api_version, kind) == ("v1", "Pod"):
-            tree = self._admission.completed(tree)
-            await self._make_priority_classes()
+        if (api_version, kind) == ("v1", "Pod") and self._admits:
+            tree = admitted(tree)
+            await self._make_priority_class(tree)
         row = await find_kind(self._server, api_version, kind)
         if expect_scope and row.namespaced != bool(namespace):
             hint = "name a namespace" if row.namespaced else "take the namespace away"
@@ -268,17 +268,16 @@ class Maker:
     async def driver(self, operation: operations.CreateResourceDriver) -> None:
         names = [node["metadata"]["name"] for node in (await self._server.list("nodes"))["items"]]
 
-        async def create(body: Obj) -> None:
-            await self._server.create("resourceslices.resource.k8s.io", body)
-
-        await _at_once(slices_of(operation, names), create)
+        await self._create_all("resourceslices.resource.k8s.io", slices_of(operation, names))
 
     async def claims(self, operation: operations.CreateResourceClaims) -> None:
         template = Template.read(self._case.path(operation.template_path))
         bodies = ({**template.tree(index, operation.count), **_CLAIM} for index in range(operation.count))
+        await self._create_all(_DEVICE_CLAIMS, bodies, namespace=operation.namespace)
 
+    async def _create_all(self, resource: str, bodies: Iterable[Obj], *, namespace: str = "") -> None:
         async def create(body: Obj) -> None:
-            await self._server.create(_DEVICE_CLAIMS, body, namespace=operation.namespace)
+            await self._server.create(resource, body, namespace=namespace)
 
         await _at_once(bodies, create)
 

@@ -10,21 +10,21 @@ from __future__ import annotations
 import copy
 import random
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from kuberth.api.well_known import HOSTNAME
 from kuberth.bench.cases import SHIPPED, TestCase
 from kuberth.bench.operations import CreateNodes, CreatePods
 from kuberth.bench.templating import Template
 from kuberth.errors import ConfigError
+from kuberth.text.names import generate_name
 
 Tree = dict[str, Any]
 
-HOSTNAME: Final = "kubernetes.io/hostname"
 _MIGRATED: Final = "storage.alpha.kubernetes.io/migrated-plugins"
-_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
-"""The letters of which Kubernetes makes the ends of generated names."""
+OWN_CLASSES: Final = "bench-"
+"""The beginning of the names of priority classes that `admitted` pods get."""
 DEFAULT_NODE: Final = SHIPPED / "templates" / "default-node.yaml"
 DEFAULT_POD: Final = SHIPPED / "templates" / "default-pod.yaml"
 
@@ -68,7 +68,7 @@ class NodeMaker:
 
     def _draw(self, prefix: str) -> str:
         while True:
-            name = prefix + "".join(self._rng.choices(_LETTERS, k=5))
+            name = generate_name(prefix, self._rng)
             if name not in self._names:
                 self._names.add(name)
                 return name
@@ -97,12 +97,11 @@ class NodeMaker:
 class PodMaker:
     """Pods of one operation, each with its own volume if the operation has templates for volumes."""
 
-    def __init__(
-        self, operation: CreatePods, case: TestCase, namespace: str, admission: PodAdmission
-    ) -> None:
+    def __init__(self, operation: CreatePods, case: TestCase, namespace: str, *, admits: bool) -> None:
+        """`admits`: pods are `admitted`."""
         self._count = operation.count
         self._namespace = namespace
-        self._admission = admission
+        self._admits = admits
         path = operation.pod_template_path
         self._template = _read(case.path(path) if path else case.default_pod_template or DEFAULT_POD, "Pod")
         self._volume = _template(case, operation.persistent_volume_template_path, "PersistentVolume")
@@ -118,8 +117,8 @@ class PodMaker:
     def pod(self, index: int) -> Tree:
         if self._same is not None:
             return self._same
-        tree: Tree = self._template.tree(index, self._count)
-        tree = self._admission.completed({**tree, "apiVersion": "v1", "kind": "Pod"})
+        tree: Tree = {**self._template.tree(index, self._count), "apiVersion": "v1", "kind": "Pod"}
+        tree = admitted(tree) if self._admits else tree
         if self.has_volumes:
             claim = {"claimName": f"pvc-{index}"}
             spec = {**tree.get("spec", {}), "volumes": [{"name": "vol", "persistentVolumeClaim": claim}]}
@@ -155,44 +154,21 @@ class PodMaker:
         return claim, volume
 
 
-class PodAdmission:
-    """Completes pods for servers that check them at admission, as every real cluster does.
+def admitted(pod: Tree) -> Tree:
+    """The pod for servers that check pods at admission, as every real cluster does.
 
     scheduler_perf disables these checks: its pods state a priority, and have no service account. On other
-    servers, each priority that a workload uses gets a class, and pods have the default service account from
-    their creation on, so that an update does not have to add it.
+    servers, a priority needs a class, and pods have the default service account from their creation on, so
+    that an update does not have to add it.
     """
-
-    def __init__(self, *, needed: bool) -> None:
-        self._needed = needed
-        self._pending: dict[int, str] = {}
-        self._known: set[int] = set()
-
-    def completed(self, pod: Tree) -> Tree:
-        """The pod with its account, and with the class of its priority if it states one."""
-        spec = pod.get("spec")
-        if not self._needed or not isinstance(spec, dict):
-            return pod
-        added = {"serviceAccountName": "default", "serviceAccount": "default"}
-        priority = spec.get("priority")
-        if isinstance(priority, int) and priority and "priorityClassName" not in spec:
-            name = f"bench-{'minus-' if priority < 0 else ''}{abs(priority)}"
-            added["priorityClassName"] = name
-            if priority not in self._known:
-                self._pending[priority] = name
-        return {**pod, "spec": {**added, **spec}}
-
-    def take_pending_classes(self) -> Iterator[Tree]:
-        """Classes to create before the pods that name them."""
-        while self._pending:
-            value, name = self._pending.popitem()
-            self._known.add(value)
-            yield {
-                "apiVersion": "scheduling.k8s.io/v1",
-                "kind": "PriorityClass",
-                "metadata": {"name": name},
-                "value": value,
-            }
+    spec = pod.get("spec")
+    if not isinstance(spec, dict):
+        return pod
+    added = {"serviceAccountName": "default", "serviceAccount": "default"}
+    priority = spec.get("priority")
+    if isinstance(priority, int) and priority:
+        added["priorityClassName"] = f"{OWN_CLASSES}{'minus-' if priority < 0 else ''}{abs(priority)}"
+    return {**pod, "spec": {**added, **spec}}
 
 
 def _template(case: TestCase, relative: str, kind: str) -> Template | None:

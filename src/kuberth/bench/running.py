@@ -17,6 +17,7 @@ from typing import Any
 from kuberth.bench.arenas import IN_PROCESS, arena
 from kuberth.bench.cases import Workload
 from kuberth.bench.contenders import KUBERTH, Contender
+from kuberth.bench.drawing import Chart, Curve
 from kuberth.bench.executor import Executor, Pace, Progress
 from kuberth.bench.measurements import Measurement, median, plain
 from kuberth.clock import SystemClock
@@ -74,22 +75,40 @@ class WorkloadResult:
             rows.append({"scheduler": name, "ratioToFirstPeer": shown, **plain(measurement)})
         return {"case": self.workload.case.name, "workload": self.workload.name, "measurements": rows}
 
+    def charts(self) -> Iterator[Chart]:
+        """Throughput and latency over time, for each measured phase."""
+        stretches = max(len(measurements) for measurements in self.measurements.values())
+        for index in range(stretches):
+            found = {name: measurements[index] for name, measurements in self.measurements.items()}
+            title = f"{self.workload}" + (f", {next(iter(found.values())).name}" if stretches > 1 else "")
+            rates = [
+                Curve(name, [(sample.at_seconds, sample.pods_per_second) for sample in each.samples])
+                for name, each in found.items()
+            ]
+            yield Chart(f"{title}: throughput", "pods/s", rates)
+            attempts = []
+            for name, each in found.items():
+                if each.latencies:
+                    attempts.append(Curve(f"{name} p50", [(at, p50) for at, p50, _ in each.latencies]))
+                    attempts.append(Curve(f"{name} p99", [(at, p99) for at, _, p99 in each.latencies]))
+            yield Chart(f"{title}: latency of scheduling attempts", "ms", attempts)
+
 
 async def run_workload(
     workload: Workload,
-    contenders: Sequence[Contender],
+    contenders: Mapping[str, Contender],
     settings: BenchSettings,
     report: Report = lambda run, progress: None,
 ) -> WorkloadResult:
     """Run every contender `repeat` times, in turns, so that other load on the machine affects all of them."""
     if refusal := workload.refusal():
         raise ConfigError(f"{workload.where}: {refusal}")
-    runs: dict[str, list[Sequence[Measurement]]] = {contender.name: [] for contender in contenders}
+    runs: dict[str, list[Sequence[Measurement]]] = {name: [] for name in contenders}
     for number in range(settings.repeat):
-        for contender in contenders:
+        for name, contender in contenders.items():
             turn = f" ({number + 1}/{settings.repeat})" if settings.repeat > 1 else ""
-            report_run = partial(report, f"{workload} · {contender.name}{turn}")
-            runs[contender.name].append(await _run_once(workload, contender, settings, report_run))
+            report_run = partial(report, f"{workload} · {name}{turn}")
+            runs[name].append(await _run_once(workload, contender, settings, report_run))
     return WorkloadResult(
         workload,
         {name: [median(same) for same in zip(*found, strict=True)] for name, found in runs.items()},
@@ -106,7 +125,7 @@ async def _run_once(
         async with (
             arena(settings.target, gates=gates, folder=Path(folder), assets=settings.assets) as place,
             controlled_claims(place.server) if workload.has_devices else nullcontext(),
-            contender.running(place, workload, gates) as meter,
+            contender(place, workload, gates) as meter,
         ):
             executor = Executor(
                 workload,

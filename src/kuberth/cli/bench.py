@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -11,17 +10,16 @@ from kuberth.cli.context import (
     FILE,
     NEW_FILE,
     DurationType,
-    Extras,
     default_option,
     feature_gates_option,
     output_option,
     plugin_option,
     queue_option,
+    runs,
 )
 
 _TARGETS = ("inproc", "up", "assets")
 _PEERS = ("kube-scheduler", "blind")
-_ENDINGS = (".yaml", ".yml", ".json")
 
 
 @click.command(
@@ -68,18 +66,6 @@ _ENDINGS = (".yaml", ".yml", ".json")
 @click.option("--check-thresholds", is_flag=True, help="Exit with 1 if Kuberth misses a threshold.")
 @plugin_option
 @queue_option
-@click.pass_obj
-def bench(extras: Extras | None, /, **flags: Any) -> None:
+@runs("kuberth.cli.bench_run:run")
+def bench() -> None:
     """Measure how many pods per second are scheduled and at what cost."""
-    names = list(flags.pop("names"))
-    is_file = names and (names[0].endswith(_ENDINGS) or Path(names[0]).is_file())
-    file = Path(names.pop(0)) if is_file else None
-    if file is not None and flags["upstream"]:
-        raise click.UsageError("--upstream and FILE are both sources of workloads; give one of them")
-
-    from kuberth.cli.bench_run import list_workloads, run_bench  # heavy: not for --help
-
-    if flags["only_list"]:
-        list_workloads(file, names, upstream=flags["upstream"], labels=flags["label_filter"])
-    else:
-        raise SystemExit(run_bench(extras or Extras(), file, names, flags))

@@ -9,8 +9,9 @@ import asyncio
 import signal
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import click
 import msgspec
@@ -25,16 +26,16 @@ from kuberth.bench.cases import Workload, read_workloads, select, shipped, upstr
 from kuberth.bench.contenders import (
     BLIND,
     KUBE_SCHEDULER,
-    BlindBinder,
+    KUBERTH,
     Contender,
-    KubeScheduler,
     OwnScheduler,
+    blind_binder,
+    kube_scheduler,
 )
-from kuberth.bench.drawing import flame_svg
+from kuberth.bench.drawing import expect_drawable, flame_svg, write_charts
 from kuberth.bench.executor import Pace
 from kuberth.bench.executor import Progress as RunProgress
 from kuberth.bench.measurements import Distribution, Measurement
-from kuberth.bench.plotting import expect_drawable, write_plot
 from kuberth.bench.profiling import read_folded
 from kuberth.bench.running import BenchSettings, WorkloadResult, run_workload
 from kuberth.cli.context import Extras, build_registry, queue_factory
@@ -46,8 +47,21 @@ from kuberth.text.figures import duration, size
 DEFAULT_WORKLOAD = "Quick"
 
 
+_ENDINGS: Final = (".yaml", ".yml", ".json")
 _AGAIN_SECONDS: Final = 5.0
 _NONE: Final = "–"
+
+
+def run(extras: Extras, flags: dict[str, Any]) -> None:
+    names = list(flags.pop("names"))
+    is_file = names and (names[0].endswith(_ENDINGS) or Path(names[0]).is_file())
+    file = Path(names.pop(0)) if is_file else None
+    if file is not None and flags["upstream"]:
+        raise click.UsageError("--upstream and FILE are both sources of workloads; give one of them")
+    if flags["only_list"]:
+        list_workloads(file, names, upstream=flags["upstream"], labels=flags["label_filter"])
+    else:
+        raise SystemExit(run_bench(extras, file, names, flags))
 
 
 def list_workloads(file: Path | None, names: Sequence[str], *, upstream: bool, labels: str) -> None:
@@ -96,7 +110,7 @@ def run_bench(extras: Extras, file: Path | None, names: Sequence[str], flags: Ma
                 flame_svg(read_folded(folded), title=f"Kuberth, {names_of_all}"), encoding="utf-8"
             )
     if flags["plot"] is not None:
-        write_plot(flags["plot"], results)
+        write_charts(flags["plot"], [chart for result in results for chart in result.charts()])
     _report(results, display, flags)
     missed = flags["check_thresholds"] and any(result.missed for result in results)
     return 1 if missed or failed else 0
@@ -133,13 +147,16 @@ def _default_names(file: Path | None, flags: Mapping[str, Any]) -> Sequence[str]
     return [DEFAULT_WORKLOAD]
 
 
-def _contenders(extras: Extras, flags: Mapping[str, Any], folded: Path | None) -> Sequence[Contender]:
+def _contenders(extras: Extras, flags: Mapping[str, Any], folded: Path | None) -> Mapping[str, Contender]:
     if flags["peers"] and flags["target"] == IN_PROCESS:
         raise ConfigError(
             f"--peer {flags['peers'][0]} is a separate program and needs an API server: "
             "add --target up or --target assets"
         )
-    peers: Mapping[str, Contender] = {KUBE_SCHEDULER: KubeScheduler(flags["assets"]), BLIND: BlindBinder()}
+    peers: Mapping[str, Contender] = {
+        KUBE_SCHEDULER: partial(kube_scheduler, assets=flags["assets"]),
+        BLIND: blind_binder,
+    }
     own = OwnScheduler(
         build_registry(extras, flags["plugin_references"]),
         queue_factory(extras, flags["queue_reference"]),
@@ -149,7 +166,7 @@ def _contenders(extras: Extras, flags: Mapping[str, Any], folded: Path | None) -
         by_code=tuple(extras.plugins),
         profile=folded,
     )
-    return [own, *(peers[name] for name in dict.fromkeys(flags["peers"]))]
+    return {KUBERTH: own.running, **{name: peers[name] for name in flags["peers"]}}
 
 
 def _settings(flags: Mapping[str, Any]) -> BenchSettings:
@@ -165,7 +182,7 @@ def _settings(flags: Mapping[str, Any]) -> BenchSettings:
 
 async def _run_all(
     workloads: Sequence[Workload],
-    contenders: Sequence[Contender],
+    contenders: Mapping[str, Contender],
     settings: BenchSettings,
     display: Display,
     results: list[WorkloadResult],
@@ -183,7 +200,7 @@ async def _run_all(
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
-    with display:
+    with display.bar:
         for workload in workloads:
             try:
                 results.append(await run_workload(workload, contenders, settings, display.update))
@@ -198,12 +215,12 @@ async def _run_all(
 
 
 class Display:
-    """Shows a progress bar inside the `with` block, on a terminal; `quiet`: without lines in between."""
+    """Shows a progress bar on a terminal, while `bar` is entered; `quiet`: without lines in between."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
         self._console = Console(stderr=True)
-        self._bar = Progress(
+        self.bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=30),
             MofNCompleteColumn(),
@@ -217,35 +234,26 @@ class Display:
         self._task: TaskID | None = None
         self._run = ""
 
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self._bar.stop()
-
     def update(self, run: str, progress: RunProgress) -> None:
         if run != self._run or self._task is None:
             self._run = run
             self._clear()
-            self._task = self._bar.add_task(run, step="", total=None)
-        self._bar.update(
-            self._task, completed=progress.done, total=progress.total or None, step=progress.step
-        )
+            self._task = self.bar.add_task(run, step="", total=None)
+        self.bar.update(self._task, completed=progress.done, total=progress.total or None, step=progress.step)
 
     def failed(self, error: KuberthError) -> None:
         self._clear()
-        self._bar.console.print(Text(f"Error: {error}"), soft_wrap=True)
+        self.bar.console.print(Text(f"Error: {error}"), soft_wrap=True)
 
     def finished(self, result: WorkloadResult) -> None:
         self._clear()
         if self._console.is_terminal and not self._quiet:
             rates = ", ".join(f"{name} {each.average:.0f} pods/s" for name, each, _ in result.rows())
-            self._bar.console.print(Text(f"{result.workload}: {rates}"))
+            self.bar.console.print(Text(f"{result.workload}: {rates}"))
 
     def _clear(self) -> None:
         if self._task is not None:
-            self._bar.remove_task(self._task)
+            self.bar.remove_task(self._task)
             self._task = None
 
     def show(self, results: Sequence[WorkloadResult], *, target: str) -> None:

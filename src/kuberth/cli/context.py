@@ -6,13 +6,14 @@ Importing this is cheap: parts of the scheduler are imported when a command runs
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import reduce
+from functools import reduce, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
@@ -85,6 +86,25 @@ reload_option = click.option(
 feature_gates_option = click.option(
     "--feature-gates", default="", metavar="A=true,B=false", help="Feature gates to enable or disable."
 )
+
+
+def runs(function: str) -> Callable[[Command], Command]:
+    """Let a command run a function, `module:name`, which is imported only then, so that help is fast.
+
+    The function receives the plugins and the queue of the caller of `main`, and the flags.
+    """
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        @click.pass_context
+        def run(ctx: click.Context, /, **flags: Any) -> None:
+            if ctx.invoked_subcommand is None:
+                module, _, name = function.partition(":")
+                getattr(importlib.import_module(module), name)(ctx.obj or Extras(), flags)
+
+        return cast(Command, run)
+
+    return decorate
 
 
 def default_option(

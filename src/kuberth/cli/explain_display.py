@@ -1,7 +1,7 @@
 """Prints an explanation: the verdict, the reasons, then what would help.
 
-In: the tree of an explanation (`trees.to_tree`), computed here or by a server. Out: lines on a console, which
-wraps them to its width and omits colours where they are not supported.
+In: the tree of an explanation (`explanation.to_tree`), computed here or by a server. Out: lines on a console,
+which wraps them to its width and omits colours where they are not supported.
 """
 
 from __future__ import annotations

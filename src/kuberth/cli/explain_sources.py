@@ -1,27 +1,35 @@
-"""Gets the answer of `kuberth explain` from a running Kuberth, from a cluster (read-only), or from files.
+"""Runs `kuberth explain`: asks a running Kuberth, or evaluates the pod in a cluster (read-only) or in files.
 
-In: an `Inquiry` from the command line. Out: the tree of an explanation.
+In: the flags of the command line. Out: an explanation as text or JSON.
 """
 
 from __future__ import annotations
 
+import gc
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
+import click
+from rich.console import Console
+
 from kuberth.api.core import Pod
+from kuberth.cli.context import Extras, build_registry, configuration
+from kuberth.cli.explain_display import print_explanation
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.client_config import ClientConfig, TlsSettings
 from kuberth.client.identity.kubeconfig import load_client_config
 from kuberth.clock import run_on_fastest_loop
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration
+from kuberth.config.feature_gates import parse_settings
 from kuberth.errors import ApiError, ConfigError, KuberthError
 from kuberth.evaluation import Evaluator
 from kuberth.explaining import Question, explain
-from kuberth.explaining.new_claims import with_claims
+from kuberth.explaining.explanation import API_VERSION, KIND, to_tree
 from kuberth.explaining.page import PATH
 from kuberth.explaining.sources import (
     WorkloadPod,
@@ -30,10 +38,10 @@ from kuberth.explaining.sources import (
     read_dump,
     read_pod,
     read_template,
+    with_claims,
     with_priority,
 )
-from kuberth.explaining.targets import UNKNOWN_POD, ExplainTarget, find_pod
-from kuberth.explaining.trees import API_VERSION, KIND, to_tree
+from kuberth.explaining.targets import UNKNOWN_POD, ExplainTarget, find_pod, read_target
 from kuberth.framework.registry import Registry
 
 NO_SUCH_PAGE: Final = (403, 404, 406)
@@ -64,6 +72,39 @@ class Inquiry(NamedTuple):
             refusal=refusal,
             notes=(*notes, *more),
         )
+
+
+def run_explain(extras: Extras, flags: Mapping[str, Any]) -> None:
+    inquiry = _inquiry(extras, flags)
+    # The process ends after one answer, and a cluster has no reference cycles: garbage collection is not
+    # needed.
+    gc.disable()
+    try:
+        tree = answer_tree(inquiry)
+        if flags["output"] == "json":
+            click.echo(json.dumps(tree, indent=2, ensure_ascii=False))
+        else:
+            console = Console(highlight=False, markup=False, emoji=False)
+            print_explanation(tree, console, names=flags["names"], now=time.time())
+    finally:
+        gc.enable()
+
+
+def _inquiry(extras: Extras, flags: Mapping[str, Any]) -> Inquiry:
+    if bool(flags["target"]) == (flags["filename"] is not None):
+        raise click.UsageError("give either a TARGET such as `pod NAME`, or -f FILE")
+    if flags["server"] and (flags["filename"] or flags["dump"] or flags["dry_run"] or flags["config_path"]):
+        raise click.UsageError("--server explains only pods that it knows, with its own configuration")
+    registry = build_registry(extras, flags["plugin_references"])
+    gates = parse_settings(flags["feature_gates"])
+    path: Path | None = flags["config_path"]
+    return Inquiry(
+        read_target(flags["target"]) if flags["target"] else None,
+        config=None if path is None else configuration(path, registry, gates),
+        registry=registry,
+        feature_gates=FeatureGates(gates),
+        flags={**flags, "dry_run": flags["dry_run"] or path is not None},
+    )
 
 
 def answer_tree(inquiry: Inquiry) -> dict[str, Any]:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from kuberth.cli.context import (
     FILE,
     DurationType,
-    Extras,
-    build_registry,
-    configuration,
     connection_options,
     default_option,
     feature_gates_option,
-    notices,
     output_option,
     plugin_option,
+    runs,
 )
 
 
@@ -51,37 +46,10 @@ from kuberth.cli.context import (
     help="Port for Prometheus metrics over HTTPS; 0 picks a free port.  [default: none]",
 )
 @default_option("--metrics-address", None, "127.0.0.1", "Address for metrics; clients are not authenticated.")
-@click.pass_obj
-def shadow(extras: Extras | None, /, **flags: Any) -> None:
+@runs("kuberth.cli.shadow_display:run")
+def shadow() -> None:
     """Compare Kuberth's decision for every pod with that of the cluster's scheduler.
 
     Writes nothing, and needs only the verbs get, list and watch. Prints a report on Ctrl-C, or after --for or
     --pods.
     """
-    from kuberth.cli.shadow_display import display_for
-    from kuberth.clock import run_on_fastest_loop
-    from kuberth.config.feature_gates import parse_settings
-    from kuberth.programs.shadow.program import ShadowSettings, run_shadow
-
-    registry = build_registry(extras or Extras(), flags["plugin_references"])
-    config = configuration(flags["config_file"], registry, parse_settings(flags["feature_gates"]))
-    display = display_for(flags["output"])
-    for notice in notices(config, registry, references=flags["plugin_references"]):
-        display.message(notice)
-    settings = ShadowSettings(
-        config=config,
-        registry=registry,
-        scheduler_name=flags["scheduler_name"],
-        kubeconfig=flags["kubeconfig"],
-        context=flags["context"],
-        for_seconds=None if flags["duration"] is None else flags["duration"].total_seconds(),
-        pods=flags["pods"],
-        settle_seconds=flags["settle"].total_seconds(),
-        metrics_host=flags["metrics_address"],
-        metrics_port=flags["metrics_port"],
-    )
-    with display:
-        report = run_on_fastest_loop(
-            run_shadow(settings, on_decision=display.decided, on_message=display.message)
-        )
-    display.end(report)

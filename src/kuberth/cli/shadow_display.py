@@ -1,14 +1,15 @@
-"""The output of `kuberth shadow`.
+"""Runs `kuberth shadow`.
 
-In: decisions and the report. Out: on a terminal a live table with the differences above it; elsewhere one
-line per difference; or JSON, one line per decision.
+In: the flags of the command line; decisions and the report. Out: on a terminal a live table with the
+differences above it; elsewhere one line per difference; or JSON, one line per decision.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Final, Self
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final
 
 import click
 from rich.console import Console, Group, RenderableType
@@ -16,6 +17,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from kuberth.cli.context import Extras, build_registry, configuration, notices
+from kuberth.clock import run_on_fastest_loop
+from kuberth.config.feature_gates import parse_settings
 from kuberth.programs.shadow.decisions import (
     AGREEING,
     Agreement,
@@ -23,11 +27,37 @@ from kuberth.programs.shadow.decisions import (
     ShadowDecision,
     ShadowReport,
 )
+from kuberth.programs.shadow.program import ShadowSettings, run_shadow
 from kuberth.text.figures import duration, percent
 
 _SHOWN: Final = 20
 """Number of differences in the final report."""
 _NOTHING: Final = "-"
+
+
+def run(extras: Extras, flags: Mapping[str, Any]) -> None:
+    registry = build_registry(extras, flags["plugin_references"])
+    config = configuration(flags["config_file"], registry, parse_settings(flags["feature_gates"]))
+    display = display_for(flags["output"])
+    for notice in notices(config, registry, references=flags["plugin_references"]):
+        display.message(notice)
+    settings = ShadowSettings(
+        config=config,
+        registry=registry,
+        scheduler_name=flags["scheduler_name"],
+        kubeconfig=flags["kubeconfig"],
+        context=flags["context"],
+        for_seconds=None if flags["duration"] is None else flags["duration"].total_seconds(),
+        pods=flags["pods"],
+        settle_seconds=flags["settle"].total_seconds(),
+        metrics_host=flags["metrics_address"],
+        metrics_port=flags["metrics_port"],
+    )
+    with display.live:
+        report = run_on_fastest_loop(
+            run_shadow(settings, on_decision=display.decided, on_message=display.message)
+        )
+    display.end(report)
 
 
 def display_for(output: str) -> JsonDisplay | TextDisplay:
@@ -37,11 +67,7 @@ def display_for(output: str) -> JsonDisplay | TextDisplay:
 class JsonDisplay:
     """Decisions as JSON on standard output, messages on standard error."""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        pass
+    live: Final = nullcontext()
 
     def decided(self, decision: ShadowDecision) -> None:
         click.echo(json.dumps(decision.tree()))
@@ -54,25 +80,16 @@ class JsonDisplay:
 
 
 class TextDisplay:
-    """Text, with a live table on a terminal."""
+    """Text; on a terminal with a live table, while `live` is entered."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._report = ShadowReport()
-        self._live: Live | None = None
-
-    def __enter__(self) -> Self:
-        if self._console.is_terminal:
-            self._live = Live(
-                get_renderable=self._frame, console=self._console, refresh_per_second=4, transient=True
+        self.live: AbstractContextManager[object] = nullcontext()
+        if console.is_terminal:
+            self.live = Live(
+                get_renderable=self._frame, console=console, refresh_per_second=4, transient=True
             )
-            self._live.start()
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
 
     def _frame(self) -> RenderableType:
         # The terminal writes ^C at the end of the last row, so the last row is empty.

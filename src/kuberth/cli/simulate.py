@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -12,7 +10,6 @@ from kuberth.cli.context import (
     FILE_OR_FOLDER,
     NEW_FILE,
     DurationType,
-    Extras,
     connection_options,
     default_option,
     feature_gates_option,
@@ -21,6 +18,7 @@ from kuberth.cli.context import (
     parallel_options,
     plugin_option,
     queue_option,
+    runs,
 )
 
 _FORMATS: Final = ("kuberth", "alibaba-gpu-2023", "google-2019")
@@ -134,18 +132,9 @@ workload_options = options(
     type=FILE_OR_FOLDER,
     help="Node shapes for --fit-pods.  [default: those of the cluster]",
 )
-@click.pass_context
-def simulate(ctx: click.Context, /, **flags: Any) -> None:
+@runs("kuberth.cli.simulate_run:run_simulate")
+def simulate() -> None:
     """Simulate a workload in virtual time with the real scheduler and report the results."""
-    if ctx.invoked_subcommand is not None:
-        return
-    from kuberth.cli.simulate_run import run_fit, run_simulation  # heavy: not for --help
-
-    extras = ctx.obj or Extras()
-    if flags["fit"] is not None:
-        run_fit(extras, flags)
-    else:
-        run_simulation(extras, flags)
 
 
 @simulate.command()
@@ -162,25 +151,20 @@ def simulate(ctx: click.Context, /, **flags: Any) -> None:
     "--seeds", click.IntRange(1, 1000), 5, "Number of runs per configuration, with consecutive seeds."
 )
 @parallel_options
-@click.pass_context
-def sweep(ctx: click.Context, /, **flags: Any) -> None:
+@runs("kuberth.cli.simulate_run:run_sweep")
+def sweep() -> None:
     """Run several configurations and seeds, on all cores or on Dask."""
-    from kuberth.cli.simulate_run import run_sweep
-
-    run_sweep(ctx.obj or Extras(), flags)
 
 
 @simulate.command()
 @connection_options
 @click.option("--output-file", type=NEW_FILE, help="File to write: .json.gz.  [default: standard output]")
-def snapshot(kubeconfig: str | None, context: str | None, output_file: Path | None) -> None:
+@runs("kuberth.cli.simulate_run:write_snapshot")
+def snapshot() -> None:
     """Save a snapshot of a real cluster.
 
     It has the objects that a scheduler reads, without secrets and annotations.
     """
-    from kuberth.cli.simulate_run import write_snapshot
-
-    write_snapshot(kubeconfig, context, output_file)
 
 
 @simulate.command()
@@ -192,11 +176,9 @@ def snapshot(kubeconfig: str | None, context: str | None, output_file: Path | No
     help="Stop after this time, e.g. 30m.  [default: on Ctrl-C]",
 )
 @click.option("--output-file", type=NEW_FILE, required=True, help="Trace file to write: .jsonl.")
-def record(kubeconfig: str | None, context: str | None, limit: timedelta | None, output_file: Path) -> None:
+@runs("kuberth.cli.simulate_run:write_recording")
+def record() -> None:
     """Record the pods of a real cluster as a trace, read-only."""
-    from kuberth.cli.simulate_run import write_recording
-
-    write_recording(kubeconfig, context, limit, output_file)
 
 
 @simulate.command()

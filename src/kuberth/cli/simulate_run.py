@@ -23,7 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from kuberth.assembly.profiles import full_registry
-from kuberth.bench.plotting import expect_drawable
+from kuberth.bench.drawing import expect_drawable
 from kuberth.cli.context import Extras, build_registry, queue_factory
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.kubeconfig import load_client_config
@@ -33,7 +33,14 @@ from kuberth.errors import ConfigError
 from kuberth.local.hollow.shapes import load_shapes
 from kuberth.queue.interface import QueueContext, SchedulingQueue
 from kuberth.simulation.arrivals import Arrival
-from kuberth.simulation.clusters import ClusterState, from_shapes, holds_shapes, read_cluster, shape_of
+from kuberth.simulation.clusters import (
+    ClusterState,
+    from_shapes,
+    holds_shapes,
+    nodes_of,
+    read_cluster,
+    shape_of,
+)
 from kuberth.simulation.comparing import Comparison, compare
 from kuberth.simulation.experiments import Experiment, FixedWorkload, GeneratedWorkload, Policy, Workload
 from kuberth.simulation.fitting import Fitting, expect_pod
@@ -170,14 +177,15 @@ def _cluster(flags: Flags) -> ClusterState:
         return read_cluster(flags["cluster"])
     if flags["nodes"] is None:
         return ClusterState(())  # every variant has its own
-    if flags["shape"] is not None:
-        return from_shapes([{"name": "node", **shape_of(flags["shape"])}], count=flags["nodes"])
-    if flags["generate"] is not None:
+    if flags["generate"] is not None and flags["shape"] is None:
         return from_shapes(shapes_for(mix_named(flags["generate"]), flags["nodes"]), count=0)
-    return from_shapes(None, count=flags["nodes"])
+    return nodes_of(flags["nodes"], None if flags["shape"] is None else shape_of(flags["shape"]))
 
 
-def run_simulation(extras: Extras, flags: dict[str, Any]) -> None:
+def run_simulate(extras: Extras, flags: dict[str, Any]) -> None:
+    if flags["fit"] is not None:
+        run_fit(extras, flags)
+        return
     variants = _variants(extras, flags)
     seeds = range(flags["seed"], flags["seed"] + flags["seeds"])
     # The first scenario of each variant is created before any run: errors are reported at once.
@@ -335,12 +343,13 @@ def text_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]])
     return table
 
 
-def write_snapshot(kubeconfig: str | None, context: str | None, file: Path | None) -> None:
+def write_snapshot(_extras: Extras, flags: Flags) -> None:
+    file: Path | None = flags["output_file"]
     if file is None and sys.stdout.isatty():
         raise click.UsageError("a snapshot is binary; redirect the output or give --output-file")
     if file is not None and not file.name.endswith(".json.gz"):
         raise click.UsageError("--output-file: expected a file name that ends with .json.gz")
-    content = asyncio.run(_snapshot(kubeconfig, context))
+    content = asyncio.run(_snapshot(flags["kubeconfig"], flags["context"]))
     if file is None:
         sys.stdout.buffer.write(content)
     else:
@@ -352,12 +361,13 @@ async def _snapshot(kubeconfig: str | None, context: str | None) -> bytes:
         return await take_snapshot(api)
 
 
-def write_recording(kubeconfig: str | None, context: str | None, limit: timedelta | None, file: Path) -> None:
+def write_recording(_extras: Extras, flags: Flags) -> None:
+    file: Path = flags["output_file"]
     if file.suffix != ".jsonl":
         raise click.UsageError("--output-file: expected a file name that ends with .jsonl")
     if not file.resolve().parent.is_dir():
         raise ConfigError(f"{file}: the folder does not exist")
-    arrivals = asyncio.run(_record(kubeconfig, context, limit))
+    arrivals = asyncio.run(_record(flags["kubeconfig"], flags["context"], flags["limit"]))
     write_whole(file, write_trace(arrivals).encode())
     click.echo(f"{count(len(arrivals), 'pod')} recorded in {file}", err=True)
 

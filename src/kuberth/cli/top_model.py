@@ -15,10 +15,6 @@ VIEWS: Final = ("nodes", "queue", "pods", "throughput")
 VIEW: Final = "queue"
 """The first one."""
 QUEUES: Final = ("active", "backoff", "unschedulable", "gated", "inflight", "permit")
-SORTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "nodes": ("cpu", "memory", "pods", "name"),
-    "pods": ("since", "name", "queue", "priority", "attempts"),
-}
 _PAGE: Final = 10
 _ORDER: Final = {queue: place for place, queue in enumerate(QUEUES)}
 
@@ -37,19 +33,22 @@ def share(row: Sequence[Any], resource: int) -> float:
     return asked / offered if offered else float(asked > 0)
 
 
-_NODE_KEYS: Final[Mapping[str, Callable[[Sequence[Any]], Any]]] = {
-    "name": lambda row: row[0],
-    "cpu": lambda row: (-share(row, 0), row[0]),
-    "memory": lambda row: (-share(row, 1), row[0]),
-    "pods": lambda row: (-row[5][2], row[0]),
+SORTS: Final[Mapping[str, Mapping[str, Callable[[Sequence[Any]], Any]]]] = {
+    "nodes": {
+        "cpu": lambda row: (-share(row, 0), row[0]),
+        "memory": lambda row: (-share(row, 1), row[0]),
+        "pods": lambda row: (-row[5][2], row[0]),
+        "name": lambda row: row[0],
+    },
+    "pods": {
+        "since": lambda row: (row[6] or float("inf"), row[1], row[2]),
+        "name": lambda row: (row[1], row[2]),
+        "queue": lambda row: (_ORDER.get(row[3], len(_ORDER)), row[6], row[2]),
+        "priority": lambda row: (-row[4], row[6], row[2]),
+        "attempts": lambda row: (-row[5], row[6], row[2]),
+    },
 }
-_POD_KEYS: Final[Mapping[str, Callable[[Sequence[Any]], Any]]] = {
-    "since": lambda row: (row[6] or float("inf"), row[1], row[2]),
-    "name": lambda row: (row[1], row[2]),
-    "queue": lambda row: (_ORDER.get(row[3], len(_ORDER)), row[6], row[2]),
-    "priority": lambda row: (-row[4], row[6], row[2]),
-    "attempts": lambda row: (-row[5], row[6], row[2]),
-}
+"""By view: the columns that it can be sorted by, with the keys of its rows; the first one is the default."""
 
 
 class TopModel:
@@ -73,13 +72,14 @@ class TopModel:
         """The text to search for among all pods."""
         self.found: list[list[Any]] = []
         """Placed pods whose names match the filter."""
-        self._sorts = dict.fromkeys(SORTS, 0)
+        self._sorts = {view: next(iter(columns)) for view, columns in SORTS.items()}
+        """The column that each view is sorted by."""
         self._backwards = dict.fromkeys(VIEWS, False)
 
     @property
     def sort(self) -> str:
         """The column that the view is sorted by; empty if it cannot be sorted."""
-        return SORTS[self.view][self._sorts[self.view]] if self.view in SORTS else ""
+        return self._sorts.get(self.view, "")
 
     @property
     def backwards(self) -> bool:
@@ -99,11 +99,11 @@ class TopModel:
 
     def nodes(self) -> list[list[Any]]:
         rows = [row for row in self.seen.nodes.values() if self._passes(*row[:3])]
-        return sorted(rows, key=_NODE_KEYS[self._sort_of("nodes")], reverse=self._backwards["nodes"])
+        return self._sorted("nodes", rows)
 
     def pods(self) -> list[list[Any]]:
         rows = [row for row in self.seen.pods.values() if self._passes(f"{row[1]}/{row[2]}", row[3], row[7])]
-        rows.sort(key=_POD_KEYS[self._sort_of("pods")], reverse=self._backwards["pods"])
+        rows = self._sorted("pods", rows)
         pending = {(row[1], row[2]) for row in rows}
         return rows + [row for row in self.found if (row[1], row[2]) not in pending]
 
@@ -117,8 +117,8 @@ class TopModel:
         counts = [ReasonCount(queue, reason, number) for (queue, reason), number in numbers.items()]
         return sorted(counts, key=lambda each: (-each.pods, each.queue, each.reason))
 
-    def _sort_of(self, view: str) -> str:
-        return SORTS[view][self._sorts[view]]
+    def _sorted(self, view: str, rows: list[list[Any]]) -> list[list[Any]]:
+        return sorted(rows, key=SORTS[view][self._sorts[view]], reverse=self._backwards[view])
 
     def _passes(self, *texts: str) -> bool:
         return not self.filter or any(self.filter in text.lower() for text in texts)
@@ -150,7 +150,8 @@ class TopModel:
         elif key in ("n", "u", "p", "t"):
             self._show({"n": "nodes", "u": "queue", "p": "pods", "t": "throughput"}[key])
         elif key == "s" and self.view in SORTS:
-            self._sorts[self.view] = (self._sorts[self.view] + 1) % len(SORTS[self.view])
+            columns = [*SORTS[self.view]]
+            self._sorts[self.view] = columns[(columns.index(self.sort) + 1) % len(columns)]
             self.selected = 0
         elif key == "r":
             self._backwards[self.view] = not self._backwards[self.view]

@@ -14,7 +14,7 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -23,14 +23,19 @@ import click
 from rich.console import Console
 from rich.live import Live
 
+from kuberth.cli.context import Extras
+from kuberth.cli.explain_sources import serving_at
 from kuberth.cli.top_display import brief, detail_lines, frame, whole
 from kuberth.cli.top_model import VIEW, TopModel
 from kuberth.client.http_api import HttpApi
 from kuberth.client.identity.client_config import ClientConfig
+from kuberth.client.identity.kubeconfig import load_client_config
+from kuberth.clock import run_on_fastest_loop
 from kuberth.errors import ApiError, ConfigError, ForbiddenError, KuberthError, UnauthorizedError
 from kuberth.explaining.page import PATH as EXPLAIN_PATH
 from kuberth.overview.pages import HISTORY_PATH, SEARCH_PATH, STREAM_PATH
 from kuberth.overview.reading import EventReader, StreamState
+from kuberth.programs.run.watchdog import on_signals
 
 _NAMED: Final = {
     "\r": "enter",
@@ -108,6 +113,13 @@ def keys_of(descriptor: int, press: Callable[[str], None]) -> Iterator[None]:
             termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
+def run_top(_extras: Extras, flags: Mapping[str, Any]) -> None:
+    client = load_client_config(kubeconfig=flags["kubeconfig"], context=flags["context"])
+    if flags["server"] is not None:
+        client = serving_at(client, flags)
+    run_on_fastest_loop(show(client, view=flags["view"], once=flags["once"], output=flags["output"]))
+
+
 async def show(client: ClientConfig, *, view: str | None, once: bool, output: str) -> None:
     """Run until the user quits; KuberthError if there is nothing to show. `view` None: the first one."""
     console = Console(highlight=False, markup=False, emoji=False)
@@ -182,7 +194,8 @@ class _Session:
         async with aclosing(_events(self._api, self._client)) as events:
             first = await anext(events, None)
             with (
-                _signals_end(self._ended.set),
+                # The terminal is restored after a signal, too.
+                on_signals(self._ended.set, signal.SIGINT, signal.SIGTERM, signal.SIGHUP),
                 Live(console=self._console, screen=True, auto_refresh=False) as live,
                 keys_of(sys.stdin.fileno(), self._press),
             ):
@@ -295,17 +308,3 @@ class _Session:
                 f"{self._client.server} answered {path} with something other than a JSON object"
             )
         return tree
-
-
-@contextmanager
-def _signals_end(end: Callable[[], None]) -> Iterator[None]:
-    """Let signals end the session like q, so that the terminal is restored."""
-    loop = asyncio.get_running_loop()
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    for number in numbers:
-        loop.add_signal_handler(number, end)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from kuberth.cli.context import FILE_OR_FOLDER, NEW_FILE, Extras, default_option, parallel_options
+from kuberth.cli.context import FILE_OR_FOLDER, NEW_FILE, default_option, parallel_options, runs
 from kuberth.cli.simulate import seed_option, workload_options
 
 
@@ -54,12 +52,9 @@ from kuberth.cli.simulate import seed_option, workload_options
     type=NEW_FILE,
     help="Write the best configuration here (.yaml), and the next best with -2, -3 in the name.",
 )
-@click.pass_context
-def tune(ctx: click.Context, /, **flags: Any) -> None:
+@runs("kuberth.cli.tune_run:run_tune")
+def tune() -> None:
     """Search for a configuration that is better than the default for a workload.
 
     Reports if no configuration is better.
     """
-    from kuberth.cli.tune_run import run_tune  # heavy: not for --help
-
-    run_tune(ctx.obj or Extras(), flags)

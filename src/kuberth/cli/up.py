@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -12,25 +10,13 @@ from kuberth.cli.context import (
     FILE,
     FILE_OR_FOLDER,
     NEW_FILE,
-    Extras,
-    build_registry,
-    configuration,
     default_option,
     feature_gates_option,
-    notices,
     plugin_option,
-    queue_factory,
     queue_option,
     reload_option,
+    runs,
 )
-
-_SETTINGS = ("nodes", "remove_nodes", "shapes", "devices", "host", "port", "kubeconfig_out")
-"""Flags that are settings of the cluster under the same name."""
-
-
-def default_data() -> Path:
-    base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return Path(base).expanduser() / "kuberth"
 
 
 @click.command(short_help="Run a local cluster with simulated nodes.")
@@ -95,63 +81,6 @@ def default_data() -> Path:
 @reload_option
 @plugin_option
 @queue_option
-@click.pass_obj
-def up(extras: Extras | None, /, **flags: Any) -> None:
+@runs("kuberth.cli.up_display:run")
+def up() -> None:
     """Run a local cluster until Ctrl-C: a Kubernetes API server, simulated nodes and the scheduler."""
-    # Heavy, and not for --help.
-    from kuberth.cli.rule_reader import RuleReader
-    from kuberth.cli.up_display import run_cluster
-    from kuberth.clock import run_on_fastest_loop
-    from kuberth.config import FeatureGates, KubeSchedulerConfiguration, default_configuration
-    from kuberth.config.feature_gates import parse_settings
-    from kuberth.framework.registry import Registry
-    from kuberth.local.manifests import read_manifests
-    from kuberth.programs.up.cluster import ClusterSettings, PageSettings
-
-    if flags["no_page"] and flags["page_port"] is not None:
-        raise click.UsageError("--page-port has no effect with --no-page")
-    if flags["remove_nodes"] and flags["nodes"] is None and flags["shapes"] is None:
-        raise click.UsageError("--remove-nodes needs --nodes or --shapes to know which nodes stay")
-    extras = extras or Extras()
-    registry = build_registry(extras, flags["plugin_references"])
-    gates = parse_settings(flags["feature_gates"])
-    path: Path | None = flags["config_path"]
-
-    def load(text: str | None, plugins: Registry) -> KubeSchedulerConfiguration:
-        if text is not None:
-            return configuration(text, plugins, gates, name="its config.yaml")
-        if path is not None:
-            return configuration(path, plugins, gates)
-        return default_configuration(FeatureGates(gates))
-
-    wanted = load(None, registry)
-    for notice in notices(wanted, registry, references=flags["plugin_references"]):
-        click.echo(f"Warning: {notice}", err=True)
-    reading = RuleReader(
-        extras,
-        registry,
-        load,
-        plugins=flags["plugin_references"],
-        queue=flags["queue_reference"],
-        path=path,
-        reloads_modules=flags["reload_modules"],
-    )
-    page = None
-    if not flags["no_page"]:
-        port = flags["page_port"]
-        page = PageSettings() if port is None else PageSettings(port, or_any=False)
-    settings = ClusterSettings(
-        **{name: flags[name] for name in _SETTINGS},
-        data=None if flags["memory"] else flags["data"] or default_data(),
-        manifests=tuple(manifest for path in flags["filenames"] for manifest in read_manifests(path)),
-        config=None if path is None else wanted,
-        registry=registry,
-        queue=queue_factory(extras, flags["queue_reference"]),
-        with_scheduler=not flags["no_scheduler"],
-        without=frozenset(flags["without"]),
-        feature_gates=dict(FeatureGates(wanted.feature_gates)),
-        rules=reading.read,
-        rule_sources=reading.sources(),
-        page=page,
-    )
-    run_on_fastest_loop(run_cluster(settings))

@@ -1,6 +1,6 @@
-"""The output of `kuberth up`: the steps to a ready cluster, then its state.
+"""Runs `kuberth up`, and prints the steps to a ready cluster, then its state.
 
-In: the settings of a cluster, and the log. Out: lines, or on a terminal a live summary below the log.
+In: the flags of the command line, and the log. Out: lines, or on a terminal a live summary below the log.
 """
 
 from __future__ import annotations
@@ -9,17 +9,26 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
+import click
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from kuberth.cli.context import Extras, build_registry, configuration, notices, queue_factory
+from kuberth.cli.rule_reader import RuleReader
+from kuberth.clock import run_on_fastest_loop
+from kuberth.config import FeatureGates, KubeSchedulerConfiguration, default_configuration
+from kuberth.config.feature_gates import parse_settings
+from kuberth.framework.registry import Registry
+from kuberth.local.manifests import read_manifests
 from kuberth.programs.run.watchdog import Watchdog
-from kuberth.programs.up.cluster import ClusterSettings, EmbeddedCluster, running_cluster
+from kuberth.programs.up.cluster import ClusterSettings, EmbeddedCluster, PageSettings, running_cluster
 from kuberth.programs.up.summary import GATED, IN_PERMIT, UNSCHEDULED, Summary
 from kuberth.text.figures import printable
 
@@ -28,10 +37,66 @@ Try next, in another terminal:
   kubectl create deployment web --image=nginx --replicas=20
   kuberth explain POD        # why a pod waits, and what would help
   kuberth plugin new NAME    # a scheduling rule of your own"""
+_SETTINGS = ("nodes", "remove_nodes", "shapes", "devices", "host", "port", "kubeconfig_out")
+"""Flags that are settings of the cluster under the same name."""
 _REASONS: Final = 8
 _ROWS_BESIDE: Final = 5
 """Rows of the terminal for the summary's head, the line about hidden reasons, and some log lines."""
 _ORDER: Final = ("Running", "Pending", UNSCHEDULED, IN_PERMIT, GATED)
+
+
+def default_data() -> Path:
+    base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(base).expanduser() / "kuberth"
+
+
+def run(extras: Extras, flags: Mapping[str, Any]) -> None:
+    if flags["no_page"] and flags["page_port"] is not None:
+        raise click.UsageError("--page-port has no effect with --no-page")
+    if flags["remove_nodes"] and flags["nodes"] is None and flags["shapes"] is None:
+        raise click.UsageError("--remove-nodes needs --nodes or --shapes to know which nodes stay")
+    registry = build_registry(extras, flags["plugin_references"])
+    gates = parse_settings(flags["feature_gates"])
+    path: Path | None = flags["config_path"]
+
+    def load(text: str | None, plugins: Registry) -> KubeSchedulerConfiguration:
+        if text is not None:
+            return configuration(text, plugins, gates, name="its config.yaml")
+        if path is not None:
+            return configuration(path, plugins, gates)
+        return default_configuration(FeatureGates(gates))
+
+    wanted = load(None, registry)
+    for notice in notices(wanted, registry, references=flags["plugin_references"]):
+        click.echo(f"Warning: {notice}", err=True)
+    reading = RuleReader(
+        extras,
+        registry,
+        load,
+        plugins=flags["plugin_references"],
+        queue=flags["queue_reference"],
+        path=path,
+        reloads_modules=flags["reload_modules"],
+    )
+    page = None
+    if not flags["no_page"]:
+        port = flags["page_port"]
+        page = PageSettings() if port is None else PageSettings(port, or_any=False)
+    settings = ClusterSettings(
+        **{name: flags[name] for name in _SETTINGS},
+        data=None if flags["memory"] else flags["data"] or default_data(),
+        manifests=tuple(manifest for path in flags["filenames"] for manifest in read_manifests(path)),
+        config=None if path is None else wanted,
+        registry=registry,
+        queue=queue_factory(extras, flags["queue_reference"]),
+        with_scheduler=not flags["no_scheduler"],
+        without=frozenset(flags["without"]),
+        feature_gates=dict(FeatureGates(wanted.feature_gates)),
+        rules=reading.read,
+        rule_sources=reading.sources(),
+        page=page,
+    )
+    run_on_fastest_loop(run_cluster(settings))
 
 
 async def run_cluster(settings: ClusterSettings) -> None:

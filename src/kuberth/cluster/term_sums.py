@@ -121,7 +121,7 @@ class _ValueLists:
 class _NamespaceGroups:
     """Distinct namespace matchers, and which of them match a namespace."""
 
-    __slots__ = ("_answers", "_changed", "_free", "_ids", "_uses", "_matchers")
+    __slots__ = ("_answers", "_changed", "_free", "_ids", "_matchers", "_uses")
 
     def __init__(self) -> None:
         self._ids: dict[tuple[frozenset[str], Selector], int] = {}

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 from kuberth.api.core import Node, Pod
+from kuberth.api.pods import FINISHED
 from kuberth.cluster.pod_info import PodInfo, group_of
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration
 from kuberth.evaluation import Evaluator
 from kuberth.framework.registry import Registry
 from kuberth.informers.store import object_key
-
-FINISHED: Final = ("Succeeded", "Failed")
 
 
 class ClusterCopy:

@@ -28,8 +28,8 @@ from kuberth.api.core import (
 from kuberth.api.meta import LabelSelector, LabelSelectorRequirement
 from kuberth.api.nodes import NodeSelectorRequirement
 from kuberth.api.resource import ResourceClaim, ResourceClaimStatus
+from kuberth.api.well_known import HOSTNAME
 
-HOSTNAME: Final = "kubernetes.io/hostname"
 CORDON_TAINT: Final = "node.kubernetes.io/unschedulable"
 """Key of the taint that a cordoned node gets and an uncordoned one loses."""
 PROBLEM_TAINTS: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")

@@ -1,7 +1,7 @@
-"""Explanations as values.
+"""Explanations as values, and as JSON: a documented shape that only grows within its version.
 
-In: a `Question`. Out: an `Explanation`, which `trees` turns into JSON for programs and displays. Its parts
-are structs with the fields of that JSON.
+In: a `Question`. Out: an `Explanation`; its parts are structs with the fields of the JSON. `to_tree` returns
+the JSON for programs and displays, which docs/explain.md describes field by field.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace as with_fields
 
 from kuberth.api.core import Pod
 from kuberth.assembly.profiles import effective_gates
+from kuberth.clock import NANOSECONDS
 from kuberth.cluster.nodes import NodeRow
 from kuberth.cluster.pod_info import PodInfo, group_of
 from kuberth.evaluation import Answer
@@ -29,7 +30,10 @@ from kuberth.explaining.shortcomings import shortcomings
 from kuberth.framework.cluster_events import Action, ClusterEvent
 from kuberth.framework.status import Code, Status
 from kuberth.informers.store import object_key
+from kuberth.text.timestamps import timestamp
 
+API_VERSION: Final = "explain.kuberth.dev/v1alpha1"
+KIND: Final = "Explanation"
 BEST_NODES: Final = 10
 """Nodes in the score table."""
 MOST_EXAMINED: Final = 10_000
@@ -350,3 +354,59 @@ def _lead(answer: Answer, one: str, other: str) -> str:
     leads = {plugin: scores[one] - scores[other] for plugin, scores in answer.scores.items()}
     found = sorted(((plugin, lead) for plugin, lead in leads.items() if lead), key=lambda pair: -pair[1])
     return ", ".join(f"{lead:+d} {plugin}" for plugin, lead in found)
+
+
+# JSON
+
+
+def to_tree(explanation: Explanation) -> dict[str, Any]:
+    """The explanation as a tree; empty fields are left out."""
+    namespace, _, name = explanation.pod.rpartition("/")
+    tree: dict[str, Any] = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "pod": {"namespace": namespace, "name": name},
+        "schedulerName": explanation.profile,
+        "verdict": explanation.verdict,
+        "nodes": explanation.nodes,
+        "node": explanation.node,
+        "message": explanation.message,
+        "waiting": None if explanation.waiting is None else _waiting(explanation.waiting),
+        "nominated": explanation.nominated,
+        "missing": [
+            {"kind": each.kind, "name": each.name, "text": each.text} for each in explanation.missing
+        ],
+        "feasible": explanation.answer.feasible,
+        "rejected": explanation.rejected,
+        "nearest": explanation.near,
+        "preemption": explanation.preemption,
+        "events": [
+            {"plugin": plugin, "events": events} for plugin, events in (explanation.events or {}).items()
+        ],
+        "proposals": [{"text": each.text, "changes": each.edits} for each in explanation.proposals],
+        "scores": explanation.scores,
+        "notes": explanation.notes,
+    }
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(tree))
+    return {key: value for key, value in plain.items() if value not in (None, [], "")}
+
+
+def _waiting(waiting: Waiting) -> dict[str, Any]:
+    tree = {
+        "queue": waiting.queue,
+        "attempts": waiting.attempts,
+        "since": _stamp(waiting.since),
+        "nextAttempt": _stamp(waiting.next),
+        "rejectedBy": list(waiting.rejected_by),
+        "node": waiting.node or None,
+        "heldBy": [
+            {"plugin": hold.plugin, "since": _stamp(hold.since), "until": _stamp(hold.until)}
+            for hold in waiting.held_by
+        ]
+        or None,
+    }
+    return {key: value for key, value in tree.items() if value is not None}
+
+
+def _stamp(seconds: float | None) -> str | None:
+    return None if seconds is None else timestamp(int(seconds * NANOSECONDS))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kuberth.api.core import Pod
+from kuberth.api.pod_resources import EPHEMERAL_STORAGE
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.explaining.devices import DeviceCounts
 from kuberth.explaining.edits import Edit
@@ -65,9 +66,8 @@ class PodNeeds:
     """Requests by resource, in the units of the columns."""
 
     def __post_init__(self) -> None:
-        request = self.info.request
-        own = {"cpu": request.milli_cpu, "memory": request.memory, **request.scalars}
-        own["ephemeral-storage"] = request.ephemeral_storage
+        own = self.info.request.amounts()
+        own[EPHEMERAL_STORAGE] = own.pop(EPHEMERAL_STORAGE)  # last
         object.__setattr__(self, "amounts", {name: amount for name, amount in own.items() if amount > 0})
 
     @property

@@ -20,10 +20,9 @@ from kuberth.assembly.scheduler import Scheduler
 from kuberth.clock import NANOSECONDS, Clock, SystemClock
 from kuberth.errors import KuberthError
 from kuberth.explaining.cluster_copy import ClusterCopy
-from kuberth.explaining.explanation import explain
+from kuberth.explaining.explanation import explain, to_tree
 from kuberth.explaining.question import PermitHold, Question, Waiting
 from kuberth.explaining.targets import ExplainTarget, unknown_pod
-from kuberth.explaining.trees import to_tree
 from kuberth.https.messages import JSON, Request, Response
 from kuberth.informers.store import object_key
 from kuberth.serving.messages import Handler, failure, failure_tree

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace as with_fields
 
 from kuberth.api.core import Node, Pod
-from kuberth.api.pod_resources import pod_priority
+from kuberth.api.pod_resources import PODS, pod_priority
 from kuberth.api.quantity import parse
 from kuberth.api.selectors import required_node_selector
 from kuberth.cluster.pod_info import PodInfo
@@ -262,17 +262,7 @@ def _gives(info: PodInfo, missed: Shortcoming) -> bool:
     """Whether the deletion of the pod would fix the shortcoming."""
     if missed.holder:
         return info.key == missed.holder
-    match missed.kind:
-        case "cpu":
-            return info.request.milli_cpu >= missed.short
-        case "memory":
-            return info.request.memory >= missed.short
-        case "ephemeral-storage":
-            return info.request.ephemeral_storage >= missed.short
-        case "pods":
-            return True
-        case _:
-            return info.request.scalars.get(missed.kind, 0) >= missed.short
+    return missed.kind == PODS or info.request.amounts().get(missed.kind, 0) >= missed.short
 
 
 def _order(info: PodInfo) -> tuple[int, int, int, str]:

@@ -14,7 +14,7 @@ from msgspec.structs import replace as with_fields
 
 from kuberth.api.core import Container, NodeSelector, NodeSelectorTerm, Taint
 from kuberth.api.nodes import NodeSelectorRequirement
-from kuberth.api.pod_resources import is_pod_level_resource
+from kuberth.api.pod_resources import PODS, is_pod_level_resource
 from kuberth.api.quantity import Quantity, QuantityFormat, format_quantity, milli_value, value
 from kuberth.api.selectors import CompiledNodeSelector, compile_node_selector, required_node_selector
 from kuberth.api.selectors.labels import parse_int64
@@ -47,8 +47,6 @@ from kuberth.text.figures import count as counted
 
 MOST_HOLDERS: Final = 3
 """How many claims are named that hold devices of a node."""
-PODS: Final = "pods"
-"""The kind of a shortcoming that the deletion of any pod fixes."""
 _BYTES: Final = ("memory", "ephemeral-storage", "hugepages-")
 
 

@@ -1,7 +1,8 @@
 """Reads clusters and pods from an API server or from files.
 
 In: an `Api`, or manifests. Out: objects, and the pod in question. A kind that cannot be read is an error, or
-a note if the answer hardly depends on it.
+a note if the answer hardly depends on it. A pod that does not exist yet gets what Kubernetes would give it:
+defaults, the priority of its class, and claims from ResourceClaimTemplates and for its ephemeral volumes.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ from msgspec.structs import replace as with_fields
 
 from kuberth.api.core import Namespace, Node, PersistentVolumeClaim, Pod
 from kuberth.api.kinds import REGISTRY, KindInfo
+from kuberth.api.meta import ObjectMeta, OwnerReference
+from kuberth.api.pods import UNFINISHED, PodResourceClaimStatus
 from kuberth.api.resource import ResourceClaim, ResourceClaimTemplate
 from kuberth.api.scheduling import PriorityClass
+from kuberth.api.storage import StorageClass
 from kuberth.api.volumes import EphemeralVolumeSource, PersistentVolumeClaimTemplate, Volume
 from kuberth.api.wire import convert
 from kuberth.client.protocol import Api
@@ -28,6 +32,7 @@ from kuberth.informers.store import object_key
 from kuberth.local.apiserver.rules.kind_rules import built_in_rules
 from kuberth.local.apiserver.schema.fields import copy_tree
 from kuberth.local.manifests import Manifest, read_manifests
+from kuberth.plugins.volumes.claims import WAIT_FOR_FIRST_CONSUMER
 
 Tree = Mapping[str, Any]
 
@@ -38,7 +43,7 @@ _SHORT_OF_PODS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "DaemonSet": (("status", "desiredNumberScheduled"), ("status", "currentNumberScheduled")),
 }
 """By kind: the fields with the desired and the current number of pods."""
-UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 
 
 class RawApi(Protocol):
@@ -230,9 +235,7 @@ def read_pod(path: Path, *, namespace: str | None, otherwise: str = "default") -
 def template_pod(tree: Tree) -> Pod:
     """A pod as the workload's controller would create it."""
     kind, metadata = WORKLOADS[tree["kind"]], tree["metadata"]
-    template: Any = tree
-    for field in kind.template:
-        template = template.get(field) if isinstance(template, Mapping) else None
+    template = _at(tree, kind.template)
     if not isinstance(template, Mapping) or not isinstance(template.get("spec"), Mapping):
         raise ConfigError(
             f"{tree['kind']} {metadata['name']} has no pod template at {'.'.join(kind.template)}"
@@ -308,3 +311,86 @@ def with_priority(pod: Pod, objects: Iterable[Any]) -> Pod:
     if name and classes:
         raise ConfigError(f"pod {pod.metadata.name}: there is no PriorityClass {name}")
     return pod
+
+
+# Claims of a new pod
+
+
+class NewPod(NamedTuple):
+    """A pod that may not exist yet, and its cluster with the claims that Kubernetes would create for it."""
+
+    pod: Pod
+    objects: Sequence[Any]
+    notes: tuple[str, ...] = ()
+
+
+def with_claims(pod: Pod, objects: Sequence[Any]) -> NewPod:
+    """Add the claims that a new pod gets from templates: ResourceClaims, and claims for its volumes.
+
+    A pod that is among the objects is not changed: whether its claims exist is part of the answer.
+    """
+    key = object_key(pod)
+    if any(isinstance(obj, Pod) and object_key(obj) == key for obj in objects):
+        return NewPod(pod, objects)
+    devices, statuses = _resource_claims(pod, objects)
+    volumes, late = _volume_claims(pod, objects)
+    pod = with_fields(
+        pod,
+        status=with_fields(pod.status, resource_claim_statuses=statuses),
+        spec=with_fields(pod.spec, volumes=tuple(each for each in pod.spec.volumes if each.name not in late)),
+    )
+    notes = tuple(
+        f"the volume {name} is bound before the pod is scheduled, and may limit its nodes" for name in late
+    )
+    return NewPod(pod, [*objects, *devices, *volumes], notes)
+
+
+def _owned(pod: Pod, name: str) -> ObjectMeta:
+    owner = OwnerReference(
+        api_version="v1", kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid, controller=True
+    )
+    namespace = pod.metadata.namespace
+    return ObjectMeta(name=name, namespace=namespace, uid=f"{namespace}/{name}", owner_references=(owner,))
+
+
+def _resource_claims(
+    pod: Pod, objects: Iterable[Any]
+) -> tuple[list[ResourceClaim], tuple[PodResourceClaimStatus, ...]]:
+    templates = {object_key(obj): obj for obj in objects if isinstance(obj, ResourceClaimTemplate)}
+    claims, statuses = [], []
+    for reference in pod.spec.resource_claims:
+        template = templates.get(f"{pod.metadata.namespace}/{reference.resource_claim_template_name}")
+        if template is not None:
+            name = f"{pod.metadata.name}-{reference.name}-"  # no claim in the API can have this name
+            claims.append(ResourceClaim(metadata=_owned(pod, name), spec=template.spec.spec))
+            statuses.append(PodResourceClaimStatus(name=reference.name, resource_claim_name=name))
+    return claims, tuple(statuses)
+
+
+def _volume_claims(pod: Pod, objects: Iterable[Any]) -> tuple[list[PersistentVolumeClaim], list[str]]:
+    """Claims for ephemeral volumes, and the names of volumes that do not wait for the pod to be scheduled."""
+    classes = {obj.metadata.name: obj for obj in objects if isinstance(obj, StorageClass)}
+    defaults = [
+        name for name, each in classes.items() if each.metadata.annotations.get(DEFAULT_CLASS) == "true"
+    ]
+    default = max(defaults, key=lambda name: _order_of_creation(classes[name]), default=None)
+    claims, late = [], []
+    for volume in pod.spec.volumes:
+        template = None if volume.ephemeral is None else volume.ephemeral.volume_claim_template
+        if template is None:
+            continue
+        name = template.spec.storage_class_name
+        name = default if name is None else name
+        found = classes.get(name or "")
+        if found is not None and found.volume_binding_mode != WAIT_FOR_FIRST_CONSUMER:
+            late.append(volume.name)
+            continue
+        spec = with_fields(template.spec, storage_class_name=name)
+        metadata = _owned(pod, f"{pod.metadata.name}-{volume.name}")
+        claims.append(PersistentVolumeClaim(metadata=metadata, spec=spec))
+    return claims, late
+
+
+def _order_of_creation(storage_class: StorageClass) -> tuple[float, str]:
+    created = storage_class.metadata.creation_timestamp
+    return (0.0 if created is None else created.timestamp()), storage_class.metadata.name

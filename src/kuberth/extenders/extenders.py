@@ -10,11 +10,12 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 
 from kuberth.api.core import Pod
+from kuberth.api.pods import UNFINISHED
 from kuberth.client.protocol import Api
 from kuberth.clock import Clock
 from kuberth.config.types import Extender
 from kuberth.extenders.http_extender import HttpExtender
-from kuberth.extenders.whole_objects import PENDING, UNFINISHED, WholeObjects
+from kuberth.extenders.whole_objects import PENDING, WholeObjects
 from kuberth.informers.reflector import Reflector
 from kuberth.observe import verbosity
 

@@ -15,13 +15,13 @@ import msgspec
 from kuberth.api.core import Node, Pod
 from kuberth.api.kinds import REGISTRY
 from kuberth.api.meta import ObjectMeta
+from kuberth.api.pods import UNFINISHED
 from kuberth.api.wire import TreeHolder, convert
 from kuberth.client.protocol import Api
 from kuberth.errors import NotFoundError, WireError
 from kuberth.informers.reflector import Reflector
 from kuberth.informers.store import Store
 
-UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 PENDING: Final = f"spec.nodeName=,{UNFINISHED}"
 
 W = TypeVar("W", bound="WholeObject")

@@ -14,6 +14,7 @@ from typing import Any, Final
 from kuberth.api.core import Namespace, Node, Pod
 from kuberth.api.kinds import REGISTRY
 from kuberth.api.pod_resources import pod_priority
+from kuberth.api.pods import FINISHED
 from kuberth.api.taints import find_untolerated
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
@@ -190,7 +191,7 @@ class Intake:
     def pod(self, old: Pod | None, new: Pod | None) -> None:
         old_node = old.spec.node_name if old is not None else ""
         new_node = new.spec.node_name if new is not None else ""
-        if new is not None and new.status.phase in ("Succeeded", "Failed") and new_node:
+        if new is not None and new.status.phase in FINISHED and new_node:
             # A finished pod uses no resources any more, even while its object still exists.
             new = None
         if old is not None and old_node:

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from kuberth.api.core import Node
+from kuberth.api.well_known import ZONE
 from kuberth.cluster.table import ClusterTable
 
 NodeLine = tuple[str, str, str, int, list[float], list[float]]
@@ -21,7 +22,6 @@ NOT_READY: Final = 1
 UNSCHEDULABLE: Final = 2
 TAINTED: Final = 4
 
-ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 POOL_LABELS: Final = (
     "kuberth.dev/pool",
     "node.kubernetes.io/instance-type",
@@ -100,7 +100,7 @@ class NodeRows:
             labels = node.metadata.labels
             yield (
                 cluster.names[row],
-                labels.get(ZONE_LABEL, ""),
+                labels.get(ZONE, ""),
                 pool_of(labels),
                 flags_of(node),
                 allocatable,

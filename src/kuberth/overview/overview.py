@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -24,11 +25,62 @@ from kuberth.outcomes.rejection import Rejection
 from kuberth.overview.histories import PodHistories
 from kuberth.overview.node_rows import NodeChanges, NodeRows
 from kuberth.overview.pending import PendingPods, PodChanges
-from kuberth.overview.throughput import KEPT_ROWS, Throughput, ThroughputRow
 from kuberth.queue.observing import UNREPORTED, MoveCause
+from kuberth.text.figures import percentile
 
+ThroughputRow = tuple[int, int, int, int, float | None, float | None, int]
+"""Unix second, scheduled, unschedulable, error, p50 and p99 in milliseconds, pending pods."""
+
+KEPT_ROWS: Final = 600
+_RESULTS: Final = ("scheduled", "unschedulable", "error")
+_MOST_DURATIONS: Final = 20_000
+"""Durations kept for one second; more would not change its percentiles."""
 MOST_GONE: Final = 5000
 """If more rows than this have disappeared, all rows are sent again instead of their keys."""
+
+
+class Throughput:
+    """The rows of the last minutes."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._before = self._attempts()
+        self._durations: list[float] = []
+        self.rows: deque[ThroughputRow] = deque(maxlen=KEPT_ROWS)
+
+    def record(self, seconds: float) -> None:
+        """Record the duration of an attempt."""
+        if len(self._durations) < _MOST_DURATIONS:
+            self._durations.append(seconds)
+
+    def sample(self, second: int) -> ThroughputRow:
+        """Add the row of this second."""
+        now = self._attempts()
+        scheduled, unschedulable, error = (
+            int(after - before) for after, before in zip(now, self._before, strict=True)
+        )
+        self._before = now
+        durations, self._durations = sorted(self._durations), []
+        median, p99 = (
+            round(percentile(durations, percent) * 1000, 3) if durations else None for percent in (50, 99)
+        )
+        row = (
+            second,
+            scheduled,
+            unschedulable,
+            error,
+            median,
+            p99,
+            self._scheduler.queue.waiting_count(),
+        )
+        self.rows.append(row)
+        return row
+
+    def _attempts(self) -> list[float]:
+        values = self._scheduler.metrics.schedule_attempts.values
+        return [
+            sum(number for labels, number in values.items() if labels[0] == result) for result in _RESULTS
+        ]
 
 
 class UnsentRows:

@@ -17,7 +17,7 @@ import msgspec
 
 import kuberth
 from kuberth.api.core import Pod
-from kuberth.api.pod_resources import pod_priority
+from kuberth.api.pod_resources import CPU, PODS, pod_priority
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.errors import ConfigError
 from kuberth.explaining.targets import ExplainTarget, find_pod
@@ -220,14 +220,7 @@ def node_tree(overview: Overview, name: str) -> dict[str, Any]:
 
 
 def _pod_on_node(info: PodInfo, resources: list[str]) -> list[Any]:
-    request = info.request
-    amounts = {
-        "cpu": request.milli_cpu / 1000,
-        "memory": request.memory,
-        "pods": 1,
-        "ephemeral-storage": request.ephemeral_storage,
-        **request.scalars,
-    }
+    amounts = info.request.amounts() | {PODS: 1, CPU: info.request.milli_cpu / 1000}
     return [
         info.namespace,
         info.pod.metadata.name,

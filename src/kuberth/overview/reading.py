@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from kuberth.overview.throughput import KEPT_ROWS
+from kuberth.overview.overview import KEPT_ROWS
 
 
 class EventReader:
@@ -55,17 +55,9 @@ class StreamState:
         if name == "hello":
             self.hello = tree
         elif name == "nodes":
-            if tree.get("all"):
-                self.nodes = {}
-            self.nodes |= {row[0]: row for row in tree["set"]}
-            for gone in tree["gone"]:
-                self.nodes.pop(gone, None)
+            _apply(self.nodes, tree, tree["gone"])
         elif name == "pods":
-            if tree.get("all"):
-                self.pods = {}
-            self.pods |= {row[0]: row for row in tree["set"]}
-            for uid, _where in tree["gone"]:
-                self.pods.pop(uid, None)
+            _apply(self.pods, tree, (uid for uid, _where in tree["gone"]))
             self.cut = tree.get("cut", {})
         elif name == "queues":
             self.queues = tree
@@ -85,3 +77,11 @@ class StreamState:
             "cut": self.cut,
             "throughput": list(self.throughput),
         }
+
+
+def _apply(rows: dict[str, list[Any]], tree: Any, gone: Iterable[str]) -> None:
+    if tree.get("all"):
+        rows.clear()
+    rows.update((row[0], row) for row in tree["set"])
+    for key in gone:
+        rows.pop(key, None)

@@ -20,7 +20,7 @@ from kuberth.https.messages import JSON, Request, Response
 from kuberth.observe.metrics import HealthMetrics
 from kuberth.observe.process import build_families, process_families, task_families
 from kuberth.serving.health import HealthCheck, health_routes
-from kuberth.serving.messages import Handler, failure
+from kuberth.serving.messages import Handler, failure, failure_tree
 from kuberth.serving.metrics_pages import (
     Families,
     Pods,
@@ -119,12 +119,11 @@ def _negotiate(
             )
     types = ", ".join((*_WRITERS, PLAIN, *(media for media in writers if media not in _WRITERS)))
     message = f"only the following media types are accepted: {types}"
-    refused = failure(406, "NotAcceptable", message)
     media = accepted[0][0] if accepted else JSON
     if media == JSON or media not in writers:
-        return refused
-    assert isinstance(refused.body, bytes)
-    return Response(writers[media](json.loads(refused.body)), status=refused.status, content_type=media)
+        return failure(406, "NotAcceptable", message)
+    refused = failure_tree(406, "NotAcceptable", message)
+    return Response(writers[media](refused), status=406, content_type=media)
 
 
 def _accepted(header: str) -> list[tuple[str, dict[str, str]]]:

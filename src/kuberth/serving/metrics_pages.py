@@ -16,6 +16,7 @@ from kuberth.api.pod_resources import (
     pod_requests,
     sum_containers,
 )
+from kuberth.api.pods import FINISHED
 from kuberth.api.quantity import Quantity
 from kuberth.config import FeatureGates
 from kuberth.config.feature_gates import GATES, Stage
@@ -36,7 +37,6 @@ _HELP: Final = {
     "the scheduler and kubelet expect per pod for resources along with the unit for the resource if any.",
 }
 _UNITS: Final = {"cpu": "cores", "memory": "bytes", "storage": "bytes", "ephemeral-storage": "bytes"}
-_DONE: Final = ("Succeeded", "Failed")
 
 
 Families = Callable[[], Iterable[Family]]
@@ -50,7 +50,7 @@ def pod_resource_family(pods: Iterable[Pod], *, which: str) -> Gauge:
     family = Gauge(f"kube_pod_resource_{which}", _HELP[which], LABELS, stability=STABLE)
     for pod in pods:
         spec = pod.spec
-        if spec.node_name and pod.status.phase in _DONE:
+        if spec.node_name and pod.status.phase in FINISHED:
             continue
         amounts = pod_requests(pod, use_status=False) if which == REQUEST else pod_limits(pod)
         priority = "" if spec.priority is None else str(spec.priority)

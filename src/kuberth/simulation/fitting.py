@@ -6,6 +6,7 @@ copies of the pod until one does not fit.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -76,13 +77,10 @@ class Fitting:
             fewest, most = most, most * 2
             if most > MOST_NODES or not alone:
                 return NodesNeeded(name, None, alone)
-        while most - fewest > 1:
-            middle = (fewest + most) // 2
-            if self._holds(shape, middle, wanted):
-                most = middle
-            else:
-                fewest = middle
-        return NodesNeeded(name, most, alone)
+        least = bisect_left(
+            range(most), True, lo=fewest + 1, key=lambda more: self._holds(shape, more, wanted)
+        )
+        return NodesNeeded(name, least, alone)
 
     def _holds(self, shape: Mapping[str, Any], more: int, wanted: int) -> bool:
         nodes = [*self._scenario.nodes, *_more_nodes(shape, more)]

@@ -16,11 +16,13 @@ from dataclasses import InitVar, dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from kuberth.api.core import Node, Pod
+from kuberth.api.pods import FINISHED
+from kuberth.api.well_known import HOSTNAME, ZONE
 from kuberth.client.protocol import Api, WatchEvent, WatchType
 from kuberth.errors import ConfigError
 from kuberth.simulation.arrivals import requests_of
 from kuberth.simulation.clusters import from_shapes
-from kuberth.simulation.observing import ENDED, capacity_of
+from kuberth.simulation.observing import capacity_of
 
 
 class AddNode(NamedTuple):
@@ -171,8 +173,8 @@ class SpotInterruptions(NodePolicy):
 
 def shape_like(node: Node) -> dict[str, Any]:
     """The shape of a node: its size, labels and taints."""
-    own = {"kubernetes.io/hostname", "topology.kubernetes.io/zone"}
-    zone = node.metadata.labels.get("topology.kubernetes.io/zone")
+    own = {HOSTNAME, ZONE}
+    zone = node.metadata.labels.get(ZONE)
     return {
         "capacity": {name: str(number) for name, number in node.status.allocatable.items()},
         "labels": {name: value for name, value in node.metadata.labels.items() if name not in own},
@@ -231,7 +233,7 @@ class Fleet:
         pod: Pod = event.object
         uid, name = pod.metadata.uid, pod.spec.node_name
         self._changed = self.now()
-        over = event.type is WatchType.DELETED or pod.status.phase in ENDED
+        over = event.type is WatchType.DELETED or pod.status.phase in FINISHED
         if over or name:
             self._waiting.pop(uid, None)
         else:

@@ -17,6 +17,7 @@ import numpy as np
 
 from kuberth.api import quantity
 from kuberth.api.core import Node, Pod
+from kuberth.api.pods import FINISHED
 from kuberth.client.protocol import WatchEvent, WatchType
 from kuberth.framework.handle import PodEvent
 from kuberth.simulation.arrivals import amount, requests_of
@@ -38,7 +39,6 @@ SHORT_DRAIN: Final = 0.01
 """Up to this share of a run's time, the time after the last arrival counts as part of the arrivals."""
 KINDS_OF_PODS: Final = 24
 """The number of most frequent pod sizes for which fragmentation is computed."""
-ENDED: Final = ("Succeeded", "Failed")
 _WAITS: Final = -1
 _ELSEWHERE: Final = -2
 """The row of a pod on a node that is not measured."""
@@ -305,12 +305,10 @@ class RunObserver:
         """Process a change of a pod."""
         books, pod, now = self.books, event.object, self._now()
         self.waiting_seconds()
-        if event.type is WatchType.DELETED:
+        is_deleted = event.type is WatchType.DELETED
+        if is_deleted or pod.status.phase in FINISHED:
             self._let_time_pass(now)
-            books.record_end(pod, finished=False)
-        elif pod.status.phase in ENDED:
-            self._let_time_pass(now)
-            books.record_end(pod, finished=pod.status.phase == "Succeeded")
+            books.record_end(pod, finished=not is_deleted and pod.status.phase == "Succeeded")
         else:
             if not books.is_tracked(pod):
                 books.record_arrival(pod, now)
@@ -446,7 +444,7 @@ class RunRecorder:
             return
         if pod.metadata.deletion_timestamp is not None and is_preempted(pod):
             self._add(uid, "preempted", "")
-        elif pod.status.phase in ENDED:
+        elif pod.status.phase in FINISHED:
             self._add(uid, "finished", "")
         elif event.type is WatchType.DELETED:
             gone = pod.spec.node_name and pod.spec.node_name not in self._nodes

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import msgspec
 
 from kuberth.api.core import Pod
+from kuberth.api.pods import FINISHED
 from kuberth.client.protocol import Api, WatchType
 from kuberth.simulation.arrivals import Arrival
-from kuberth.simulation.observing import ENDED
 from kuberth.simulation.workloads import as_arrival
 
 
@@ -55,7 +55,7 @@ class Recording:
             seen = self._seen[pod.metadata.uid] = _Seen(pod, now)
         if pod.spec.node_name and seen.started is None:
             seen.started = now
-        if seen.ended is None and (type_ is WatchType.DELETED or pod.status.phase in ENDED):
+        if seen.ended is None and (type_ is WatchType.DELETED or pod.status.phase in FINISHED):
             seen.ended = now
 
     def arrivals(self) -> list[Arrival]:

@@ -13,27 +13,13 @@ from typing import Final
 
 import msgspec
 
-from kuberth.bench.drawing import Chart, Curve, single_svgs
-from kuberth.bench.plotting import expect_drawable, write_charts
+from kuberth.bench.drawing import Chart, Curve, expect_drawable, single_svgs, write_charts
 from kuberth.simulation.comparing import Comparison, Figure
 from kuberth.simulation.outcomes import Outcome, Sample, Waits
 from kuberth.simulation.tables import Table, html_table
 from kuberth.text.figures import count, decimal, duration, percent
 
-_STYLE: Final = """
-:root{color-scheme:light dark}
-body{font:15px/1.5 system-ui,-apple-system,'Segoe UI',sans-serif;max-width:62rem;
-margin:2rem auto;padding:0 1rem;overflow-wrap:anywhere}
-h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}
-table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
-th,td{text-align:right;padding:.25rem .6rem;border-bottom:1px solid #8884;overflow-wrap:normal}
-th:first-child,td:first-child{text-align:left;overflow-wrap:break-word}
-.table{overflow-x:auto}
-.pictures{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:.75rem}
-.pictures svg{width:100%;height:auto;border-radius:6px}
-small{opacity:.75}
-@media(max-width:600px){body{font-size:13px;padding:0 .5rem}table{font-size:12px}th,td{padding:.2rem .12rem}}
-"""
+_STYLE: Final = "\n" + (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
 
 INTERRUPTED: Final = "interrupted: these are the figures until then"
 

@@ -15,7 +15,7 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ import msgspec
 
 from kuberth.api.core import Binding, Namespace, Node, Pod
 from kuberth.api.meta import ObjectMeta
+from kuberth.api.pods import FINISHED
 from kuberth.api.scheduling import PriorityClass
 from kuberth.assembly.profiles import full_registry
 from kuberth.assembly.scheduler import Scheduler
@@ -41,7 +42,7 @@ from kuberth.simulation.arrivals import Arrival, ArrivalPods, named, pod_groups
 from kuberth.simulation.controlling import ManagedCluster, namespace_of, served
 from kuberth.simulation.kubelets import Kubelets, create_arrivals, started
 from kuberth.simulation.node_policies import Fleet, NodePolicy, node_of
-from kuberth.simulation.observing import ENDED, MAX_SAMPLES, Books, RunObserver, RunRecorder
+from kuberth.simulation.observing import MAX_SAMPLES, Books, RunObserver, RunRecorder
 from kuberth.simulation.outcomes import VERSION, Attempts, Outcome, Reason, rounded, waits
 from kuberth.simulation.workloads import arrival_of
 
@@ -165,50 +166,43 @@ def effective_gates(scenario: Scenario) -> dict[str, bool]:
     return gates
 
 
+@dataclass(eq=False)
 class SimulationRun:
     """One run over an empty API, on the running event loop's time, virtual or real."""
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        api: Api,
-        *,
-        seed: int,
-        report: Report = no_report,
-        interruptible: bool = False,
-        pod_runners: ManagedCluster | None = None,
-        on_start: Callable[[RunObserver], None] = lambda _observer: None,
-    ) -> None:
-        """`pod_runners` run the pods, including controllers that create them; None: kubelets only."""
-        loop = asyncio.get_running_loop()
-        self._scenario = scenario
-        self._seed = seed
-        self._report = report
+    scenario: Scenario
+    api: Api
+    _: KW_ONLY
+    seed: int
+    report: Report = no_report
+    interruptible: bool = False
+    pod_runners: ManagedCluster | None = None
+    """They run the pods, including controllers that create them; None: kubelets only."""
+    on_start: Callable[[RunObserver], None] = lambda _observer: None
+
+    def __post_init__(self) -> None:
+        loop, scenario, api = asyncio.get_running_loop(), self.scenario, self.api
         self._arrived = 0
-        self._interruptible = interruptible
-        self._on_start = on_start
-        self._clock = LoopClock(loop)
+        clock = LoopClock(loop)
         self._now = partial(_since, loop.time, loop.time())
-        self._gates = effective_gates(scenario)
-        self._api = api
-        self._kubelets = Kubelets(api, clock=self._clock) if pod_runners is None else pod_runners
+        self._kubelets = self.pod_runners or Kubelets(api, clock=clock)
         self._recorder = RunRecorder(scenario.nodes, now=self._now) if scenario.records else None
         self._reason_counter = ReasonCounter(
-            api, self._clock, note=None if self._recorder is None else self._recorder.handle_event
+            api, clock, note=None if self._recorder is None else self._recorder.handle_event
         )
         self._scheduler = Scheduler(
-            self._api,
+            api,
             config=scenario.config,
             queue=scenario.queue,
-            feature_gates=FeatureGates(self._gates),
+            feature_gates=FeatureGates(effective_gates(scenario)),
             registry=scenario.registry(),
-            clock=self._clock,
-            rng=random.Random(seed),
+            clock=clock,
+            rng=random.Random(self.seed),
             recorder=self._reason_counter,
         )
 
     async def run(self) -> Outcome:
-        scenario, api, kubelets = self._scenario, self._api, self._kubelets
+        scenario, api, kubelets = self.scenario, self.api, self._kubelets
         arrivals = named(scenario.arrivals)
         await self._create_objects()
         span = scenario.until or max((each.arrival for _, each in arrivals), default=0.0)
@@ -220,15 +214,15 @@ class SimulationRun:
             last_arrival=max(
                 (*(each.arrival for _, each in arrivals), *map(arrival_of, scenario.managed), 0.0)
             ),
-            on_sample=lambda sample: self._report(self._arrived, sample.at),
+            on_sample=lambda sample: self.report(self._arrived, sample.at),
         )
-        self._on_start(observer)
+        self.on_start(observer)
         recorders = [self._recorder] if self._recorder else []
         self._fleet = Fleet(
             api,
             sorted(scenario.nodes, key=lambda node: node.metadata.name),
             scenario.node_policies,
-            seed=self._seed,
+            seed=self.seed,
             now=self._now,
             evict=kubelets.evict,
             listeners=[observer.handle_node, *(each.handle_node for each in recorders)],
@@ -257,7 +251,7 @@ class SimulationRun:
             playing = tasks.create_task(users, name="users")
             try:
                 async with asyncio.timeout(None) as limit:
-                    with _end_on_interrupt(limit) if self._interruptible else contextlib.nullcontext():
+                    with _end_on_interrupt(limit) if self.interruptible else contextlib.nullcontext():
                         await self._wait_for_end(playing)
             except TimeoutError:
                 if not limit.expired():
@@ -273,21 +267,21 @@ class SimulationRun:
         return outcome
 
     async def _wait_for_end(self, playing: asyncio.Task[None]) -> None:
-        if self._scenario.until is not None:
-            await asyncio.sleep(self._scenario.until - self._now())
+        if self.scenario.until is not None:
+            await asyncio.sleep(self.scenario.until - self._now())
             return
         await playing
         with contextlib.suppress(TimeoutError):
-            patience = NODES_PATIENCE if self._scenario.node_policies else self._kubelets.patience
+            patience = NODES_PATIENCE if self.scenario.node_policies else self._kubelets.patience
             async with asyncio.timeout(patience):
                 await self._settle()
 
     def _report_arrival(self, number: int) -> None:
         self._arrived = number
-        self._report(number, self._now())
+        self.report(number, self._now())
 
     async def _create_objects(self) -> None:
-        scenario, api = self._scenario, self._api
+        scenario, api = self.scenario, self.api
         there = {"default", *(each.metadata.name for each in scenario.objects if isinstance(each, Namespace))}
         wanted = {each.tenant for each in scenario.arrivals} | {
             each.metadata.namespace for each in scenario.objects if isinstance(each, Pod)
@@ -303,7 +297,7 @@ class SimulationRun:
 
     async def _follow(self, *listeners: Callable[[WatchEvent], None]) -> None:
         """Pass every change of a pod to the listeners, in their order, until cancelled."""
-        async for event in self._api.watch(Pod, resource_version="0"):
+        async for event in self.api.watch(Pod, resource_version="0"):
             if event.type is not WatchType.BOOKMARK:
                 for notify in listeners:
                     notify(event)
@@ -323,7 +317,7 @@ class SimulationRun:
 
     def _outcome(self, observer: RunObserver, *, interrupted: bool) -> Outcome:
         books, metrics = observer.books, self._scheduler.metrics
-        settled = self._scenario.until is None and not interrupted
+        settled = self.scenario.until is None and not interrupted
         end = observer.last_change if settled else self._now()
         observer.finish(end)
         attempts: Counter[str] = Counter()
@@ -335,9 +329,9 @@ class SimulationRun:
         nodes_mean, nodes_used = observer.mean_nodes()
         return Outcome(
             version=VERSION,
-            name=self._scenario.name,
-            seed=self._seed,
-            nodes=len(self._scenario.nodes),
+            name=self.scenario.name,
+            seed=self.seed,
+            nodes=len(self.scenario.nodes),
             seconds=rounded(observer.last_change),
             pods=books.counts(),
             waits=everyone.get("", waits(())),
@@ -430,7 +424,7 @@ class SimulationApi(MemoryApi):
 def _has_ended(pod: Pod, uid: str) -> bool:
     """Whether the pod has this UID, has ended and has no finalizers."""
     metadata = pod.metadata
-    return metadata.uid == uid and not metadata.finalizers and pod.status.phase in ENDED
+    return metadata.uid == uid and not metadata.finalizers and pod.status.phase in FINISHED
 
 
 class ReasonCounter(ApiEventRecorder):

@@ -17,11 +17,11 @@ from typing import Any, Final
 import msgspec
 
 from kuberth.api.core import Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod
+from kuberth.api.pods import UNFINISHED
 from kuberth.api.policy import PodDisruptionBudget
 from kuberth.api.scheduling import PodGroup, PriorityClass
 from kuberth.api.storage import CSIDriver, CSINode, StorageClass
 from kuberth.api.wire import to_builtins
-from kuberth.assembly.scheduler import UNFINISHED
 from kuberth.client.protocol import Api
 from kuberth.errors import ApiError, ConfigError
 

@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any
 
 from kuberth.api.core import Namespace, Node, Pod
+from kuberth.api.well_known import HOSTNAME
 from kuberth.api.wire import convert
 
 _UIDS = count(1)
@@ -35,7 +36,7 @@ def make_node(
             "metadata": {
                 "name": name,
                 "uid": f"node-{name}",
-                "labels": {"kubernetes.io/hostname": name, **(labels or {})},
+                "labels": {HOSTNAME: name, **(labels or {})},
             },
             "spec": {"taints": [dict(taint) for taint in taints], "unschedulable": unschedulable},
             "status": {

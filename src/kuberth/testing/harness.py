@@ -47,6 +47,11 @@ def profile(
     }
 
 
+def configuration(profile: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration with one profile, as in YAML."""
+    return {"apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration", "profiles": [profile]}
+
+
 class World:
     """The API and the scheduler under test, with methods to inspect and await them."""
 

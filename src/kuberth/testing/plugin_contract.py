@@ -42,7 +42,7 @@ from kuberth.framework.object_changes import node_changes
 from kuberth.framework.registry import PluginFactory, Registry
 from kuberth.framework.status import SUCCESS, Status
 from kuberth.queue.interface import QueueFactory
-from kuberth.testing.harness import API_VERSION, profile
+from kuberth.testing.harness import configuration, profile
 from kuberth.testing.queue_contract import QUEUE_CONTRACT
 from kuberth.testing.random_clusters import RandomCluster, words_of
 from kuberth.testing.recording import ReadRecorder
@@ -449,7 +449,9 @@ class _Check:
         cluster = RandomCluster(self.seeds.start, words=self._words, nodes=NODES_TIMED)
         own = self._evaluator(cluster)
         reference = Evaluator(
-            [*cluster.nodes, *cluster.placed], config=load(_tree(profile(REFERENCE))), with_plans=False
+            [*cluster.nodes, *cluster.placed],
+            config=load(configuration(profile(REFERENCE))),
+            with_plans=False,
         )
         found, skipped = [], []
         pods = [*self.pods, *(cluster.pod(f"pod-{number}") for number in range(_PODS_TRIED))]
@@ -506,7 +508,7 @@ class _Check:
         return full_registry()
 
     def _configuration(self, args: Mapping[str, Any] | None) -> KubeSchedulerConfiguration:
-        return load_configuration(_tree(self._profile(args)), self._registry(self.plugin))
+        return load_configuration(configuration(self._profile(args)), self._registry(self.plugin))
 
     def _profile(self, args: Mapping[str, Any] | None, *others: str) -> dict[str, Any]:
         """A profile of the plugin and `others`."""
@@ -522,10 +524,6 @@ def _first(problems: Collection[str]) -> str:
     """The first problem, with the number of problems."""
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return f"{next(iter(problems))}{more}"
-
-
-def _tree(one: Mapping[str, Any]) -> dict[str, Any]:
-    return {"apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration", "profiles": [one]}
 
 
 def _changes(cluster: RandomCluster) -> Iterator[tuple[ClusterEvent, Node | None, Node]]:

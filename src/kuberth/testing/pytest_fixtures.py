@@ -25,7 +25,7 @@ def kuberth_evaluator() -> Callable[..., Evaluator]:
     from kuberth.assembly.profiles import full_registry, load_configuration
     from kuberth.evaluation import Evaluator
     from kuberth.framework.extension_points import QueueSortPlugin
-    from kuberth.testing.harness import API_VERSION
+    from kuberth.testing.harness import configuration
 
     def make(plugin: type[Plugin], *objects: Any, args: Mapping[str, Any] | None = None) -> Evaluator:
         points: dict[str, Any] = {"multiPoint": {"enabled": [{"name": plugin.name}]}}
@@ -33,11 +33,7 @@ def kuberth_evaluator() -> Callable[..., Evaluator]:
             points["multiPoint"]["disabled"] = [{"name": "PrioritySort"}]
         enabled = {"plugins": points}
         given = {} if args is None else {"pluginConfig": [{"name": plugin.name, "args": dict(args)}]}
-        tree = {
-            "apiVersion": API_VERSION,
-            "kind": "KubeSchedulerConfiguration",
-            "profiles": [enabled | given],
-        }
+        tree = configuration(enabled | given)
         registry = full_registry({plugin.name: plugin})
         return Evaluator(objects, config=load_configuration(tree, registry), registry=registry)
 

@@ -14,11 +14,10 @@ from typing import Any, Final
 import msgspec
 
 from kuberth.api.core import Node, Pod
+from kuberth.api.well_known import ZONE
 from kuberth.framework.extension_points import Plugin
 from kuberth.testing.factories import make_node, make_pod
 
-ZONE: Final = "topology.kubernetes.io/zone"
-HOSTNAME: Final = "kubernetes.io/hostname"
 _USUAL: Final = ("app", "tier", "disk", "true", "false", "a", "b", "1", "2")
 _CPUS: Final = ("1", "2", "4", "8", "16", "32", "64")
 _REQUESTS: Final = ("0", "100m", "500m", "1", "2", "4", "12")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import update_wrapper
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -26,7 +27,7 @@ from kuberth.framework.extension_points import EnqueueExtensions, Plugin
 from kuberth.framework.handle import Handle
 from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.registry import PluginFactory, Registry
-from kuberth.testing.harness import API_VERSION, profile
+from kuberth.testing.harness import configuration, profile
 
 _REQUESTS: Final = (
     "spec.containers",
@@ -113,16 +114,9 @@ HINT: Final = "its hint"
 """Stands for the hints of a plugin among the names of its methods."""
 
 
-class WatchedFactory:
-    """A factory of a plugin, with the attributes of the plugin's class that a registry reads."""
-
-    def __init__(self, make: PluginFactory, plugin: object) -> None:
-        self._make = make
-        self.args_type = getattr(plugin, "args_type", None)
-        self.name = getattr(plugin, "name", "")
-
-    def __call__(self, args: Any, handle: Handle) -> Plugin:
-        return self._make(args, handle)
+def like_factory(make: PluginFactory, factory: PluginFactory) -> PluginFactory:
+    """Give `make` the attributes of another factory that a registry reads."""
+    return update_wrapper(make, factory, assigned=("args_type", "name"), updated=())
 
 
 def replace_methods(
@@ -176,10 +170,7 @@ class ReadRecorder:
                 self._watch(plugin, plugin.inputs)
             return plugin
 
-        if isinstance(factory, type):
-            made = type(factory.__name__, (factory,), {"__module__": factory.__module__})
-            return WatchedFactory(make, made)
-        return make
+        return like_factory(make, factory)
 
     def registry(self, registry: Registry) -> Registry:
         """The same plugins, all recorded."""
@@ -355,14 +346,9 @@ def assert_reads_only(
     if not pods:
         raise AssertionError("give at least one pod to ask the plugin about")
     recorder = ReadRecorder()
-    tree = {
-        "apiVersion": API_VERSION,
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [profile(plugin.name)],
-    }
     evaluator = Evaluator(
         objects,
-        config=load(tree),
+        config=load(configuration(profile(plugin.name))),
         plugins={plugin.name: lambda _args, handle: recorder.watching(plugin)(args, handle)},
         with_plans=False,
     )

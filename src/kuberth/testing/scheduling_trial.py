@@ -33,7 +33,7 @@ from kuberth.informers.store import object_key
 from kuberth.testing.factories import make_namespace
 from kuberth.testing.harness import World, running
 from kuberth.testing.random_clusters import RandomCluster
-from kuberth.testing.recording import WatchedFactory, replace_methods
+from kuberth.testing.recording import like_factory, replace_methods
 
 POINTS_OF_METHODS: Final[Mapping[str, str]] = {
     "pre_enqueue": "preEnqueue",
@@ -92,7 +92,7 @@ class SchedulingTrial:
             replace_methods(made, POINTS_OF_METHODS, self._watched)
             return made
 
-        own = registry.replacing(name, WatchedFactory(make, plugin))
+        own = registry.replacing(name, like_factory(make, plugin))
         own.register(Obstacles.name, Obstacles, origin="code")
         for cluster, pods in clusters:
             with self._listening():

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from kuberth.bench.cases import Workload, read_cases
-from kuberth.bench.collecting import Collector, ProcessUsage
-from kuberth.bench.ledger import PodLedger
+from kuberth.bench.collecting import Collector, PodLedger, ProcessUsage
 from kuberth.bench.measurements import Measurement
 from kuberth.testing import run_in_virtual_time
 

@@ -9,9 +9,16 @@ from xml.etree import ElementTree
 
 import pytest
 
-from kuberth.bench.drawing import Chart, Curve, charts_svg, flame_svg, single_svgs
+from kuberth.bench.drawing import (
+    Chart,
+    Curve,
+    charts_svg,
+    expect_drawable,
+    flame_svg,
+    single_svgs,
+    write_charts,
+)
 from kuberth.bench.measurements import LatencySample, RateSample
-from kuberth.bench.plotting import expect_drawable, write_plot
 from kuberth.bench.profiling import StackSampler, read_folded
 from kuberth.bench.running import WorkloadResult
 from kuberth.errors import ConfigError
@@ -81,7 +88,8 @@ def test_an_empty_profile_is_a_picture_too() -> None:
 def test_throughput_and_latency_of_a_result(tmp_path: Path) -> None:
     run = measured(5, samples=[RateSample(1, 5, 5)], latencies=[LatencySample(1, 2, 3)])
     path = tmp_path / "plot.svg"
-    write_plot(path, [WorkloadResult(result(kuberth=1).workload, {"kuberth": [run], "blind": [measured(6)]})])
+    both = WorkloadResult(result(kuberth=1).workload, {"kuberth": [run], "blind": [measured(6)]})
+    write_charts(path, list(both.charts()))
     texts = [text.text for text in elements(path.read_text(encoding="utf-8"), "text")]
     assert "Quick/100Nodes: throughput" in texts
     assert {"kuberth p50", "kuberth p99", "blind"} <= set(texts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kuberth.bench.ledger import PodLedger, Stages
+from kuberth.bench.collecting import PodLedger, Stages
 from kuberth.local.apiserver.objects import Obj, name_of
 
 

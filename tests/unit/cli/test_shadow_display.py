@@ -39,7 +39,7 @@ REJECTED = ShadowDecision("d/nowhere", Agreement.NOT_PLACED, node="n1", own_mess
 def shown(*decisions: ShadowDecision, terminal: bool = False, width: int = 100) -> str:
     console = Console(file=io.StringIO(), force_terminal=terminal, width=width, height=30, color_system=None)
     display, report = TextDisplay(console), ShadowReport()
-    with display:
+    with display.live:
         for decision in decisions:
             report.record(decision)
             display.decided(decision)
@@ -84,7 +84,7 @@ def test_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
     display = display_for("json")
     assert isinstance(display, JsonDisplay)
     report = ShadowReport()
-    with display:
+    with display.live:
         display.message("following")
         report.record(OTHER)
         display.decided(OTHER)

@@ -16,7 +16,7 @@ from kuberth.config import default_configuration, load
 from kuberth.evaluation import Evaluator
 from kuberth.explaining import Question, explain
 from kuberth.explaining.cluster_copy import ClusterCopy
-from kuberth.explaining.trees import to_tree
+from kuberth.explaining.explanation import to_tree
 from kuberth.framework import CycleState, FilterPlugin, Handle, Status
 from kuberth.testing import make_node, make_pod, profile
 from kuberth.testing.harness import API_VERSION

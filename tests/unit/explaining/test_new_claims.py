@@ -13,8 +13,7 @@ from kuberth.api.storage import StorageClass
 from kuberth.api.wire import convert
 from kuberth.errors import ConfigError
 from kuberth.explaining import Question, explain
-from kuberth.explaining.new_claims import with_claims
-from kuberth.explaining.sources import template_pod
+from kuberth.explaining.sources import template_pod, with_claims
 from kuberth.testing import make_node, make_pod
 from tests.unit.plugins.device_objects import exactly, make_class, make_slice
 

@@ -14,8 +14,8 @@ from kuberth.api.storage import StorageClass
 from kuberth.api.wire import convert
 from kuberth.config import FeatureGates
 from kuberth.explaining import Explanation, Question, explain
+from kuberth.explaining.explanation import to_tree
 from kuberth.explaining.prerequisites import Nomination
-from kuberth.explaining.trees import to_tree
 from kuberth.testing import make_node, make_pod
 
 GANGS = FeatureGates({"GenericWorkload": True, "GangScheduling": True})

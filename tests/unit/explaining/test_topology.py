@@ -8,7 +8,7 @@ import pytest
 
 from kuberth.api.core import Pod
 from kuberth.explaining import Explanation, Question, explain
-from kuberth.explaining.trees import to_tree
+from kuberth.explaining.explanation import to_tree
 from kuberth.testing import make_node, make_pod
 
 ZONE = "topology.kubernetes.io/zone"

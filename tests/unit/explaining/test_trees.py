@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from kuberth.explaining import Question, Waiting, explain
-from kuberth.explaining.trees import to_tree
+from kuberth.explaining.explanation import to_tree
 from kuberth.testing import make_node, make_pod
 
 

@@ -10,11 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from kuberth.api.pods import UNFINISHED
 from kuberth.clock import SystemClock
 from kuberth.config.types import Extender, ExtenderManagedResource, ExtenderTLSConfig
 from kuberth.errors import ConfigError, ExtenderError
 from kuberth.extenders import Extenders, HttpExtender, build_extenders
-from kuberth.extenders.whole_objects import PENDING, UNFINISHED, WholeNode, WholeObjects, WholePod
+from kuberth.extenders.whole_objects import PENDING, WholeNode, WholeObjects, WholePod
 from kuberth.local.memory_api import MemoryApi
 from kuberth.testing import make_node, make_pod
 from tests.certificates import authority, client_pair, server_pair

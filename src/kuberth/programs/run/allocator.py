@@ -8,23 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-from typing import Final, Protocol
+from typing import Final
 
 EVERY_SECONDS: Final = 60.0
 MUCH: Final = 32 * 2**20
 """The minimum of freed bytes for which returning memory is worth the time."""
-
-
-class Allocator(Protocol):
-    """The memory of this process."""
-
-    def free_bytes(self) -> int:
-        """Memory that no object uses, returned to the system or not."""
-        ...
-
-    def trim(self) -> None:
-        """Return it; its addresses stay with the process."""
-        ...
 
 
 class _MallInfo2(ctypes.Structure):
@@ -37,8 +25,8 @@ class _MallInfo2(ctypes.Structure):
     )
 
 
-class Glibc:
-    """Allocator of the GNU C library, 2.33 or newer."""
+class Allocator:
+    """The memory of this process, in the GNU C library, 2.33 or newer."""
 
     def __init__(self) -> None:
         """AttributeError or OSError for any other C library."""
@@ -47,16 +35,18 @@ class Glibc:
         self._info.restype = _MallInfo2
 
     def free_bytes(self) -> int:
+        """Memory that no object uses, returned to the system or not."""
         return int(self._info().fordblks)
 
     def trim(self) -> None:
+        """Return it; its addresses stay with the process."""
         self._trim(ctypes.c_size_t(0))
 
 
 def find_allocator() -> Allocator | None:
     """The allocator of this process; None if it cannot return memory."""
     try:
-        return Glibc()
+        return Allocator()
     except (AttributeError, OSError):
         return None
 

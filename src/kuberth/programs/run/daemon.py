@@ -11,8 +11,8 @@ import logging
 import random
 import signal
 import ssl
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -39,7 +39,7 @@ from kuberth.programs.reloading import Reloading, Rules, RuleSource
 from kuberth.programs.run.allocator import find_allocator, release_memory
 from kuberth.programs.run.inspection import inspect
 from kuberth.programs.run.leader_election import ElectionEvents, LeaderElector, make_identity
-from kuberth.programs.run.watchdog import EX_FAILURE, Watchdog
+from kuberth.programs.run.watchdog import EX_FAILURE, Watchdog, on_signals
 from kuberth.queue.interface import QueueFactory
 from kuberth.scheduling.checking import CHECK_EVERY
 from kuberth.serving import (
@@ -307,8 +307,8 @@ class SchedulerProcess:
                 if self.overview is not None:
                     rest.append(tasks.create_task(self.overview.run(), name="overview"))
                 with (
-                    _on_signal(signal.SIGUSR2, lambda: self._inspect(tasks)),
-                    _on_signal(signal.SIGHUP, self._read_again),
+                    on_signals(lambda: self._inspect(tasks), signal.SIGUSR2),
+                    on_signals(self._read_again, signal.SIGHUP),
                 ):
                     await self._stop.wait()
                 logger.info("shutting down")
@@ -397,13 +397,3 @@ def _distrusts(error: BaseException) -> bool:
             return True
         cause = cause.__cause__ or cause.__context__
     return False
-
-
-@contextmanager
-def _on_signal(number: signal.Signals, handler: Callable[[], object]) -> Iterator[None]:
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(number, handler)
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(number)

@@ -10,7 +10,8 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from kuberth.api.core import Node, Pod
-from kuberth.assembly.scheduler import UNFINISHED, Scheduler
+from kuberth.api.pods import UNFINISHED
+from kuberth.assembly.scheduler import Scheduler
 from kuberth.client.protocol import Api
 from kuberth.cluster.table import ClusterTable
 from kuberth.errors import ApiError

@@ -16,7 +16,7 @@ import random
 import socket
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
@@ -205,7 +205,9 @@ class LeaderElector:
                 async with asyncio.timeout(self._request_seconds):
                     lease = await self._api.get(Lease, self._name, namespace=self._namespace)
             except NotFoundError:
-                await self._create(self._wanted(now_ns, keeping=None), now_ns)
+                metadata = ObjectMeta(name=self._name, namespace=self._namespace)
+                lease = Lease(metadata=metadata, spec=self._wanted(now_ns, keeping=None))
+                await self._send(self._api.create, lease, now_ns)
                 return True
             return await self._take_over(lease, now_ns)
         except _FAILURES as error:
@@ -244,22 +246,15 @@ class LeaderElector:
             lease_transitions=0 if keeping is None else keeping.lease_transitions or 0,
         )
 
-    async def _create(self, spec: LeaseSpec, sent_ns: int) -> None:
-        lease = Lease(metadata=ObjectMeta(name=self._name, namespace=self._namespace), spec=spec)
-        self._claimed = True
-        async with asyncio.timeout(self._request_seconds):
-            self._lease = await self._api.create(lease)
-        self._won(spec, sent_ns)
-
     async def _write(self, spec: LeaseSpec, sent_ns: int) -> None:
         assert self._lease is not None, "a lease is read or created before it is updated"
+        await self._send(self._api.update, msgspec.structs.replace(self._lease, spec=spec), sent_ns)
+
+    async def _send(self, verb: Callable[[Lease], Awaitable[Lease]], lease: Lease, sent_ns: int) -> None:
         self._claimed = True
         async with asyncio.timeout(self._request_seconds):
-            self._lease = await self._api.update(msgspec.structs.replace(self._lease, spec=spec))
-        self._won(spec, sent_ns)
-
-    def _won(self, spec: LeaseSpec, sent_ns: int) -> None:
-        self._observe(spec)
+            self._lease = await verb(lease)
+        self._observe(lease.spec)
         # The time is taken when an attempt begins, so it is never later than when the request was sent.
         self._renewed_ns = sent_ns
         self._leading = True

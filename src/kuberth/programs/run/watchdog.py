@@ -40,6 +40,19 @@ class WatchdogLimits(NamedTuple):
     """Time for the loop to handle a signal before the thread ends the process."""
 
 
+@contextmanager
+def on_signals(call: Callable[[], object], *numbers: signal.Signals) -> Iterator[None]:
+    """Call it in the running event loop for each of these signals, while the block lasts."""
+    loop = asyncio.get_running_loop()
+    for number in numbers:
+        loop.add_signal_handler(number, call)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
 def _interrupt_main_thread() -> None:
     """Interrupt the main thread's system call, if any; Python repeats it.
 

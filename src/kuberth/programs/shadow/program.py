@@ -27,6 +27,7 @@ from kuberth.https.messages import Request, Response
 from kuberth.observe.metrics import Counter, Histogram, MetricSet, exponential_buckets
 from kuberth.observe.process import build_families, process_families
 from kuberth.programs.run.daemon import reach
+from kuberth.programs.run.watchdog import on_signals
 from kuberth.programs.shadow.decisions import ShadowDecision, ShadowReport
 from kuberth.programs.shadow.shadow import SETTLE_SECONDS, Shadow
 from kuberth.serving.metrics_pages import families_page
@@ -207,7 +208,6 @@ async def run_shadow(
     client = load_client_config(
         kubeconfig=settings.kubeconfig or connection.kubeconfig or None, context=settings.context
     )
-    loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
         api = HttpApi(client)
         stack.push_async_callback(api.close)
@@ -218,9 +218,7 @@ async def run_shadow(
             reaching.cancel()
             run.shadow.stop()
 
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop)
-            stack.callback(loop.remove_signal_handler, number)
+        stack.enter_context(on_signals(stop, signal.SIGINT, signal.SIGTERM))
         if settings.metrics_port is not None:
             server = metrics_server(run.metrics, host=settings.metrics_host, port=settings.metrics_port)
             await stack.enter_async_context(server)

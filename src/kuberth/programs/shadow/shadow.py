@@ -19,9 +19,8 @@ import msgspec
 from kuberth.api.core import Namespace, Node, Pod
 from kuberth.api.events import Event
 from kuberth.api.pod_resources import pod_priority
-from kuberth.api.pods import PodCondition
+from kuberth.api.pods import FINISHED, UNFINISHED, PodCondition
 from kuberth.assembly.following import Following
-from kuberth.assembly.scheduler import UNFINISHED
 from kuberth.client.protocol import Api
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.errors import KuberthError
@@ -420,7 +419,7 @@ def _as_it_waited(pod: Pod) -> Pod:
 
 def _unfinished(pod: Pod | None) -> Pod | None:
     """A finished pod uses no resources, even if its object still exists."""
-    is_finished = pod is not None and pod.status.phase in ("Succeeded", "Failed") and pod.spec.node_name
+    is_finished = pod is not None and pod.status.phase in FINISHED and pod.spec.node_name
     return None if is_finished else pod
 
 

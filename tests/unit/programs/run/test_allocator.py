@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from kuberth.programs.run.allocator import EVERY_SECONDS, MUCH, Glibc, find_allocator, release_memory
+from kuberth.programs.run.allocator import EVERY_SECONDS, MUCH, Allocator, find_allocator, release_memory
 from kuberth.testing import run_in_virtual_time
 
 
-class Fake:
+class Fake(Allocator):
     """Has this much free memory in each minute."""
 
     def __init__(self, free: Sequence[int]) -> None:
@@ -57,7 +57,7 @@ def test_without_an_allocator_that_is_known_nothing_is_done() -> None:
 
 def test_glibc_says_how_much_is_free() -> None:
     allocator = find_allocator()
-    if not isinstance(allocator, Glibc):
+    if allocator is None:
         pytest.skip("another C library")
     blocks = [bytearray(100_000) for _ in range(400)]
     before = allocator.free_bytes()
