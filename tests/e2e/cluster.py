@@ -145,11 +145,17 @@ class Cluster:
         return [bind for bind in binds if bind.namespace == self.namespace]
 
     def assert_bound_once(self) -> None:
-        """Every pod has a node, and exactly one bind of it succeeded."""
+        """Every pod has a node, and exactly one bind of it succeeded.
+
+        The API server may carry out a bind whose client is killed meanwhile; it then records a timeout (504).
+        """
         placements, pods = self.placements(), self.pods()
         assert placements.keys() == pods.keys(), self._pending()
-        succeeded = Counter(bind.pod for bind in self.binds() if bind.status == 201)
-        assert succeeded == Counter(list(pods)), f"not once: {succeeded}"
+        binds = self.binds()
+        succeeded = Counter(bind.pod for bind in binds if bind.status == 201)
+        cut_off = {bind.pod for bind in binds if bind.status == 504}
+        once = Counter(pod for pod in pods if pod in succeeded or pod not in cut_off)
+        assert succeeded == once, f"not once: {succeeded - once}; never: {once - succeeded}"
 
     def clean_up(self) -> None:
         """Remove what the test made; there is no controller manager that would."""
