@@ -597,7 +597,10 @@ class _Judge:
             is_free = not _shares_unbound_claim(pod, state, assumed) and not self._has_rivals(
                 attempt, pod, pods
             )
-            if is_free and any(may_run(pod, name, full.in_doubt()) for name in full.nodes):
+            # The story does not say whether the binding of a deleted pod has ended. Counting that pod may
+            # also help this one: a spread constraint's smallest domain has one pod more.
+            doubts = (full.in_doubt(), state.in_doubt())
+            if is_free and any(all(may_run(pod, name, each) for each in doubts) for name in full.nodes):
                 reasons.append(f"{attempt['key']} fits without a victim")
                 continue
             if self._breaks_budget_needlessly(victim, pod, full) and not self._has_rivals(attempt, pod, pods):

@@ -294,6 +294,22 @@ def test_a_pod_that_is_deleted_while_it_is_bound_keeps_its_place(rules: list[str
     assert story.attempt("p").write(marked(pod("w", on="n1")), by=BY).broken() == rules
 
 
+def test_a_pod_that_was_bound_and_deleted_counts_in_no_domain() -> None:
+    """If it still counted, no domain would be empty, and the other pod would fit beside the victim."""
+    closed = node("n2", labels={ZONE: "b"}, taints=[{"key": "k", "effect": "NoSchedule"}])
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": ZONE,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]},
+    }
+    gone = pod("o", tolerations=[{"operator": "Exists"}])
+    victim, preemptor = pod("w", on="n1"), pod("p", priority=1, topologySpreadConstraints=[constraint])
+    story = Stories(node("n1"), closed, victim, gone, preemptor).attempt("o", "n2")
+    story.write({**gone, "spec": {**gone["spec"], "nodeName": "n2"}}, by=BY).write(gone, gone=True)
+    assert story.attempt("p").write(marked(victim), by=BY).broken() == []
+
+
 def test_a_victim_of_no_attempt() -> None:
     assert Stories(node("n1"), FULL).write(FULL, by=BY, gone=True).broken() == ["no victim without need"]
 
