@@ -14,8 +14,9 @@ from typing import Any, Final, NoReturn
 import click
 
 import kuberth
-from kuberth.cli.context import Extras, default_option, plugin_option, queue_option, reload_option
-from kuberth.cli.run_flags import Flags, options
+from kuberth.cli import options
+from kuberth.cli.context import Extras
+from kuberth.cli.run_flags import Flags, click_options
 from kuberth.observe import verbosity
 
 logger = logging.getLogger(__name__)
@@ -147,7 +148,7 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: str | Non
 @click.command(
     cls=_RunCommand,
     short_help="Run the scheduler for a Kubernetes cluster.",
-    params=options(),
+    params=click_options(),
     # As kube-scheduler, which takes --leader_elect for --leader-elect.
     context_settings={"token_normalize_func": lambda token: token.replace("_", "-")},
     epilog="All other kube-scheduler flags are accepted, have no effect, and are listed in the log.",
@@ -161,7 +162,7 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: str | Non
     callback=_print_version,
     help="Print the version and exit.",
 )
-@default_option(
+@options.with_default(
     "--check-plans-every",
     click.IntRange(min=0),
     1000,
@@ -172,9 +173,9 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: str | Non
 @click.option(
     "--page", is_flag=True, help="Serve the web page and the data for `kuberth top` on the secure port."
 )
-@reload_option
-@plugin_option
-@queue_option
+@options.reload
+@options.plugin
+@options.queue
 @click.pass_obj
 def run(extras: Extras | None, /, **parameters: Any) -> None:
     """Run the scheduler for a Kubernetes cluster, instead of or beside kube-scheduler."""
