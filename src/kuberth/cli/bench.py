@@ -40,7 +40,7 @@ _PEERS = ("kube-scheduler", "blind")
 )
 @options.with_default("--repeat", click.IntRange(1, 100), 1, "Repetitions per workload; the median is shown.")
 @options.with_default(
-    "--timeout", options.Duration(positive=True), "10m", "Time to wait for pods that stay pending."
+    "--timeout", options.DurationType(positive=True), "10m", "Time to wait for pods that stay pending."
 )
 @click.option(
     "--scheduler-config",

@@ -19,7 +19,7 @@ FILE_OR_FOLDER: Final = click.Path(exists=True, path_type=Path)
 NEW_FILE: Final = click.Path(dir_okay=False, path_type=Path)
 
 
-class Duration(click.ParamType[timedelta]):
+class DurationType(click.ParamType[timedelta]):
     """A duration as Kubernetes writes it: `90s`, `10m`."""
 
     name = "duration"

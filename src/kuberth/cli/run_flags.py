@@ -62,7 +62,7 @@ class Kind(NamedTuple):
 
 TEXT: Final = Kind(click.STRING)
 SWITCH: Final = Kind(click.BOOL, lambda value: str(value).lower(), is_switch=True)
-DURATION: Final = Kind(options.Duration(), format_duration)
+DURATION: Final = Kind(options.DurationType(), format_duration)
 FILE: Final = Kind(_File())
 NEW_FILE: Final = Kind(click.Path(dir_okay=False, path_type=Path))
 PORT: Final = Kind(click.IntRange(0, 65535))

@@ -22,12 +22,12 @@ from kuberth.cli.context import runs
 @options.feature_gates
 @options.plugin
 @click.option(
-    "--for", "duration", type=options.Duration(positive=True), help="Stop after this time, e.g. 10m."
+    "--for", "duration", type=options.DurationType(positive=True), help="Stop after this time, e.g. 10m."
 )
 @click.option("--pods", type=click.IntRange(min=1), help="Stop after this number of placed pods.")
 @options.with_default(
     "--settle",
-    options.Duration(positive=True),
+    options.DurationType(positive=True),
     "2s",
     "Time within which bindings may arrive in a different order than the decisions.",
 )

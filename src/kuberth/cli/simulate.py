@@ -61,7 +61,7 @@ workload_options = options.group(
     _pods_option,
     _days_option,
     click.option(
-        "--until", type=options.Duration(positive=True), help="Stop after this virtual time, e.g. 2h."
+        "--until", type=options.DurationType(positive=True), help="Stop after this virtual time, e.g. 2h."
     ),
     click.option("--controllers", is_flag=True, help="Run controllers even if no manifest needs them."),
     click.option(
@@ -166,7 +166,7 @@ def snapshot() -> None:
 @click.option(
     "--for",
     "limit",
-    type=options.Duration(positive=True),
+    type=options.DurationType(positive=True),
     help="Stop after this time, e.g. 30m.  [default: on Ctrl-C]",
 )
 @click.option("--output-file", type=options.NEW_FILE, required=True, help="Trace file to write: .jsonl.")

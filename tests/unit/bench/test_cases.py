@@ -9,7 +9,7 @@ import pytest
 from kuberth.bench.cases import (
     ThresholdMetricSelector,
     Workload,
-    enabled,
+    matches_labels,
     read_cases,
     read_workloads,
     select,
@@ -290,7 +290,7 @@ def test_an_unused_parameter_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_filters_of_labels(labels: str, present: list[str], passes: bool) -> None:
-    assert enabled(labels, present) is passes
+    assert matches_labels(labels, present) is passes
 
 
 def test_choosing_by_name(tmp_path: Path) -> None:
