@@ -23,7 +23,7 @@ from kuberth.informers.store import Stores, object_key
 from kuberth.plugins.volume_binding.claims import is_bound
 from kuberth.plugins.volumes.claims import WAIT_FOR_FIRST_CONSUMER, claim_class, claims_of
 
-MOST_NAMED: Final = 5
+MAX_NAMED: Final = 5
 """How many members of a gang are named."""
 
 
@@ -165,5 +165,5 @@ def _gang(judge: Judge, stores: Stores) -> Iterator[Prerequisite]:
 def _names(pods: Mapping[str, PodInfo]) -> str:
     """The names of some pods, by UID, in order."""
     names = sorted(info.pod.metadata.name for info in pods.values())
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"{', '.join(names[:MOST_NAMED])}{more}"
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return f"{', '.join(names[:MAX_NAMED])}{more}"

@@ -19,7 +19,7 @@ from kuberth.cluster.pod_info import PodInfo
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration, default_configuration
 from kuberth.errors import ConfigError
 from kuberth.explaining.cluster_copy import ClusterCopy
-from kuberth.explaining.edits import Edit, EditedCluster, released
+from kuberth.explaining.edits import Edit, EditedCluster, released_claims
 from kuberth.framework.registry import Registry
 from kuberth.framework.status import Status
 
@@ -121,7 +121,7 @@ class Judge:
         status = self.evaluator.runner.run_pre_enqueue(pod)
         return None if status.is_success else status
 
-    def frees(self, edits: Iterable[Edit]) -> bool:
+    def helps(self, edits: Iterable[Edit]) -> bool:
         """Whether a node is feasible after these changes, which are then undone."""
         edits = tuple(edits)
         known = frozenset(edits)
@@ -137,7 +137,7 @@ class Judge:
             return False
         gone = self.other_pods(sorted(edited.gone))
         before = [(node, self.node_named(name)) for name, node in edited.nodes.items()]
-        claims = released(self.evaluator.stores.of(ResourceClaim), edited.gone)
+        claims = released_claims(self.evaluator.stores.of(ResourceClaim), edited.gone)
         self.evaluator.remove(*gone)
         self.evaluator.add(*(new for _old, new in claims))
         self.evaluator.add(*(node for node, _old in before))

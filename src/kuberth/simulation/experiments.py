@@ -173,19 +173,19 @@ def _scenario(
     experiment: Experiment, policy: Policy, config: KubeSchedulerConfiguration | None, seed: int
 ) -> Scenario:
     cluster = policy.cluster or experiment.cluster
-    coming = experiment.workload(seed)
+    planned = experiment.workload(seed)
     node_policies = [each for each in (policy.nodes, experiment.interruptions) if each is not None]
     return Scenario(
         nodes=cluster.nodes,
-        arrivals=coming.arrivals,
-        objects=(*cluster.objects, *coming.objects),
+        arrivals=planned.arrivals,
+        objects=(*cluster.objects, *planned.objects),
         name=policy.name,
         config=config,
         gates=policy.gates,
         registry=policy.registry,
         queue=policy.queue,
         until=experiment.until,
-        managed=(*cluster.managed, *coming.managed),
+        managed=(*cluster.managed, *planned.managed),
         controllers=experiment.controllers,
         node_policies=node_policies,
         records=experiment.records,

@@ -71,18 +71,18 @@ class Fitting:
         name = str(shape.get("name", "node"))
         alone, _ = self._count(_more_nodes(shape, 1), most=wanted)
         fewest, most = 0, 1
-        if self._holds(shape, 0, wanted):
+        if self._all_fit(shape, 0, wanted):
             return NodesNeeded(name, 0, alone)
-        while not self._holds(shape, most, wanted):
+        while not self._all_fit(shape, most, wanted):
             fewest, most = most, most * 2
             if most > MOST_NODES or not alone:
                 return NodesNeeded(name, None, alone)
         least = bisect_left(
-            range(most), True, lo=fewest + 1, key=lambda more: self._holds(shape, more, wanted)
+            range(most), True, lo=fewest + 1, key=lambda more: self._all_fit(shape, more, wanted)
         )
         return NodesNeeded(name, least, alone)
 
-    def _holds(self, shape: Mapping[str, Any], more: int, wanted: int) -> bool:
+    def _all_fit(self, shape: Mapping[str, Any], more: int, wanted: int) -> bool:
         nodes = [*self._scenario.nodes, *_more_nodes(shape, more)]
         return self._count(nodes, most=wanted)[0] >= wanted
 

@@ -28,7 +28,7 @@ from kuberth.explaining.edits import (
     Tolerate,
     Uncordon,
 )
-from kuberth.explaining.proposals import MOST_LEAVING, TRIED_IN_FULL, minimal
+from kuberth.explaining.proposals import MAX_DELETIONS, TRIED_IN_FULL, minimal
 from kuberth.explaining.question import Judge
 from kuberth.testing import make_node, make_pod
 from tests.unit.explaining.edited import applied
@@ -337,21 +337,21 @@ def test_of_changes_that_do_not_help_nothing_is_left() -> None:
 
 def test_a_search_that_finds_nothing_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
-    frees = Judge.frees
+    helps = Judge.helps
 
     def counted(judge: Judge, given: Iterable[Edit]) -> bool:
         tried.append(1)
-        return frees(judge, given)
+        return helps(judge, given)
 
-    monkeypatch.setattr(Judge, "frees", counted)
-    monkeypatch.setattr(proposals, "MOST_TRIES", 10)
+    monkeypatch.setattr(Judge, "helps", counted)
+    monkeypatch.setattr(proposals, "MAX_TRIES", 10)
     objects: list[Any] = []
     for number in range(12):
         name = f"n{number}"
         objects.append(make_node(name, cpu=str(number + 1), taints=[GPU, BROKEN]))
         objects += (make_pod(f"q{number}-{each}", cpu="10m", node=name) for each in range(30))
     ask(make_pod("p", cpu="64", nodeSelector={"a": "b"}), *objects)
-    assert len(tried) < 10 + MOST_LEAVING + 2**TRIED_IN_FULL
+    assert len(tried) < 10 + MAX_DELETIONS + 2**TRIED_IN_FULL
 
 
 # By chance

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kuberth.errors import ConfigError
-from kuberth.simulation.arrivals import Arrival, ArrivalPods, named, pod_groups
+from kuberth.simulation.arrivals import Arrival, ArrivalPods, pod_groups, with_names
 from kuberth.simulation.traces import read_trace, write_trace
 
 
@@ -115,6 +115,6 @@ def test_pods_that_ask_alike_share_their_spec() -> None:
 
 def test_two_pods_of_one_name_and_gangs_that_never_fill_are_refused() -> None:
     with pytest.raises(ConfigError, match="entries 1 and 2 are both pod a of default"):
-        named([Arrival(1, name="a"), Arrival(2, name="a")])
+        with_names([Arrival(1, name="a"), Arrival(2, name="a")])
     with pytest.raises(ConfigError, match="asks for 3 members, but 1 ever arrive"):
         pod_groups([Arrival(1, gang="g", gang_size=3)])

@@ -11,8 +11,8 @@ import ctypes
 from typing import Final
 
 EVERY_SECONDS: Final = 60.0
-MUCH: Final = 32 * 2**20
-"""The minimum of freed bytes for which returning memory is worth the time."""
+MIN_FREED_BYTES: Final = 32 * 2**20
+"""The minimum number of freed bytes for which returning memory is worth the time."""
 
 
 class _MallInfo2(ctypes.Structure):
@@ -53,11 +53,11 @@ def find_allocator() -> Allocator | None:
 
 async def release_memory(allocator: Allocator | None) -> None:
     """Return memory regularly until cancelled; it happens in a thread."""
-    used_up = 0
+    baseline = 0
     while allocator is not None:
         await asyncio.sleep(EVERY_SECONDS)
         free = allocator.free_bytes()
-        used_up = min(used_up, free)  # objects use this memory again
-        if free - used_up > MUCH:
+        baseline = min(baseline, free)  # objects use this memory again
+        if free - baseline > MIN_FREED_BYTES:
             await asyncio.to_thread(allocator.trim)
-            used_up = allocator.free_bytes()
+            baseline = allocator.free_bytes()

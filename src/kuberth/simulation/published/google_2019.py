@@ -18,7 +18,7 @@ from kuberth.simulation.csv_rows import TableRow, read_rows
 
 MACHINE: Final = {"cpu_milli": 64_000, "memory_mib": 512 * 1024}
 """The amount that 1.0 means here; the trace does not say."""
-_NEEDED: Final = (
+_COLUMNS: Final = (
     "time",
     "type",
     "collection_id",
@@ -62,7 +62,7 @@ def read_instances(path: Path) -> list[Arrival]:
     instances: list[_Instance] = []
     current: dict[tuple[str, str], _Instance] = {}
     rows = sorted(
-        ((row.number("time"), number, row) for number, row in enumerate(read_rows(path, needed=_NEEDED))),
+        ((row.number("time"), number, row) for number, row in enumerate(read_rows(path, needed=_COLUMNS))),
         key=lambda each: each[:2],
     )
     for time, _, row in rows:

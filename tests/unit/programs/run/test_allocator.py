@@ -7,7 +7,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from kuberth.programs.run.allocator import EVERY_SECONDS, MUCH, Allocator, find_allocator, release_memory
+from kuberth.programs.run.allocator import (
+    EVERY_SECONDS,
+    MIN_FREED_BYTES,
+    Allocator,
+    find_allocator,
+    release_memory,
+)
 from kuberth.testing import run_in_virtual_time
 
 
@@ -32,11 +38,15 @@ class Fake(Allocator):
 @pytest.mark.parametrize(
     ("free", "times"),
     [
-        pytest.param([0, MUCH, MUCH, MUCH], 0, id="little"),
-        pytest.param([0, MUCH + 1, MUCH + 1, MUCH + 1], 1, id="much, once"),
-        pytest.param([0, MUCH + 1, 2 * MUCH + 2, 2 * MUCH + 2], 2, id="more"),
-        pytest.param([0, MUCH + 1, 0, MUCH + 1], 2, id="in use in between"),
-        pytest.param([0, MUCH + 1, MUCH, MUCH + 1], 1, id="a little in use in between"),
+        pytest.param([0, MIN_FREED_BYTES, MIN_FREED_BYTES, MIN_FREED_BYTES], 0, id="little"),
+        pytest.param([0, MIN_FREED_BYTES + 1, MIN_FREED_BYTES + 1, MIN_FREED_BYTES + 1], 1, id="much, once"),
+        pytest.param(
+            [0, MIN_FREED_BYTES + 1, 2 * MIN_FREED_BYTES + 2, 2 * MIN_FREED_BYTES + 2], 2, id="more"
+        ),
+        pytest.param([0, MIN_FREED_BYTES + 1, 0, MIN_FREED_BYTES + 1], 2, id="in use in between"),
+        pytest.param(
+            [0, MIN_FREED_BYTES + 1, MIN_FREED_BYTES, MIN_FREED_BYTES + 1], 1, id="a little in use in between"
+        ),
     ],
 )
 def test_what_became_free_is_given_back(free: Sequence[int], times: int) -> None:
