@@ -85,7 +85,7 @@ def queue_factory(extras: Extras, reference: str | None) -> QueueFactory | None:
 
     if reference is None:
         return extras.queue
-    path, arguments = _called(reference)
+    path, arguments = _parse_reference(reference)
     factory = resolve_reference(path, option="--queue")
     if not callable(factory):
         raise ConfigError(f"--queue {reference}: {factory!r} is not callable; expected a queue factory")
@@ -107,7 +107,7 @@ def queue_factory(extras: Extras, reference: str | None) -> QueueFactory | None:
     return make
 
 
-def _called(reference: str) -> tuple[str, Mapping[str, Any]]:
+def _parse_reference(reference: str) -> tuple[str, Mapping[str, Any]]:
     """The path and the arguments of `module:Factory(name=value)`; the arguments are Python literals."""
     path, parenthesis, rest = reference.partition("(")
     if not parenthesis:

@@ -21,13 +21,13 @@ from kuberth.observe import verbosity
 
 logger = logging.getLogger(__name__)
 
-_OF_EVERY_POD: Final = 2
+_POD_LEVEL: Final = 2
 """The level of INFO lines of a layer that handles pods."""
-_DETAIL: Final = 4
+_DEBUG_LEVEL: Final = 4
 """The level of DEBUG lines of such a layer."""
-_OF_THE_PROCESS: Final = ("kuberth.cli", "kuberth.programs.run", "kuberth.serving")
+_PROCESS_LOGGERS: Final = ("kuberth.cli", "kuberth.programs.run", "kuberth.serving")
 """Loggers whose INFO lines are always written: they concern the process, not pods."""
-_REPEATED: Final = {"kuberth.outcomes.failure_handling": 5}
+_REPEATING_LOGGERS: Final = {"kuberth.outcomes.failure_handling": 5}
 """Loggers whose INFO lines repeat lines of `verbosity`, with the level from which both are written."""
 _SEVERITIES: Final = {logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
 
@@ -37,12 +37,12 @@ def set_up_logging(level: int, logging_format: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if logging_format == "json" else TextFormatter())
     lowest = (
-        logging.DEBUG if level >= _DETAIL else logging.INFO if level >= _OF_EVERY_POD else logging.WARNING
+        logging.DEBUG if level >= _DEBUG_LEVEL else logging.INFO if level >= _POD_LEVEL else logging.WARNING
     )
     logging.basicConfig(level=lowest, handlers=[handler], force=True)
-    for name in (*_OF_THE_PROCESS, verbosity.__name__):
+    for name in (*_PROCESS_LOGGERS, verbosity.__name__):
         logging.getLogger(name).setLevel(min(logging.INFO, lowest))
-    for name, at_level in _REPEATED.items():
+    for name, at_level in _REPEATING_LOGGERS.items():
         logging.getLogger(name).setLevel(lowest if level >= at_level else logging.WARNING)
     verbosity.level = level
 
@@ -87,9 +87,9 @@ def _level_of(record: logging.LogRecord) -> int:
     explicit: int | None = getattr(record, "v", None)
     if explicit is not None:
         return explicit
-    if record.levelno >= logging.WARNING or record.name.startswith(_OF_THE_PROCESS):
+    if record.levelno >= logging.WARNING or record.name.startswith(_PROCESS_LOGGERS):
         return 0
-    return _OF_EVERY_POD if record.levelno >= logging.INFO else _DETAIL
+    return _POD_LEVEL if record.levelno >= logging.INFO else _DEBUG_LEVEL
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:

@@ -193,10 +193,10 @@ def run_simulate(extras: Extras, flags: dict[str, Any]) -> None:
     with shown_progress("pods", total) as show:
         outcomes = run_in_turn(variants, seeds, report=show)
     _report_results(compare(comparable(outcomes)), flags)
-    _expect_all(outcomes, len(seeds))
+    _report_interruption(outcomes, len(seeds))
 
 
-def _expect_all(outcomes: Mapping[str, Sequence[Outcome]], seeds: int) -> None:
+def _report_interruption(outcomes: Mapping[str, Sequence[Outcome]], seeds: int) -> None:
     """Exit as after an interrupt, and print what is missing, if not all runs were finished."""
     done, wanted = (
         sum(not each.interrupted for runs in outcomes.values() for each in runs),
@@ -222,7 +222,7 @@ def run_sweep(extras: Extras, flags: dict[str, Any]) -> None:
             on_finished=lambda done: show(done, 0.0),
         )
     _report_results(compare(outcomes), flags)
-    _expect_all({name: outcomes.get(name, ()) for name in variants}, len(seeds))
+    _report_interruption({name: outcomes.get(name, ()) for name in variants}, len(seeds))
 
 
 def run_fit(extras: Extras, flags: dict[str, Any]) -> None:

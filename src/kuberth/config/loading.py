@@ -53,12 +53,12 @@ def load(
     `feature_gates` override those in the file, as a flag does. The others describe the known plugins: see
     `validation.validate`.
     """
-    with _naming(source):
+    with _with_source(source):
         return _load(source, feature_gates or {}, args_types, known_plugins, extension_points)
 
 
 @contextmanager
-def _naming(source: Source) -> Iterator[None]:
+def _with_source(source: Source) -> Iterator[None]:
     """Name the file in the message of an `InvalidConfiguration`."""
     try:
         yield
@@ -92,21 +92,21 @@ def _load(
     errors += [
         error
         for error in map(translation.original, found)
-        if not any(_contains(error.path, path) or _contains(path, error.path) for path in broken)
+        if not any(_is_prefix(error.path, path) or _is_prefix(path, error.path) for path in broken)
     ]
     if errors:
         raise InvalidConfiguration(errors)
     return config
 
 
-def _contains(outer: str, inner: str) -> bool:
+def _is_prefix(outer: str, inner: str) -> bool:
     """Whether one field path is a prefix of the other."""
     return inner == outer or inner.startswith((f"{outer}.", f"{outer}["))
 
 
 def parse(source: Source, *, args_types: Mapping[str, type] | None = None) -> KubeSchedulerConfiguration:
     """Parse the source: typed, but neither completed nor validated."""
-    with _naming(source):
+    with _with_source(source):
         given, _, _, errors = _parse(source, args_types or {})
         if given is None or errors:
             raise InvalidConfiguration(errors)
