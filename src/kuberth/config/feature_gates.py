@@ -120,11 +120,6 @@ class FeatureGates(Mapping[str, bool]):
             raise InvalidConfiguration(problems)
         self._values = _effective(self.explicit)
 
-    @classmethod
-    def parse(cls, text: str) -> FeatureGates:
-        """Parse the flag's form, `A=true,B=false`."""
-        return cls(parse_settings(text))
-
     def enabled(self, name: str) -> bool:
         try:
             return self._values[name]
