@@ -138,8 +138,8 @@ class Workload:
         if unused := self._resolve()[1]:
             names = ", ".join(f"${name}" for name in unused)
             return (
-                f"no operation takes {names}; is a name misspelled, or does only the Go code of its test "
-                "read it?"
+                f"no operation takes {names}; a name may be misspelled, or only the Go code of its test "
+                "reads it"
             )
         return None
 
@@ -221,7 +221,7 @@ def _read_case(file: Path, tree: Any, number: int, topic: str) -> TestCase:
     for index, each in enumerate(fields.workloads):
         case.workloads.append(_read_workload(case, each, index, fields))
     if not case.workloads:
-        raise ConfigError(f"{where}: it has no workloads")
+        raise ConfigError(f"{where}: the case has no workloads")
     _expect_unique([workload.name for workload in case.workloads], f"{where}: the workload")
     return case
 
@@ -258,7 +258,7 @@ def _path(file: Path, relative: str) -> Path | None:
 def _expect_unique(names: Sequence[str], what: str) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise ConfigError(f"{what} {name} is there twice; give each a name of its own")
+            raise ConfigError(f"{what} {name} is defined twice; names must be unique")
 
 
 # Where files are: those that ship with Kuberth, and Kubernetes' own in Go's module cache, where `make

@@ -94,7 +94,7 @@ class Template:
         try:
             tree, errors = read_tree(text)
         except InvalidConfiguration as error:
-            raise ConfigError(f"template {self._source} is no YAML: {error}") from error
+            raise ConfigError(f"template {self._source} is not YAML: {error}") from error
         if errors:
             raise ConfigError(f"template {self._source}: {errors[0]}")
         if not isinstance(tree, dict) or not isinstance(tree.get("metadata", {}), dict):

@@ -25,7 +25,7 @@ from kuberth.explaining.devices import DeviceCounts
 from kuberth.explaining.needs import PodNeeds
 from kuberth.explaining.prerequisites import Nomination, Prerequisite, nomination, prerequisites
 from kuberth.explaining.proposals import NearNode, Proposal, proposals
-from kuberth.explaining.question import Judge, Question, Waiting, judge_of
+from kuberth.explaining.question import PodEvaluation, Question, Waiting, evaluation_of
 from kuberth.explaining.shortcomings import shortcomings
 from kuberth.framework.cluster_events import Action, ClusterEvent
 from kuberth.framework.status import Code, Status
@@ -133,34 +133,34 @@ def explain(question: Question, cluster: ClusterCopy | None = None) -> Explanati
 
     `cluster`: the copy of an earlier question, which saves most of the time.
     """
-    with judge_of(question, cluster) as judge:
-        return _explain(question, judge)
+    with evaluation_of(question, cluster) as evaluation:
+        return _explain(question, evaluation)
 
 
-def _explain(question: Question, judge: Judge) -> Explanation:
-    pod, evaluator = judge.pod, judge.evaluator
-    gate = judge.gate(pod)
+def _explain(question: Question, evaluation: PodEvaluation) -> Explanation:
+    pod, evaluator = evaluation.pod, evaluation.evaluator
+    gate = evaluation.gate(pod)
     # A pod that fits on its nominated node is tried on no other; here all nodes are evaluated.
     answer = evaluator.evaluate(_without_nomination(pod))
     found = Explanation(
         pod=object_key(question.pod),
-        profile=judge.profile,
-        verdict=_verdict(judge.node, gate, answer),
+        profile=evaluation.profile,
+        verdict=_verdict(evaluation.node, gate, answer),
         nodes=evaluator.cluster.node_count,
-        node=judge.node,
+        node=evaluation.node,
         answer=answer,
         waiting=question.waiting,
         rejected=tuple(_rejection_groups(answer, evaluator.cluster.names)),
-        scores=_score_table(answer, judge.node) if answer.feasible else None,
-        notes=(*question.notes, *_notes(pod, judge.profile, answer)),
+        scores=_score_table(answer, evaluation.node) if answer.feasible else None,
+        notes=(*question.notes, *_notes(pod, evaluation.profile, answer)),
     )
     if found.verdict == "placed":
         return found
     is_held = question.waiting is not None and bool(question.waiting.held_by)
     found = replace(
         found,
-        missing=tuple(prerequisites(judge, refusal=question.refusal)),
-        nominated=None if is_held else nomination(judge),
+        missing=tuple(prerequisites(evaluation, refusal=question.refusal)),
+        nominated=None if is_held else nomination(evaluation),
     )
     if found.verdict == "fits":
         return found if is_held else replace(found, message=_last_failure(pod))
@@ -179,8 +179,8 @@ def _explain(question: Question, judge: Judge) -> Explanation:
                 nominated_node=preemption.nominated_node,
                 victims=preemption.victims,
             )
-    near = _by_misses(_nearest_nodes(question, judge, answer))
-    hints = judge.evaluator.runner.profile.hints
+    near = _by_misses(_nearest_nodes(question, evaluation, answer))
+    hints = evaluation.evaluator.runner.profile.hints
     rejectors = answer.rejected_by if gate is None else (gate.plugin,)
     return replace(
         found,
@@ -195,7 +195,7 @@ def _explain(question: Question, judge: Judge) -> Explanation:
             )
             for plugin in rejectors
         },
-        proposals=proposals(judge, tuple(near.values()), victims=victims),
+        proposals=proposals(evaluation, tuple(near.values()), victims=victims),
     )
 
 
@@ -243,9 +243,9 @@ def _rejection_group(status: Status, nodes: Iterable[str]) -> Rejected:
 def _notes(pod: Pod, profile: str, answer: Answer) -> Iterator[str]:
     wanted = pod.spec.scheduler_name
     if wanted and wanted != profile:
-        yield f"the pod waits for the scheduler {wanted}; it was judged by the profile {profile}"
+        yield f"the pod waits for the scheduler {wanted}; it was evaluated with the profile {profile}"
     if group := group_of(pod):
-        yield f"the pod is in the group {group} and was judged without the group"
+        yield f"the pod is in the group {group} and was evaluated without the group"
     for url in answer.not_asked:
         yield f"the extender {url} takes part for this pod and was not called"
 
@@ -259,13 +259,13 @@ def _preemption_counts(answer: Answer, nodes: int) -> tuple[int, int]:
     return len(codes) - hopeless, hopeless
 
 
-def _nearest_nodes(question: Question, judge: Judge, answer: Answer) -> list[NearNode]:
+def _nearest_nodes(question: Question, evaluation: PodEvaluation, answer: Answer) -> list[NearNode]:
     """The rejected nodes with their shortcomings, the nearest first."""
-    evaluator = judge.evaluator
+    evaluator = evaluation.evaluator
     # A node that passes every filter may still be rejected because of nominated pods.
     against = {name: (status,) for name, status in answer.rejections.items()} | {
         name: statuses
-        for name, statuses in evaluator.objections(judge.pod).items()
+        for name, statuses in evaluator.objections(evaluation.pod).items()
         if answer.considered is None or name in answer.considered
     }
     nearest: Iterable[str] = against
@@ -274,9 +274,9 @@ def _nearest_nodes(question: Question, judge: Judge, answer: Answer) -> list[Nea
         nearest = sorted(against, key=lambda name: (reasons[name], name))[:MAX_EXAMINED]
     gates = effective_gates(question.configuration, question.feature_gates)
     needs = PodNeeds(
-        PodInfo(judge.pod),
+        PodInfo(evaluation.pod),
         compares_taints=gates.enabled("TaintTolerationComparisonOperators"),
-        devices=cache(lambda: DeviceCounts(evaluator, judge.pod, gates)),
+        devices=cache(lambda: DeviceCounts(evaluator, evaluation.pod, gates)),
     )
     found = []
     for name in nearest:

@@ -1,7 +1,8 @@
 """Proposals: minimal sets of tested changes that let a pod be scheduled.
 
-In: a `Judge` and what the nearest nodes lack. Out: `Proposal`s. Candidates are fixes for shortcomings,
-deletions of pods, and new nodes. Each is tested on the cluster, then reduced while it still helps.
+In: a `PodEvaluation` and what the nearest nodes lack. Out: `Proposal`s. Candidates are fixes for
+shortcomings, deletions of pods, and new nodes. Each is tested on the cluster, then reduced while it still
+helps.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from kuberth.explaining.edits import (
     permanent_taints,
 )
 from kuberth.explaining.needs import Remedy, Shortcoming
-from kuberth.explaining.question import Judge
+from kuberth.explaining.question import PodEvaluation
 from kuberth.informers.store import object_key
 
 MAX_PROPOSALS: Final = 8
@@ -79,19 +80,19 @@ class Proposal:
 
 
 def proposals(
-    judge: Judge, near: Sequence[Sequence[NearNode]], *, victims: Iterable[str] = ()
+    evaluation: PodEvaluation, near: Sequence[Sequence[NearNode]], *, victims: Iterable[str] = ()
 ) -> tuple[Proposal, ...]:
     """The least disruptive proposals first.
 
     `near` are groups of nodes with the same shortcomings, the nearest first; `victims` the pods that
     preemption would evict.
     """
-    gates: Remedy = tuple(RemoveGate(gate.name) for gate in judge.pod.spec.scheduling_gates)
+    gates: Remedy = tuple(RemoveGate(gate.name) for gate in evaluation.pod.spec.scheduling_gates)
     found: dict[frozenset[Edit], Proposal] = {}
-    for edits in _candidates(judge, near, gates, victims):
-        if len(found) >= 2 * MAX_PROPOSALS or judge.tries > MAX_TRIES:
+    for edits in _candidates(evaluation, near, gates, victims):
+        if len(found) >= 2 * MAX_PROPOSALS or evaluation.tries > MAX_TRIES:
             break
-        needed = minimal(edits, judge.helps)
+        needed = minimal(edits, evaluation.helps)
         # Manually deleting a pod that the scheduler would evict anyway is the same proposal.
         if needed and (key := frozenset(map(_as_manual_deletion, needed))) not in found:
             found[key] = Proposal(tuple(needed))
@@ -149,31 +150,33 @@ def _reduce(edits: Sequence[Edit], helps: Callable[[Iterable[Edit]], bool]) -> S
 
 
 def _candidates(
-    judge: Judge, near: Sequence[Sequence[NearNode]], gates: Remedy, victims: Iterable[str]
+    evaluation: PodEvaluation, near: Sequence[Sequence[NearNode]], gates: Remedy, victims: Iterable[str]
 ) -> Iterator[Sequence[Edit]]:
     """The candidates: first possible single changes, then fixes for several shortcomings."""
     if gates:
         yield gates
-    if _selects_nodes_by_name(judge.pod):
+    if _selects_nodes_by_name(evaluation.pod):
         yield (*gates, DropNodeAffinity())
-    evicted = judge.other_pods(victims)
-    if evicted and not any(_is_sibling(pod, judge.pod) for pod in evicted):
+    evicted = evaluation.other_pods(victims)
+    if evicted and not any(_is_sibling(pod, evaluation.pod) for pod in evicted):
         yield (*gates, *(_deletion(pod, preempted=True) for pod in evicted))
     patterns = _patterns(near)
     for nodes in patterns:
         if len(nodes[0].misses) == 1:
-            yield from _fixes(judge, nodes, gates)
-    yield from ((*gates, _deletion(pod)) for pod in _single_deletions(judge, near))
-    for model in _shapes(judge, near):
+            yield from _fixes(evaluation, nodes, gates)
+    yield from ((*gates, _deletion(pod)) for pod in _single_deletions(evaluation, near))
+    for model in _shapes(evaluation, near):
         # One new node suffices, unless spread constraints count domains.
-        for count in range(1, (MAX_ADDED_NODES if judge.pod.spec.topology_spread_constraints else 1) + 1):
+        for count in range(
+            1, (MAX_ADDED_NODES if evaluation.pod.spec.topology_spread_constraints else 1) + 1
+        ):
             edits = (*gates, AddNodes(model, count))
-            if judge.helps(edits):
+            if evaluation.helps(edits):
                 yield edits
                 break
     for nodes in patterns:
         if len(nodes[0].misses) != 1:
-            yield from _fixes(judge, nodes, gates)
+            yield from _fixes(evaluation, nodes, gates)
 
 
 def _patterns(near: Sequence[Sequence[NearNode]]) -> list[list[NearNode]]:
@@ -199,7 +202,7 @@ def _patterns(near: Sequence[Sequence[NearNode]]) -> list[list[NearNode]]:
     return found
 
 
-def _fixes(judge: Judge, nodes: Sequence[NearNode], gates: Remedy) -> Iterator[Sequence[Edit]]:
+def _fixes(evaluation: PodEvaluation, nodes: Sequence[NearNode], gates: Remedy) -> Iterator[Sequence[Edit]]:
     """Candidates that fix every shortcoming of the first node, or delete pods on one of the nodes."""
     if len(nodes[0].misses) > 1:
         # A label moves the node to another topology domain, which may fix several shortcomings.
@@ -209,7 +212,7 @@ def _fixes(judge: Judge, nodes: Sequence[NearNode], gates: Remedy) -> Iterator[S
     for node in nodes:
         ways = [
             (
-                *(remedy for remedy in missed.remedies if _is_proposable(judge, remedy)),
+                *(remedy for remedy in missed.remedies if _is_proposable(evaluation, remedy)),
                 *([()] if missed.deletion_helps else []),
             )
             for missed in node.misses
@@ -222,28 +225,28 @@ def _fixes(judge: Judge, nodes: Sequence[NearNode], gates: Remedy) -> Iterator[S
             if all(chosen):
                 if node is nodes[0]:
                     yield edits
-            elif deletions := _deletions_that_help(judge, node, edits):
+            elif deletions := _deletions_that_help(evaluation, node, edits):
                 was_cleared = True
                 yield (*edits, *deletions)
         if was_cleared or not any(missed.deletion_helps for missed in node.misses):
             return
 
 
-def _deletions_that_help(judge: Judge, node: NearNode, edits: Sequence[Edit]) -> Sequence[Edit]:
+def _deletions_that_help(evaluation: PodEvaluation, node: NearNode, edits: Sequence[Edit]) -> Sequence[Edit]:
     """Deletions of pods of the node that help together with the changes; () if there are none.
 
     Pods of the lowest priority are deleted first, of these the largest.
     """
     deletions: list[Edit] = []
-    movable = [info for info in judge.pods_of(node.name) if _is_deletable(info.pod, judge.pod)]
+    movable = [info for info in evaluation.pods_of(node.name) if _is_deletable(info.pod, evaluation.pod)]
     for info in heapq.nsmallest(MAX_DELETIONS, movable, key=_deletion_order):
         deletions.append(_deletion(info.pod))
-        if judge.helps((*edits, *deletions)):
+        if evaluation.helps((*edits, *deletions)):
             return deletions
     return ()
 
 
-def _single_deletions(judge: Judge, near: Iterable[Sequence[NearNode]]) -> list[Pod]:
+def _single_deletions(evaluation: PodEvaluation, near: Iterable[Sequence[NearNode]]) -> list[Pod]:
     """Pods whose individual deletion may help, by their requests and ports; lowest priority first."""
     found: list[PodInfo] = []
     for nodes in near:
@@ -251,10 +254,10 @@ def _single_deletions(judge: Judge, near: Iterable[Sequence[NearNode]]) -> list[
         if not all(missed.deletion_helps and (missed.short or missed.holder) for missed in misses):
             continue
         for node in nodes:
-            giving: Iterable[PodInfo] = judge.pods_of(node.name)
+            giving: Iterable[PodInfo] = evaluation.pods_of(node.name)
             for missed in node.misses:
                 giving = [info for info in giving if _deletion_fixes(info, missed)]
-            found += [info for info in giving if _is_deletable(info.pod, judge.pod)]
+            found += [info for info in giving if _is_deletable(info.pod, evaluation.pod)]
     return [info.pod for info in heapq.nsmallest(MAX_SINGLE_DELETIONS, found, key=_deletion_order)]
 
 
@@ -285,9 +288,9 @@ def _selects_nodes_by_name(pod: Pod) -> bool:
     return by_name and all(owner.kind != "DaemonSet" for owner in pod.metadata.owner_references)
 
 
-def _is_proposable(judge: Judge, remedy: Remedy) -> bool:
-    deleted = judge.other_pods(edit.pod for edit in remedy if isinstance(edit, DeletePod))
-    return all(_is_deletable(pod, judge.pod) for pod in deleted)
+def _is_proposable(evaluation: PodEvaluation, remedy: Remedy) -> bool:
+    deleted = evaluation.other_pods(edit.pod for edit in remedy if isinstance(edit, DeletePod))
+    return all(_is_deletable(pod, evaluation.pod) for pod in deleted)
 
 
 def _is_sibling(pod: Pod, pending: Pod) -> bool:
@@ -315,13 +318,13 @@ def _deletion(pod: Pod, *, preempted: bool = False) -> DeletePod:
     return DeletePod(object_key(pod), pod.spec.node_name, preempted)
 
 
-def _shapes(judge: Judge, near: Iterable[Sequence[NearNode]]) -> Iterator[str]:
+def _shapes(evaluation: PodEvaluation, near: Iterable[Sequence[NearNode]]) -> Iterator[str]:
     """One node of each shape that may hold the pod when it is empty, the most frequent shapes first."""
     members: dict[Any, list[str]] = {}
     for nodes in near:
         if all(missed.new_helps for missed in nodes[0].misses):
             for name in (node.name for node in nodes):
-                if (node := judge.node_named(name)) is not None:
+                if (node := evaluation.node_named(name)) is not None:
                     members.setdefault(_shape(node), []).append(name)
     by_number = sorted(members.values(), key=lambda names: (-len(names), min(names)))
     yield from (min(names) for names in by_number[:MAX_SHAPES])

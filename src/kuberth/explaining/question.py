@@ -1,7 +1,7 @@
-"""A question (which pod, which cluster, which configuration), and the judge that answers it.
+"""A question (which pod, which cluster, which configuration), and the evaluation of its pod.
 
-In: objects and a configuration. Out: a `Judge`, which evaluates the pod with and without edits. A pod with a
-node is evaluated as if it had none.
+In: objects and a configuration. Out: a `PodEvaluation`, which evaluates the pod with and without edits. A pod
+with a node is evaluated as if it had none.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class Question:
         return self.config or default_configuration(self.feature_gates)
 
 
-class Judge:
-    """Evaluates the pod in the cluster, with and without edits. Make one with `judge_of`."""
+class PodEvaluation:
+    """Evaluates the pod in the cluster, with and without edits. Make one with `evaluation_of`."""
 
     def __init__(self, question: Question, cluster: ClusterCopy, *, profile: str, is_there: bool) -> None:
         self.profile = profile
@@ -153,7 +153,7 @@ class Judge:
 
 
 @contextmanager
-def judge_of(question: Question, cluster: ClusterCopy | None = None) -> Iterator[Judge]:
+def evaluation_of(question: Question, cluster: ClusterCopy | None = None) -> Iterator[PodEvaluation]:
     """Update the copy, or create one, and evaluate the pod on it while the block lasts."""
     config = question.configuration
     names = [profile.scheduler_name for profile in config.profiles]
@@ -169,9 +169,9 @@ def judge_of(question: Question, cluster: ClusterCopy | None = None) -> Iterator
         cluster = ClusterCopy(config, registry=question.registry, feature_gates=question.feature_gates)
     cluster.update(question.objects)
     with cluster.without(question.pod) as is_there:
-        judge = Judge(question, cluster, profile=wanted, is_there=is_there)
-        with cluster.pending(judge.pod):
-            yield judge
+        evaluation = PodEvaluation(question, cluster, profile=wanted, is_there=is_there)
+        with cluster.pending(evaluation.pod):
+            yield evaluation
 
 
 def _unplaced(pod: Pod) -> Pod:

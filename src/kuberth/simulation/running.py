@@ -109,7 +109,7 @@ def simulate(
     """
 
     if scenario.has_controllers and scenario.node_policies:
-        raise ConfigError("nodes come and go only in simulations without controllers: their kubelets stay")
+        raise ConfigError("node policies need a simulation without controllers, whose kubelets would stay")
 
     async def main() -> Outcome:
         gates = effective_gates(scenario)

@@ -78,7 +78,7 @@ def read_snapshot(path: Path) -> list[dict[str, Any]]:
     try:
         tree = json.loads(gzip.decompress(content))
     except (gzip.BadGzipFile, EOFError, zlib.error, ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: this is no snapshot, or not all of it: {error}") from error
+        raise ConfigError(f"{path}: this is not a snapshot, or not all of one: {error}") from error
     version = tree.get("version") if isinstance(tree, dict) else None
     if version != VERSION:
         raise ConfigError(

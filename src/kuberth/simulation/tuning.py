@@ -244,7 +244,7 @@ class Tuning:
                     replace(self.policy, config=config).loaded()
                 except InvalidConfiguration as error:
                     problem = "; ".join(map(str, error.errors))
-                    raise ConfigError(f"search {argument}: {bound:g} will not do: {problem}") from error
+                    raise ConfigError(f"search {argument}: {bound:g} is invalid: {problem}") from error
 
     def _check_priorities(self, experiment: Experiment, seeds: Sequence[int]) -> None:
         wanted = {name: name.partition("@")[2] for name in self.objective.weights if "@" in name}

@@ -246,7 +246,7 @@ class _Check:
 
     def answers(self) -> Result:
         if not self._evaluates_nodes:
-            return RuleOutcome.SKIPPED, "it does not judge nodes"
+            return RuleOutcome.SKIPPED, "it does not filter or score nodes"
         asked = rejected = 0
         for cluster, evaluator in self._clusters():
             for pod in self._pods_of(cluster):
@@ -304,7 +304,7 @@ class _Check:
 
     def determinism(self) -> Result:
         if not self._evaluates_nodes:
-            return RuleOutcome.SKIPPED, "it does not judge nodes"
+            return RuleOutcome.SKIPPED, "it does not filter or score nodes"
         for cluster, evaluator in self._clusters():
             twin = self._evaluator(cluster)
             for pod in self._pods_of(cluster):
@@ -317,7 +317,7 @@ class _Check:
     def forms(self) -> Result:
         """Compare both forms, and a view of one node with a view of all."""
         if not issubclass(self.plugin, FilterPlugin | ScorePlugin):
-            return RuleOutcome.SKIPPED, "it does not judge nodes one by one"
+            return RuleOutcome.SKIPPED, "it does not filter or score nodes one by one"
         for cluster, evaluator in self._clusters():
             plugin, nodes = evaluator.runner.profile.plugins[self.plugin.name], evaluator.cluster.all_nodes()
             for pod in self._pods_of(cluster):

@@ -64,8 +64,8 @@ def test_a_snapshot_holds_what_a_scheduler_sees_and_no_annotations(tmp_path: Pat
         (gzip.compress(json.dumps({"version": "kuberth.dev/snapshot/v9", "items": []}).encode()), "v9"),
         (gzip.compress(b'{"version": "kuberth.dev/snapshot/v1", "items": 3}'), "list of items"),
         (gzip.compress(b"[]"), "of version None"),
-        (gzip.compress(b"{}")[:-9], "not all of it"),
-        (b"plain", "no snapshot"),
+        (gzip.compress(b"{}")[:-9], "not all of one"),
+        (b"plain", "not a snapshot"),
     ],
     ids=["version", "items", "list", "cut", "plain"],
 )

@@ -276,8 +276,8 @@ def test_arguments_are_drawn_within_their_bounds() -> None:
     [
         ({"InterPodAffinity": (0, 1)}, "expected PLUGIN.argument"),
         ({"InterPodAffinity.hardPodAffinityWeight": (9, 1)}, "9 is not below 1"),
-        ({"InterPodAffinity.hardPodAffinityWeight": (0, 101)}, "101 will not do: .*hardPodAffinityWeight"),
-        ({"InterPodAffinity.softWeight": (0, 1)}, "0 will not do: .*softWeight"),
+        ({"InterPodAffinity.hardPodAffinityWeight": (0, 101)}, "101 is invalid: .*hardPodAffinityWeight"),
+        ({"InterPodAffinity.softWeight": (0, 1)}, "0 is invalid: .*softWeight"),
         ({"NoRule.share": (0, 1)}, "the configuration enables no plugin NoRule"),
     ],
 )

@@ -4,7 +4,7 @@ In: an API with the lease, a clock and upstream's three durations. Out: `acquire
 leads, `hold` renews until it cannot, `may_write` says at any moment whether a write is still safe,
 and events record which replica leads.
 
-A lease gives no fence. Whether it is free is judged by how long its record has not changed on the local
+A lease gives no fence. Whether it is free depends on how long its record has not changed on the local
 clock, never by the times written in it, so clocks need not agree, only run at the same speed.
 """
 

@@ -28,8 +28,8 @@ from kuberth.evaluation import Evaluator
 from kuberth.framework.object_changes import node_changes
 from kuberth.informers.reflector import Reflector
 from kuberth.informers.store import Store, object_key
+from kuberth.programs.shadow.comparing import Alteration, ShadowComparison, ShadowEvaluator, Surroundings
 from kuberth.programs.shadow.decisions import Agreement, ShadowDecision
-from kuberth.programs.shadow.judging import Alteration, ShadowComparison, ShadowJudge, Surroundings
 
 SETTLE_SECONDS: Final = 2.0
 """Changes within this number of seconds before and after a decision count as simultaneous."""
@@ -88,7 +88,9 @@ class Shadow:
     ) -> None:
         self._evaluator = evaluator
         self._cluster, self._nominator = evaluator.cluster, evaluator.nominator
-        self._judge = ShadowJudge(evaluator, percentage_of_nodes_to_score=percentage_of_nodes_to_score)
+        self._shadow_evaluator = ShadowEvaluator(
+            evaluator, percentage_of_nodes_to_score=percentage_of_nodes_to_score
+        )
         self._derive = derive
         self._scheduler_name = scheduler_name
         self._on_decision = on_decision
@@ -289,9 +291,9 @@ class Shadow:
         verdict: ShadowComparison | None = None
         try:
             if node:
-                verdict = self._judge.placed(_without_announced_node(pod), node, around)
+                verdict = self._shadow_evaluator.placed(_without_announced_node(pod), node, around)
             else:
-                verdict = self._judge.rejected(pod, around)
+                verdict = self._shadow_evaluator.rejected(pod, around)
             problem = verdict.answer.message
         except KuberthError as failure:
             problem = str(failure)

@@ -54,7 +54,7 @@ def _read(path: Path) -> Obj:
     for name in _LISTS:
         entries = tree.get(name) or []
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-            raise _not_a_kubeconfig(path, f"{name} is no list of entries with names")
+            raise _not_a_kubeconfig(path, f"{name} is not a list of entries with names")
     return tree
 
 

@@ -64,7 +64,7 @@ class Surroundings(NamedTuple):
     one by one, but their bindings arrive in any order."""
 
 
-class ShadowJudge:
+class ShadowEvaluator:
     """Evaluates pods with an evaluator that the caller updates."""
 
     def __init__(self, evaluator: Evaluator, *, percentage_of_nodes_to_score: int | None = None) -> None:
