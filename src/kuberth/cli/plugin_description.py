@@ -19,6 +19,7 @@ import msgspec
 from kuberth.api.wire import to_builtins
 from kuberth.config.in_tree import IN_TREE_ARGS
 from kuberth.config.types import (
+    DEFAULT_SCHEDULER_NAME,
     KubeSchedulerConfiguration,
     KubeSchedulerProfile,
     PluginRef,
@@ -47,7 +48,6 @@ _WORDS: Final[Mapping[Any, str]] = {
     timedelta: "duration",
 }
 _MACHINE_BOUNDS: Final = frozenset({-(2**31), 2**31 - 1, -(2**63), 2**63 - 1})
-_SCHEDULER: Final = "default-scheduler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def _minimal_configuration(name: str, factory: object) -> KubeSchedulerConfigura
     names = dict.fromkeys([name, *([] if sorts else ["PrioritySort"]), "DefaultBinder"])
     enabled = tuple(PluginRef(name=each) for each in names)
     profile = KubeSchedulerProfile(
-        scheduler_name=_SCHEDULER, plugins=Plugins(multi_point=PluginSet(enabled=enabled))
+        scheduler_name=DEFAULT_SCHEDULER_NAME, plugins=Plugins(multi_point=PluginSet(enabled=enabled))
     )
     return KubeSchedulerConfiguration(profiles=(profile,))
 

@@ -35,8 +35,8 @@ from kuberth.explaining.page import explain_page
 from kuberth.framework.registry import Registry
 from kuberth.observe.metrics import ClientMetrics, Family, LeaderElectionMetrics
 from kuberth.overview import Overview, overview_pages
+from kuberth.programs.memory import find_allocator, release_memory
 from kuberth.programs.reloading import Reloading, Rules, RuleSource
-from kuberth.programs.run.allocator import find_allocator, release_memory
 from kuberth.programs.run.inspection import inspect
 from kuberth.programs.run.leader_election import ElectionEvents, LeaderElector, make_identity
 from kuberth.programs.run.watchdog import EX_FAILURE, Watchdog, on_signals
