@@ -32,7 +32,7 @@ MAX_OTHERS: Final = 3
 
 
 def affinity_shortcomings(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
-    """Of the plugin InterPodAffinity."""
+    """What the node lacks according to the plugin InterPodAffinity."""
     if status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
         yield from _missing_pods(needs, node, status)
     else:
@@ -106,7 +106,7 @@ def _conflict(
 
 
 def spread_shortcomings(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
-    """Of the plugin PodTopologySpread, by the pod's own constraints."""
+    """What the node lacks according to the plugin PodTopologySpread, by the pod's own constraints."""
     given = needs.pod.spec.topology_spread_constraints
     hard = [each for each in given if each.when_unsatisfiable == "DoNotSchedule"]
     if status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:

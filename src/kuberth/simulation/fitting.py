@@ -25,6 +25,8 @@ _FIRST_BATCH: Final = 256
 
 
 class NodesNeeded(msgspec.Struct, frozen=True):
+    """How many nodes of a shape a number of pods needs."""
+
     shape: str
     nodes: int | None
     """How many more nodes; None if the pod never fits there, or not with the maximum number of nodes tried.
@@ -44,6 +46,8 @@ class Fit(msgspec.Struct, frozen=True):
 
 
 class Fitting:
+    """Schedules copies of one pod in simulations of a scenario."""
+
     def __init__(self, scenario: Scenario, pod: Arrival) -> None:
         self._scenario = scenario
         self._pod = msgspec.structs.replace(pod, arrival=0.0, duration=None, name="")

@@ -57,7 +57,7 @@ class _Instance:
 
 
 def read_instances(path: Path) -> list[Arrival]:
-    """An instance for each that was submitted; one that ended and was submitted again comes once for each."""
+    """One arrival per submission: an instance that ended and was submitted again arrives twice."""
     users = _users(path)
     instances: list[_Instance] = []
     current: dict[tuple[str, str], _Instance] = {}
