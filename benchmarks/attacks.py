@@ -40,7 +40,7 @@ from kuberth.assembly.scheduler import Scheduler
 from kuberth.client.writes import Write
 from kuberth.config import FeatureGates
 from kuberth.errors import ApiError
-from kuberth.programs.collecting import collecting_in_portions
+from kuberth.programs.memory import collecting_in_portions
 from kuberth.testing import MemoryApi, make_namespace, make_node, make_pod
 
 HOSTNAME: Final = "kubernetes.io/hostname"

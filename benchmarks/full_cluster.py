@@ -106,7 +106,7 @@ class _Run:
                 arrivals = int(options.arrivals * options.seconds)
                 tasks.create_task(self._repeat(arrivals, options.arrivals, options.settle, self._arrive))
             await asyncio.sleep(10)
-            program.expect_alive()
+            program.check_alive()
             usage = program.usage()
         watch.cancel()
         after = await self._writes()

@@ -46,13 +46,13 @@ class Components:
         self._start_background = background
         self._start_job = job
         self._close_unstarted = close_unstarted
-        self._kept: list[tuple[Coroutine[Any, Any, None], str]] | None = []
+        self._waiting: list[tuple[Coroutine[Any, Any, None], str]] | None = []
         self._background: set[asyncio.Task[None]] = set()
         self._jobs: set[asyncio.Task[None]] = set()
-        self._in_force = False
+        self._is_active = False
         self._to_close: list[str] = []
 
-    def contain(self, components: Mapping[str, Component]) -> None:
+    def set_components(self, components: Mapping[str, Component]) -> None:
         """The names of the plugins or the queue in the log."""
         self._components = components
         if self._close_unstarted:
@@ -60,11 +60,11 @@ class Components:
 
     def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
         """Run `work` in a task; before `start`, keep it until then."""
-        if self._kept is not None:
-            self._kept.append((work, name))
+        if self._waiting is not None:
+            self._waiting.append((work, name))
             return
-        task = (self._start_job if self._in_force else self._start_background)(work, name)
-        tasks = self._jobs if self._in_force else self._background
+        task = (self._start_job if self._is_active else self._start_background)(work, name)
+        tasks = self._jobs if self._is_active else self._background
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
@@ -73,8 +73,8 @@ class Components:
 
         KuberthError: one failed, and those before it are closed.
         """
-        kept, self._kept = self._kept or [], None
-        for work, name in kept:
+        waiting, self._waiting = self._waiting or [], None
+        for work, name in waiting:
             self.spawn(work, name=name)
         for name, component in self._components.items():
             try:
@@ -90,14 +90,14 @@ class Components:
                 raise KuberthError(f"{name} failed in start: {described(exc)}") from exc
             if name not in self._to_close:
                 self._to_close.append(name)
-        self._in_force = True
+        self._is_active = True
 
     async def close(self) -> None:
         """Close started components in reverse order, and cancel background tasks. Idempotent."""
-        for work, _name in self._kept or ():
+        for work, _name in self._waiting or ():
             work.close()
-        self._kept = None
-        self._in_force = True  # coroutines spawned from now on only have the remaining time
+        self._waiting = None
+        self._is_active = True  # coroutines spawned from now on only have the remaining time
         names, self._to_close = self._to_close, []
         for name in reversed(names):
             try:

@@ -38,7 +38,7 @@ class Following:
         return {reflector.kind for reflector in self._reflectors}
 
     async def add(self, reflectors: Sequence[Reflector[Any]]) -> None:
-        """Run these as well, and return when they have synced.
+        """Run more reflectors, and return when they have synced.
 
         ConfigError if they do not sync; they are stopped then.
         """
@@ -62,7 +62,7 @@ class Following:
             raise
 
     def drop(self, reflectors: Iterable[Reflector[Any]]) -> None:
-        """Stop these."""
+        """Stop these reflectors."""
         for reflector in reflectors:
             task = self._reflectors.pop(reflector, None)
             if task is not None:

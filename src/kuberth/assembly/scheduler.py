@@ -59,7 +59,6 @@ LAST_PODS_SECONDS: Final = 20 * 60.0
 """How long in-flight pods may keep replaced plugins open: Permit may hold a pod for 15 minutes."""
 LAST_REQUESTS_SECONDS: Final = 60.0
 """How long extenders stay open after their removal: cycles that began before may call them."""
-"""Finished pods use no resources and are not stored."""
 
 
 class Scheduler:
@@ -137,11 +136,11 @@ class Scheduler:
             spawn=self._plugins.spawn,
             metrics=self.metrics,
             extenders=self.extenders,
-            rng=_plugins_numbers(rng),
+            rng=_plugin_rng(rng),
         )
         # Changed in place at a reload: its holders look up pods' profiles in it.
         self.runners = dict(assemble(config, registry=registry, handle=self._handle, metrics=self.metrics))
-        self._plugins.contain(_plugins_of(self.runners))
+        self._plugins.set_components(_plugins_of(self.runners))
         made, self._queue_parts = self._make_queue(config, self.runners, queue)
         self.queue = GuardedQueue(made, self._clock)
         self._wire(rng, check_plans_every)
@@ -178,7 +177,7 @@ class Scheduler:
                 f"the queue factory {factory!r} returned {queue!r}, which is not a "
                 "kuberth.queue.interface.SchedulingQueue"
             )
-        components.contain({f"queue {name_of(queue)}": queue})
+        components.set_components({f"queue {name_of(queue)}": queue})
         return queue, components
 
     def _new_components(self, *, close_unstarted: bool = False) -> Components:
@@ -362,7 +361,7 @@ class Scheduler:
                 with self.stores.opened():
                     handle = replace(self._handle, extenders=extenders, spawn=plugins.spawn)
                     runners = assemble(config, registry=registry, handle=handle, metrics=self.metrics)
-                    plugins.contain(_plugins_of(runners))
+                    plugins.set_components(_plugins_of(runners))
                     new_queue, queue_parts = self._make_queue(config, runners, factory)
                     kinds = self._kinds_wanted(runners) - self._following.kinds()
                     new = [self._reflector(kind) for kind in sorted(kinds, key=_kind_name)]
@@ -607,7 +606,7 @@ def _shared_queue_sort(runners: Mapping[str, Runner]) -> Any:
     return next(iter(plugins.values()))
 
 
-def _plugins_numbers(rng: random.Random) -> random.Random:
+def _plugin_rng(rng: random.Random) -> random.Random:
     """The random generator of plugins, seeded like the scheduler's, but independent of it."""
     twin = random.Random()
     try:

@@ -34,11 +34,11 @@ IN_PROCESS: Final = "inproc"
 EMBEDDED: Final = "up"
 ASSETS: Final = "assets"
 
-NO_ANSWER_SECONDS: Final = 600.0
+REQUEST_SECONDS: Final = 600.0
 """Deleting ten thousand pods is one request."""
 _CONNECTIONS: Final = 40
 _TRIES: Final = 3
-_HELPFUL: Final = frozenset(("persistentvolume",))
+_NEEDED_CONTROLLERS: Final = frozenset(("persistentvolume",))
 """The controllers of the embedded cluster that a bench needs; the others would only take time."""
 _API_VERSIONS: Final = {
     "DynamicResourceAllocation": [f"resource.k8s.io/{each}" for each in ("v1beta2", "v1beta1", "v1alpha3")],
@@ -72,7 +72,7 @@ async def arena(
 ) -> AsyncIterator[Arena]:
     """The API server of this run, while the block lasts."""
     own_gates = {name: on for name, on in gates.items() if not _SCHEDULER_GATES.match(name)}
-    made = {IN_PROCESS: _in_process, EMBEDDED: _embedded, ASSETS: _real}[target]
+    made = {IN_PROCESS: _in_process, EMBEDDED: _embedded, ASSETS: _kube_apiserver}[target]
     async with made(own_gates, folder, assets) as ready:
         yield ready
 
@@ -91,20 +91,22 @@ async def _in_process(gates: Mapping[str, bool], folder: Path, _assets: Path | N
 async def _embedded(gates: Mapping[str, bool], folder: Path, _assets: Path | None) -> AsyncIterator[Arena]:
     file = folder / "kubeconfig"
     command = [sys.executable, "-m", "kuberth", "up", "--memory", "--no-scheduler", "--nodes=0", "--port=0"]
-    command += [f"--kubeconfig-out={file}", f"--feature-gates={shown_gates(gates)}"]
-    command += [f"--without={name}" for name in CONTROLLERS if name not in _HELPFUL]
+    command += [f"--kubeconfig-out={file}", f"--feature-gates={format_gates(gates)}"]
+    command += [f"--without={name}" for name in CONTROLLERS if name not in _NEEDED_CONTROLLERS]
     async with running("kuberth-up", command, folder=folder) as program:
 
         async def written() -> bool:
             return file.exists()
 
         await program.until_ready(written, seconds=60)
-        async with _reached(file, program) as server:
+        async with _connected(file, program) as server:
             yield Arena(server, folder, kubeconfig=file)
 
 
 @asynccontextmanager
-async def _real(gates: Mapping[str, bool], folder: Path, assets: Path | None) -> AsyncIterator[Arena]:
+async def _kube_apiserver(
+    gates: Mapping[str, bool], folder: Path, assets: Path | None
+) -> AsyncIterator[Arena]:
     programs = {name: find_program(name, assets) for name in ("etcd", "kube-apiserver")}
     async with AsyncExitStack() as stack:
         for number in range(_TRIES):
@@ -112,7 +114,7 @@ async def _real(gates: Mapping[str, bool], folder: Path, assets: Path | None) ->
             own.mkdir()
             try:
                 async with AsyncExitStack() as attempt:
-                    server, file = await _start_real(attempt, programs, own, gates)
+                    server, file = await _start_kube_apiserver(attempt, programs, own, gates)
                     stack.push_async_exit(attempt.pop_all())
                 break
             except KuberthError:
@@ -122,7 +124,7 @@ async def _real(gates: Mapping[str, bool], folder: Path, assets: Path | None) ->
         yield Arena(server, folder, admits_pods=False, kubeconfig=file)
 
 
-async def _start_real(
+async def _start_kube_apiserver(
     stack: AsyncExitStack, programs: Mapping[str, Path], folder: Path, gates: Mapping[str, bool]
 ) -> tuple[RemoteServer, Path]:
     credentials = ClusterCredentials.in_memory()
@@ -134,7 +136,7 @@ async def _start_real(
     program = await stack.enter_async_context(running("kube-apiserver", command, folder=folder))
     file = folder / "kubeconfig"
     file.write_text(kubeconfig(f"https://127.0.0.1:{port}", credentials), encoding="utf-8")
-    return await stack.enter_async_context(_reached(file, program)), file
+    return await stack.enter_async_context(_connected(file, program)), file
 
 
 def _etcd_command(program: Path, folder: Path, port: int, peer: int) -> list[str]:
@@ -191,30 +193,30 @@ def _api_server_command(
     versions = [version for gate, found in _API_VERSIONS.items() if gates.get(gate) for version in found]
     if versions:
         command.append(f"--runtime-config={','.join(f'{version}=true' for version in versions)}")
-    return [*command, f"--feature-gates={shown_gates(gates)}"] if gates else command
+    return [*command, f"--feature-gates={format_gates(gates)}"] if gates else command
 
 
 @asynccontextmanager
-async def _reached(file: Path, program: ChildProcess) -> AsyncIterator[RemoteServer]:
+async def _connected(file: Path, program: ChildProcess) -> AsyncIterator[RemoteServer]:
     async with HttpApi(
         load_client_config(kubeconfig=str(file)),
         qps=-1,
         max_connections=_CONNECTIONS,
-        timeout_seconds=NO_ANSWER_SECONDS,
-        list_timeout_seconds=NO_ANSWER_SECONDS,
+        timeout_seconds=REQUEST_SECONDS,
+        list_timeout_seconds=REQUEST_SECONDS,
         user_agent=f"kuberth-bench/{kuberth.__version__}",
     ) as api:
         await program.until_ready(partial(is_ready, api), seconds=90)
         yield RemoteServer(api)
 
 
-def shown_gates(gates: Mapping[str, bool]) -> str:
+def format_gates(gates: Mapping[str, bool]) -> str:
     return ",".join(f"{name}={str(on).lower()}" for name, on in gates.items())
 
 
 def find_program(name: str, assets: Path | None) -> Path:
     """Find a program in `assets`, else where envtest, `make envtest` and the system keep programs."""
-    folders = [str(assets)] if assets is not None else _usual_folders()
+    folders = [str(assets)] if assets is not None else _asset_folders()
     for folder in folders:
         found = shutil.which(name, path=folder)
         if found:
@@ -227,7 +229,7 @@ def find_program(name: str, assets: Path | None) -> Path:
     )
 
 
-def _usual_folders() -> list[str]:
+def _asset_folders() -> list[str]:
     cache = os.environ.get("KUBERTH_ENVTEST_CACHE")
     if not cache:
         cache = f"{os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache'}/kuberth/envtest"

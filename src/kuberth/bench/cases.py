@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from kuberth.bench.operations import (
-    OF_DEVICES,
+    DEVICE_OPERATIONS,
     CreateAny,
     CreatePods,
     CreatePodSets,
@@ -26,7 +26,7 @@ from kuberth.bench.operations import (
     Params,
     Scalar,
     read_operation,
-    settled,
+    with_params,
 )
 from kuberth.errors import ConfigError
 from kuberth.text.decoding import decode_tree
@@ -122,34 +122,34 @@ class Workload:
 
     def steps(self) -> Sequence[Operation]:
         """The operations with their parameters; a set of pods is one operation for each namespace."""
-        return self._filled_in()[0]
+        return self._resolve()[0]
 
     @property
     def has_devices(self) -> bool:
         """Whether a claim controller is needed."""
         return self.gates.get("DynamicResourceAllocation", False) or any(
-            isinstance(each, OF_DEVICES)
-            or (isinstance(each, CreateAny) and _is_of_dra(self.case.path(each.template_path)))
+            isinstance(each, DEVICE_OPERATIONS)
+            or (isinstance(each, CreateAny) and _is_dra_template(self.case.path(each.template_path)))
             for each in self.case.operations
         )
 
     def refusal(self) -> str | None:
         """Why this workload cannot run here; None if it can."""
-        if unused := self._filled_in()[1]:
+        if unused := self._resolve()[1]:
             names = ", ".join(f"${name}" for name in unused)
             return (
-                f"no operation takes {names}; is a name misspelled, or does only the Go code of its test "
-                "read it?"
+                f"no operation takes {names}; a name may be misspelled, or only the Go code of its test "
+                "reads it"
             )
         return None
 
-    def _filled_in(self) -> tuple[Sequence[Operation], Sequence[str]]:
+    def _resolve(self) -> tuple[Sequence[Operation], Sequence[str]]:
         """The operations, and the parameters that none of them takes."""
         params = Params(self.params)
         steps: list[Operation] = []
         for index, operation in enumerate(self.case.operations):
             with _problems_at(f"{self.where}: op {index} ({operation.opcode})"):
-                steps += _taken_apart(settled(operation, params), params)
+                steps += _expand_pod_sets(with_params(operation, params), params)
         return steps, params.unused()
 
 
@@ -162,24 +162,24 @@ def _problems_at(where: str) -> Iterator[None]:
         raise ConfigError(f"{where}: {error}") from error
 
 
-def _is_of_dra(template: Path) -> bool:
+def _is_dra_template(template: Path) -> bool:
     try:
         return "apiVersion: resource.k8s.io/" in template.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return False  # the error is reported when the file is used
 
 
-def _taken_apart(operation: Operation, params: Params) -> Iterator[Operation]:
+def _expand_pod_sets(operation: Operation, params: Params) -> Iterator[Operation]:
     if not isinstance(operation, CreatePodSets):
         yield operation
         return
-    pods: CreatePods = settled(operation.create_pods_op, params)
+    pods: CreatePods = with_params(operation.create_pods_op, params)
     for number in range(operation.count):
         yield msgspec.structs.replace(pods, namespace=f"{operation.namespace_prefix}-{number}")
 
 
 def read_cases(file: Path, *, topic: str = "") -> Sequence[TestCase]:
-    """ConfigError for anything that is wrong with the file."""
+    """Read the test cases of a file; ConfigError for any problem of the file."""
     tree = read_file(file, "test cases")
     if not isinstance(tree, list) or not tree:
         raise ConfigError(
@@ -221,7 +221,7 @@ def _read_case(file: Path, tree: Any, number: int, topic: str) -> TestCase:
     for index, each in enumerate(fields.workloads):
         case.workloads.append(_read_workload(case, each, index, fields))
     if not case.workloads:
-        raise ConfigError(f"{where}: it has no workloads")
+        raise ConfigError(f"{where}: the case has no workloads")
     _expect_unique([workload.name for workload in case.workloads], f"{where}: the workload")
     return case
 
@@ -258,7 +258,7 @@ def _path(file: Path, relative: str) -> Path | None:
 def _expect_unique(names: Sequence[str], what: str) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise ConfigError(f"{what} {name} is there twice; give each a name of its own")
+            raise ConfigError(f"{what} {name} is defined twice; names must be unique")
 
 
 # Where files are: those that ship with Kuberth, and Kubernetes' own in Go's module cache, where `make
@@ -337,14 +337,14 @@ def select(workloads: Sequence[Workload], name: str = "", *, labels: str = "") -
             raise ConfigError(
                 f"the case {case} has no workload {own}{did_you_mean(own, names) or _listed(names)}"
             )
-    chosen = [workload for workload in chosen if enabled(labels, workload.labels)]
+    chosen = [workload for workload in chosen if matches_labels(labels, workload.labels)]
     if not chosen:
         raise ConfigError(f"no workload passes the filter of labels {labels!r}; --list shows the labels")
     return chosen
 
 
-def enabled(labels: str, present: Iterable[str]) -> bool:
-    """A filter such as `performance,-short`: with a minus or `!` the label must not be there."""
+def matches_labels(labels: str, present: Iterable[str]) -> bool:
+    """Whether a filter such as `performance,-short` passes; a minus or `!` excludes a label."""
     have = set(present)
     for each in labels.split(","):
         wanted = each.strip()

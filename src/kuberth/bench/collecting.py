@@ -24,7 +24,7 @@ from kuberth.bench.measurements import (
     Measurement,
     MetricSummary,
     ThroughputSampler,
-    judged,
+    threshold_verdict,
 )
 from kuberth.local.apiserver.objects import Obj, key_of, labels_of, name_of, namespace_of
 from kuberth.observe.reading import read_samples
@@ -249,7 +249,7 @@ class Collector:
             peak_mib=used.peak_mib,
             attempts_ms=attempts.summary(factor=MILLISECONDS),
             metrics=metrics,
-            verdict=judged(self.workload.threshold, self.workload.selector, throughput, metrics),
+            verdict=threshold_verdict(self.workload.threshold, self.workload.selector, throughput, metrics),
             samples=[
                 each._replace(at_seconds=each.at_seconds - self._began) for each in self._sampler.samples
             ],

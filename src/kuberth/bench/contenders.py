@@ -20,7 +20,7 @@ from typing import Any, Final
 from kuberth.api.wire import encode
 from kuberth.assembly import Scheduler
 from kuberth.assembly.profiles import load_configuration
-from kuberth.bench.arenas import Arena, expect_https, find_program, shown_gates
+from kuberth.bench.arenas import Arena, expect_https, find_program, format_gates
 from kuberth.bench.cases import Workload
 from kuberth.bench.collecting import Meter, ProcessUsage
 from kuberth.bench.processes import ChildProcess, free_port, running, usage_of
@@ -154,12 +154,12 @@ async def _scheduler_program(
         f"--authorization-always-allow-paths={_OPEN_PATHS}",
     ]
     if gates:
-        command.append(f"--feature-gates={shown_gates(gates)}")
+        command.append(f"--feature-gates={format_gates(gates)}")
     # The program issues its own certificate at every start.
     own = ClientConfig(server=f"https://127.0.0.1:{port}", source=name, tls=TlsSettings(insecure=True))
     async with (
         HttpApi(own, qps=-1) as pages,
-        running(name, command, folder=arena.folder, gently=True) as program,
+        running(name, command, folder=arena.folder, graceful=True) as program,
     ):
         await program.until_ready(partial(is_ready, pages), seconds=_READY_SECONDS)
         async with _watched(program):

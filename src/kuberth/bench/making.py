@@ -174,7 +174,7 @@ class Maker:
                 await self._server.create("csinodes.storage.k8s.io", csi_node)
             advance()
 
-        await _at_once((maker.make(index) for index in range(operation.count)), create)
+        await _run_concurrently((maker.make(index) for index in range(operation.count)), create)
 
     async def namespaces(self, operation: operations.CreateNamespaces) -> list[str]:
         """Create namespaces and return their names; existing ones are unchanged."""
@@ -183,7 +183,7 @@ class Maker:
             template = Template.read(self._case.path(operation.namespace_template_path)).tree(0, 1)
         names = [f"{operation.prefix}-{index}" for index in range(operation.count)]
 
-        await _at_once(names, partial(self.namespace, template=template))
+        await _run_concurrently(names, partial(self.namespace, template=template))
         return names
 
     async def namespace(self, name: str, template: Mapping[str, Any] | None = None) -> None:
@@ -221,28 +221,22 @@ class Maker:
     async def any_objects(
         self, path: str, namespace: str, count: int, *, expect_scope: bool = True
     ) -> list[AnyObject]:
-        template = Template.read(self._case.path(path))
-        return [
-            await self._any(template, path, namespace, index, count, expect_scope) for index in range(count)
-        ]
-
-    async def _any(
-        self, template: Template, path: str, namespace: str, index: int, count: int, expect_scope: bool
-    ) -> AnyObject:
-        tree = template.tree(index, count)
-        api_version, kind = tree.get("apiVersion"), tree.get("kind")
-        if not isinstance(api_version, str) or not isinstance(kind, str):
-            raise ConfigError(f"template {path}: an object needs apiVersion and kind")
-        if (api_version, kind) == ("v1", "Pod") and self._admits:
-            tree = admitted(tree)
-            await self._make_priority_class(tree)
-        row = await find_kind(self._server, api_version, kind)
-        if expect_scope and row.namespaced != bool(namespace):
-            hint = "name a namespace" if row.namespaced else "take the namespace away"
-            raise ConfigError(
-                f"template {path}: a {kind} is {'' if row.namespaced else 'not '}in a namespace; {hint}"
-            )
-        return AnyObject(row, tree.get("metadata", {}).get("name", ""), dict(tree))
+        """The objects of a template. `expect_scope`: ConfigError unless a namespace is given where needed."""
+        template, made = Template.read(self._case.path(path)), []
+        for index in range(count):
+            tree = template.tree(index, count)
+            api_version, kind = tree.get("apiVersion"), tree.get("kind")
+            if not isinstance(api_version, str) or not isinstance(kind, str):
+                raise ConfigError(f"template {path}: an object needs apiVersion and kind")
+            if (api_version, kind) == ("v1", "Pod") and self._admits:
+                tree = admitted(tree)
+                await self._make_priority_class(tree)
+            row = await find_kind(self._server, api_version, kind)
+            if expect_scope and row.namespaced != bool(namespace):
+                scope, hint = ("in", "name a") if row.namespaced else ("not in", "remove the")
+                raise ConfigError(f"template {path}: a {kind} is {scope} a namespace; {hint} namespace")
+            made.append(AnyObject(row, tree.get("metadata", {}).get("name", ""), dict(tree)))
+        return made
 
     async def create_any(self, operation: operations.CreateAny) -> None:
         namespace = operation.namespace
@@ -279,7 +273,7 @@ class Maker:
         async def create(body: Obj) -> None:
             await self._server.create(resource, body, namespace=namespace)
 
-        await _at_once(bodies, create)
+        await _run_concurrently(bodies, create)
 
     async def allocate(self, operation: operations.AllocResourceClaims) -> None:
         """Give devices to all claims that have none, one after the other."""
@@ -300,7 +294,7 @@ class Maker:
                 _DEVICE_CLAIMS, name, to_builtins(claim), namespace=namespace, subresource="status"
             )
 
-        await _at_once(allocated, write)
+        await _run_concurrently(allocated, write)
 
 
 class PreparedPods:
@@ -325,7 +319,7 @@ class PreparedPods:
             )
             advance()
 
-        await _at_once(range(len(self._bodies)), create)
+        await _run_concurrently(range(len(self._bodies)), create)
 
     async def _create_pod(self, index: int) -> None:
         body = self._bodies[index]
@@ -356,7 +350,7 @@ async def paced(items: Iterable[T], per_second: int) -> AsyncIterator[T]:
         yield item
 
 
-async def _at_once(items: Iterable[T], work: Callable[[T], Awaitable[None]]) -> None:
+async def _run_concurrently(items: Iterable[T], work: Callable[[T], Awaitable[None]]) -> None:
     """Process the items concurrently, up to `WORKERS` at a time; the first failure cancels the others."""
     left: Iterator[T] = iter(items)
 

@@ -38,27 +38,22 @@ class ThroughputSampler:
         self._last_at = 0.0
         self._last_count = 0
         self._skipped = 0
-        self._started = False
 
     def take(self, now: float, scheduled: int) -> None:
-        if scheduled == 0:
-            return
-        if not self._started:
-            self._started = True
-            self._last_at, self._last_count = now, scheduled
-            return
+        """Take a sample, with the number of pods scheduled so far."""
         more = scheduled - self._last_count
         if more == 0:
-            self._skipped += 1
+            self._skipped += bool(scheduled)
             return
-        rate = more / (now - self._last_at) if now > self._last_at else 0.0
-        self._rates += [rate] * (self._skipped + 1)
-        self.samples.append(RateSample(now, rate, scheduled))
+        if self._last_count:
+            rate = more / (now - self._last_at) if now > self._last_at else 0.0
+            self._rates += [rate] * (self._skipped + 1)
+            self.samples.append(RateSample(now, rate, scheduled))
         self._last_at, self._last_count, self._skipped = now, scheduled, 0
 
     def summary(self) -> Distribution | None:
         """The average and percentiles; None without a rate."""
-        return summarized(self._rates)
+        return summarize(self._rates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +70,7 @@ class Distribution:
         return getattr(self, name.lower(), None)
 
 
-def summarized(numbers: Sequence[float]) -> Distribution | None:
+def summarize(numbers: Sequence[float]) -> Distribution | None:
     if not numbers:
         return None
     ordered = sorted(numbers)
@@ -144,7 +139,7 @@ class Measurement:
 
     @property
     def average(self) -> float:
-        """Pods a second as scheduler_perf averages them; of a run too short for that, the overall rate."""
+        """Pods per second as scheduler_perf averages them; of a run too short for that, the overall rate."""
         return self.overall if self.throughput is None else self.throughput.average
 
     @property
@@ -152,7 +147,7 @@ class Measurement:
         return self.throughput is not None
 
 
-def judged(
+def threshold_verdict(
     threshold: float,
     selector: ThresholdMetricSelector,
     throughput: Distribution | None,

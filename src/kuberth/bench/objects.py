@@ -104,10 +104,11 @@ class PodMaker:
         self._admits = admits
         path = operation.pod_template_path
         self._template = _read(case.path(path) if path else case.default_pod_template or DEFAULT_POD, "Pod")
-        self._volume = _template(case, operation.persistent_volume_template_path, "PersistentVolume")
-        self._claim = _template(
-            case, operation.persistent_volume_claim_template_path, "PersistentVolumeClaim"
-        )
+        self._volume: Template | None = None
+        if path := operation.persistent_volume_template_path:
+            self._volume = _read(case.path(path), "PersistentVolume")
+            claim_path = case.path(operation.persistent_volume_claim_template_path)
+            self._claim = _read(claim_path, "PersistentVolumeClaim")
         self._same: Tree | None = None
 
     @property
@@ -130,7 +131,6 @@ class PodMaker:
     def volume(self, index: int) -> tuple[Tree, Tree]:
         """A claim, and the volume to which it is bound; both get their status after their creation."""
         assert self._volume is not None
-        assert self._claim is not None
         claim_name = f"pvc-{index}"
         name = f"{self._namespace}-vol-{index}"
         volume = copy.deepcopy(self._volume.tree(index, self._count))
@@ -169,10 +169,6 @@ def admitted(pod: Tree) -> Tree:
     if isinstance(priority, int) and priority:
         added["priorityClassName"] = f"{OWN_CLASSES}{'minus-' if priority < 0 else ''}{abs(priority)}"
     return {**pod, "spec": {**added, **spec}}
-
-
-def _template(case: TestCase, relative: str, kind: str) -> Template | None:
-    return _read(case.path(relative), kind) if relative else None
 
 
 def _read(path: Path, kind: str) -> Template:

@@ -34,10 +34,10 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def measures(self) -> bool:
-        """Whether figures come out of it."""
+        """Whether the operation produces measurements."""
         return False
 
-    def settled_problem(self) -> str | None:
+    def params_problem(self) -> str | None:
         """The problem of the operation once its parameters are known; None if it has none."""
         return None
 
@@ -117,7 +117,7 @@ class CreatePods(Operation):
         if bool(self.persistent_volume_template_path) != bool(self.persistent_volume_claim_template_path):
             raise ValueError("persistentVolumeTemplatePath and persistentVolumeClaimTemplatePath go together")
 
-    def settled_problem(self) -> str | None:
+    def params_problem(self) -> str | None:
         if self.steady_state and self.seconds <= 0:
             return "a steady state needs a duration above zero"
         if self.steady_state and not self.count:
@@ -223,11 +223,11 @@ OPCODES: Final[Mapping[str, type[Operation]]] = {
     kind.__name__[0].lower() + kind.__name__[1:]: kind
     for kind in sorted(Operation.__subclasses__(), key=lambda kind: kind.__name__)
 }
-OF_DEVICES: Final = (AllocResourceClaims, CreateResourceClaims, CreateResourceDriver)
+DEVICE_OPERATIONS: Final = (AllocResourceClaims, CreateResourceClaims, CreateResourceDriver)
 
 
 def read_operation(tree: Any) -> Operation:
-    """ValueError or InvalidConfiguration for an invalid one."""
+    """Decode an operation; ValueError or InvalidConfiguration for an invalid one."""
     opcode = tree.get("opcode") if isinstance(tree, dict) else None
     if not isinstance(opcode, str):
         raise ValueError("an operation is a mapping with an opcode")
@@ -241,7 +241,7 @@ def read_operation(tree: Any) -> Operation:
     return operation
 
 
-def settled(operation: Op, params: Params) -> Op:
+def with_params(operation: Op, params: Params) -> Op:
     """The operation with the workload's parameters in their places; ValueError with a sentence."""
     if names := _given_params(operation):
         params_by_field = {name.removesuffix("_param"): getattr(operation, name) for name in names}
@@ -254,7 +254,7 @@ def settled(operation: Op, params: Params) -> Op:
             operation = decode_tree({**msgspec.to_builtins(operation), **filled}, type(operation))
         except InvalidConfiguration as error:
             raise ValueError(f"{error}; from {', '.join(params_by_field.values())}") from error
-    if problem := operation.settled_problem():
+    if problem := operation.params_problem():
         raise ValueError(problem)
     return operation
 

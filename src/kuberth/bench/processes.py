@@ -38,7 +38,8 @@ class ChildProcess:
         self._popen = popen
         self._log = log
 
-    def expect_alive(self) -> None:
+    def check_alive(self) -> None:
+        """Raise KuberthError with the end of the log if the program has ended."""
         code = self._popen.poll()
         if code is not None:
             raise KuberthError(f"{self.name} ended with {code}; the end of its log:\n{self.tail()}")
@@ -48,9 +49,10 @@ class ChildProcess:
         return "\n".join(text.splitlines()[-lines:])
 
     async def until_ready(self, ready: Callable[[], Awaitable[bool]], *, seconds: float) -> None:
+        """Return when `ready` returns True; KuberthError if the program ends, or is not ready in time."""
         until = asyncio.get_running_loop().time() + seconds
         while not await ready():
-            self.expect_alive()
+            self.check_alive()
             if asyncio.get_running_loop().time() > until:
                 raise KuberthError(
                     f"{self.name} was not ready within {seconds:g} s; the end of its log:\n{self.tail()}"
@@ -60,7 +62,7 @@ class ChildProcess:
     async def watch(self) -> None:
         """Raise when it ends."""
         while True:
-            self.expect_alive()
+            self.check_alive()
             await asyncio.sleep(0.5)
 
     def usage(self) -> ProcessUsage:
@@ -85,19 +87,19 @@ class ChildProcess:
 
 @asynccontextmanager
 async def running(
-    name: str, command: Sequence[str], *, folder: Path, gently: bool = False
+    name: str, command: Sequence[str], *, folder: Path, graceful: bool = False
 ) -> AsyncIterator[ChildProcess]:
-    """Run the program inside the block. `gently`: SIGTERM before SIGKILL."""
-    program = _started(name, command, folder / f"{name}.log")
+    """Run the program while the block lasts. `graceful`: SIGTERM before SIGKILL."""
+    program = _start(name, command, folder / f"{name}.log")
     try:
         yield program
-        if gently:
+        if graceful:
             await program.end()
     finally:
         program.kill()
 
 
-def _started(name: str, command: Sequence[str], log: Path) -> ChildProcess:
+def _start(name: str, command: Sequence[str], log: Path) -> ChildProcess:
     prefix = [_SETPRIV, "--pdeathsig", "KILL", "--"] if _SETPRIV else []
     try:
         with log.open("ab") as output:

@@ -77,10 +77,10 @@ class WorkloadResult:
 
     def charts(self) -> Iterator[Chart]:
         """Throughput and latency over time, for each measured phase."""
-        stretches = max(len(measurements) for measurements in self.measurements.values())
-        for index in range(stretches):
+        phases = max(len(measurements) for measurements in self.measurements.values())
+        for index in range(phases):
             found = {name: measurements[index] for name, measurements in self.measurements.items()}
-            title = f"{self.workload}" + (f", {next(iter(found.values())).name}" if stretches > 1 else "")
+            title = f"{self.workload}" + (f", {next(iter(found.values())).name}" if phases > 1 else "")
             rates = [
                 Curve(name, [(sample.at_seconds, sample.pods_per_second) for sample in each.samples])
                 for name, each in found.items()
@@ -146,9 +146,8 @@ async def controlled_claims(server: ServerVerbs) -> AsyncIterator[None]:
     orphans = OrphanedClaims(informers)
     async with asyncio.TaskGroup() as tasks:
         running = [
-            tasks.create_task(keep_running("informers", informers.run), name="bench-informers"),
-            tasks.create_task(keep_running("claims", claims.run), name="bench-claims"),
-            tasks.create_task(keep_running("orphaned claims", orphans.run), name="bench-orphaned-claims"),
+            tasks.create_task(keep_running(name, run), name=f"bench: {name}")
+            for name, run in (("informers", informers.run), ("claims", claims.run), ("orphans", orphans.run))
         ]
         try:
             await informers.wait_synced()

@@ -48,7 +48,7 @@ async def list_typed(server: BenchServer, kind: type[T]) -> list[T]:
     return [convert(kind, tree) for tree in (await server.list(REGISTRY.of(kind).resource_id))["items"]]
 
 
-def _holder(kind: type[Any]) -> type[PlainObject]:
+def _tree_type(kind: type[Any]) -> type[PlainObject]:
     """A type that holds objects of a kind as whole trees."""
     info = REGISTRY.of(kind)
     fields = {"__slots__": (), "api_version": info.api_version, "kind": info.kind}
@@ -57,8 +57,8 @@ def _holder(kind: type[Any]) -> type[PlainObject]:
     return holder
 
 
-_READABLE: Final = {
-    REGISTRY.of(kind).resource_id: _holder(kind)
+_TREE_TYPES: Final = {
+    REGISTRY.of(kind).resource_id: _tree_type(kind)
     for kind in (Pod, Event, Node, ResourceClaim, ResourceClaimTemplate, ResourceSlice, DeviceClass)
 }
 
@@ -97,11 +97,11 @@ class RemoteServer:
 
     async def get(self, resource: str, name: str, *, namespace: str = "") -> Obj:
         with _status_errors():
-            return dict((await self._api.get(_READABLE[resource], name, namespace=namespace)).tree)
+            return dict((await self._api.get(_TREE_TYPES[resource], name, namespace=namespace)).tree)
 
     async def list(self, resource: str) -> Obj:
         with _status_errors():
-            found = await self._api.list(_READABLE[resource])
+            found = await self._api.list(_TREE_TYPES[resource])
         items = [dict(each.tree) for each in found.items]
         return {"metadata": {"resourceVersion": found.resource_version}, "items": items}
 
@@ -109,7 +109,7 @@ class RemoteServer:
         self, resource: str, *, resource_version: str = "", allow_bookmarks: bool = False
     ) -> AsyncIterator[tuple[str, Obj]]:
         with _status_errors():
-            changes = self._api.watch(_READABLE[resource], resource_version=resource_version)
+            changes = self._api.watch(_TREE_TYPES[resource], resource_version=resource_version)
             async for type_, obj, version in changes:
                 tree = {"metadata": {"resourceVersion": version}} if obj is None else dict(obj.tree)
                 yield str(type_), tree
@@ -124,7 +124,7 @@ class RemoteServer:
     ) -> Obj:
         path = self._path(resource, namespace)
         strictly = query({"fieldValidation": "Strict" if field_validation is STRICT else ""})
-        return await self._ask("POST", path + strictly, body)
+        return await self._send("POST", path + strictly, body)
 
     async def post_pod(self, name: str, body: bytes, *, namespace: str) -> None:
         """Create a pod as the scheduler binds one: without a task or a decoded answer for each."""
@@ -139,12 +139,12 @@ class RemoteServer:
         self, resource: Resource, name: str, body: Obj, *, namespace: str = "", subresource: str = ""
     ) -> Obj:
         path = self._path(resource, namespace, name, subresource)
-        return await self._ask("PUT", f"{path}?fieldValidation=Strict", body)
+        return await self._send("PUT", f"{path}?fieldValidation=Strict", body)
 
     async def delete(
         self, resource: Resource, name: str, *, namespace: str = "", options: Obj | None = None
     ) -> Obj:
-        return await self._ask("DELETE", self._path(resource, namespace, name), options or {})
+        return await self._send("DELETE", self._path(resource, namespace, name), options or {})
 
     async def delete_collection(
         self,
@@ -155,9 +155,9 @@ class RemoteServer:
         options: Mapping[str, Any] | None = None,
     ) -> Obj:
         path = self._path(resource, namespace) + query({"labelSelector": label_selector})
-        return await self._ask("DELETE", path, options or {})
+        return await self._send("DELETE", path, options or {})
 
-    async def _ask(self, method: str, path: str, body: Mapping[str, Any]) -> Obj:
+    async def _send(self, method: str, path: str, body: Mapping[str, Any]) -> Obj:
         if method == "DELETE":
             body = {"apiVersion": "v1", "kind": "DeleteOptions", **body}
         with _status_errors():

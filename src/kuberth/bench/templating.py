@@ -29,7 +29,7 @@ _TOKEN: Final = re.compile(
 )
 
 
-def _divided(dividend: Number, divisor: Number) -> float:
+def _divide(dividend: Number, divisor: Number) -> float:
     if divisor == 0:
         raise ValueError("division by zero")
     return dividend / divisor
@@ -44,8 +44,8 @@ def _remainder(dividend: Number, divisor: Number) -> int:
 FUNCTIONS: Final[Mapping[str, Callable[..., Number]]] = {
     "AddFloat": lambda *numbers: float(sum(numbers)),
     "AddInt": lambda *numbers: int(sum(numbers)),
-    "DivideFloat": _divided,
-    "DivideInt": lambda dividend, divisor: int(_divided(dividend, divisor)),
+    "DivideFloat": _divide,
+    "DivideInt": lambda dividend, divisor: int(_divide(dividend, divisor)),
     "Mod": _remainder,
     "MultiplyFloat": lambda *numbers: float(math.prod(numbers)),
     "MultiplyInt": lambda *numbers: int(math.prod(numbers)),
@@ -77,7 +77,7 @@ class Template:
     def text(self, index: int, count: int) -> str:
         values = {"Index": index, "Count": count}
         try:
-            return "".join(part if isinstance(part, str) else _shown(part(values)) for part in self._parts)
+            return "".join(part if isinstance(part, str) else _format(part(values)) for part in self._parts)
         except (ValueError, TypeError) as error:
             raise ConfigError(f"template {self._source}, object {index} of {count}: {error}") from error
 
@@ -94,7 +94,7 @@ class Template:
         try:
             tree, errors = read_tree(text)
         except InvalidConfiguration as error:
-            raise ConfigError(f"template {self._source} is no YAML: {error}") from error
+            raise ConfigError(f"template {self._source} is not YAML: {error}") from error
         if errors:
             raise ConfigError(f"template {self._source}: {errors[0]}")
         if not isinstance(tree, dict) or not isinstance(tree.get("metadata", {}), dict):
@@ -111,7 +111,7 @@ def _parse(text: str, source: str) -> Sequence[_Part]:
             literal = literal.lstrip()
         parts.append(literal.rstrip() if found[1] else literal)
         if not _COMMENT.fullmatch(found[2]):
-            parts.append(_compiled(found[2], source))
+            parts.append(_compile(found[2], source))
         end, trim_next = found.end(), bool(found[3])
     rest = text[end:]
     parts.append(rest.lstrip() if trim_next else rest)
@@ -120,7 +120,7 @@ def _parse(text: str, source: str) -> Sequence[_Part]:
     return parts
 
 
-def _compiled(text: str, source: str) -> Callable[[Values], Number]:
+def _compile(text: str, source: str) -> Callable[[Values], Number]:
     """An expression between braces, as a function of the values."""
     tokens = deque(found for found in _TOKEN.finditer(text) if found[0].strip())
 
@@ -171,7 +171,7 @@ def _number(text: str) -> Number:
         return float(text)
 
 
-def _shown(number: Number) -> str:
+def _format(number: Number) -> str:
     """A number as Go prints it: the shortest digits, an exponent only far from one."""
     if isinstance(number, int):
         return str(number)

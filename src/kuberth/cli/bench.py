@@ -6,17 +6,8 @@ from pathlib import Path
 
 import click
 
-from kuberth.cli.context import (
-    FILE,
-    NEW_FILE,
-    DurationType,
-    default_option,
-    feature_gates_option,
-    output_option,
-    plugin_option,
-    queue_option,
-    runs,
-)
+from kuberth.cli import options
+from kuberth.cli.context import runs
 
 _TARGETS = ("inproc", "up", "assets")
 _PEERS = ("kube-scheduler", "blind")
@@ -31,12 +22,9 @@ _PEERS = ("kube-scheduler", "blind")
 @click.option("--upstream", is_flag=True, help="Use Kubernetes' own workloads, from Go's module cache.")
 @click.option("--list", "only_list", is_flag=True, help="List the workloads without running them.")
 @click.option(
-    "--label-filter",
-    default="",
-    metavar="LABELS",
-    help="Select workloads by label, e.g. performance,-short.",
+    "--label-filter", default="", metavar="LABELS", help="Select workloads by label, e.g. performance,-short."
 )
-@default_option(
+@options.with_default(
     "--target",
     click.Choice(_TARGETS),
     "inproc",
@@ -50,22 +38,26 @@ _PEERS = ("kube-scheduler", "blind")
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Folder with etcd, kube-apiserver and kube-scheduler.  [default: that of `make envtest`]",
 )
-@default_option("--repeat", click.IntRange(1, 100), 1, "Repetitions per workload; the median is shown.")
-@default_option("--timeout", DurationType(positive=True), "10m", "Time to wait for pods that stay pending.")
+@options.with_default("--repeat", click.IntRange(1, 100), 1, "Repetitions per workload; the median is shown.")
+@options.with_default(
+    "--timeout", options.DurationType(positive=True), "10m", "Time to wait for pods that stay pending."
+)
 @click.option(
     "--scheduler-config",
-    type=FILE,
+    type=options.FILE,
     help="KubeSchedulerConfiguration for Kuberth, instead of the workload's.",
 )
-@feature_gates_option
-@output_option("table", "json")
+@options.feature_gates
+@options.output("table", "json")
 @click.option(
-    "--plot", type=NEW_FILE, help="Plot throughput and latency over time: .svg, or .png with matplotlib."
+    "--plot",
+    type=options.NEW_FILE,
+    help="Plot throughput and latency over time: .svg, or .png with matplotlib.",
 )
-@click.option("--profile", type=NEW_FILE, help="Draw a flame graph of Kuberth: .svg.")
+@click.option("--profile", type=options.NEW_FILE, help="Draw a flame graph of Kuberth: .svg.")
 @click.option("--check-thresholds", is_flag=True, help="Exit with 1 if Kuberth misses a threshold.")
-@plugin_option
-@queue_option
+@options.plugin
+@options.queue
 @runs("kuberth.cli.bench_run:run")
 def bench() -> None:
     """Measure how many pods per second are scheduled and at what cost."""

@@ -48,8 +48,8 @@ DEFAULT_WORKLOAD = "Quick"
 
 
 _ENDINGS: Final = (".yaml", ".yml", ".json")
-_AGAIN_SECONDS: Final = 5.0
-_NONE: Final = "–"
+_RETRY_SECONDS: Final = 5.0
+_NO_VALUE: Final = "–"
 
 
 def run(extras: Extras, flags: dict[str, Any]) -> None:
@@ -65,7 +65,7 @@ def run(extras: Extras, flags: dict[str, Any]) -> None:
 
 
 def list_workloads(file: Path | None, names: Sequence[str], *, upstream: bool, labels: str) -> None:
-    for workload in _chosen(file, names or [""], from_upstream=upstream, labels=labels):
+    for workload in _select_workloads(file, names or [""], from_upstream=upstream, labels=labels):
         notes = [", ".join(sorted(workload.labels))] if workload.labels else []
         if workload.threshold:
             notes.append(f"threshold {workload.threshold:g}")
@@ -75,7 +75,7 @@ def list_workloads(file: Path | None, names: Sequence[str], *, upstream: bool, l
 
 
 def run_bench(extras: Extras, file: Path | None, names: Sequence[str], flags: Mapping[str, Any]) -> int:
-    workloads = _chosen(
+    workloads = _select_workloads(
         file,
         names or _default_names(file, flags),
         from_upstream=flags["upstream"],
@@ -129,7 +129,7 @@ def _report(results: Sequence[WorkloadResult], display: Display, flags: Mapping[
         display.show(results, target=flags["target"])
 
 
-def _chosen(
+def _select_workloads(
     file: Path | None, names: Sequence[str], *, from_upstream: bool, labels: str
 ) -> Sequence[Workload]:
     known = read_workloads(file) if file is not None else upstream() if from_upstream else shipped()
@@ -196,7 +196,7 @@ async def _run_all(
         """Cancel the run, which stops everything that it started."""
         task.cancel()
         # An await that ends at the same time may swallow a cancellation (asyncio.wait_for does).
-        loop.call_later(_AGAIN_SECONDS, stop)
+        loop.call_later(_RETRY_SECONDS, stop)
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
@@ -273,7 +273,7 @@ def _latency(percentile: str) -> Callable[[Measurement], str]:
 
 
 def _number(found: Distribution | None, percentile: str, show: Callable[[float], str]) -> str:
-    return _NONE if found is None else show(getattr(found, percentile))
+    return _NO_VALUE if found is None else show(getattr(found, percentile))
 
 
 _Columns = Mapping[str, Callable[[Measurement], str | Text]]
@@ -285,8 +285,8 @@ _THROUGHPUT: Final[_Columns] = {
     "threshold": lambda each: _verdict(each),
 }
 _COST: Final[_Columns] = {
-    "CPU/pod": lambda each: _NONE if each.cpu_ms_per_pod is None else f"{each.cpu_ms_per_pod:.2f}ms",
-    "memory": lambda each: _NONE if each.peak_mib is None else size(round(each.peak_mib) << 20),
+    "CPU/pod": lambda each: _NO_VALUE if each.cpu_ms_per_pod is None else f"{each.cpu_ms_per_pod:.2f}ms",
+    "memory": lambda each: _NO_VALUE if each.peak_mib is None else size(round(each.peak_mib) << 20),
     **{f"attempt p{number}": _latency(f"perc{number}") for number in (50, 90, 99)},
 }
 

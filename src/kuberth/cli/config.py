@@ -13,16 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from kuberth.cli.context import (
-    Extras,
-    build_registry,
-    feature_gates_option,
-    notices,
-    output_option,
-    plugin_option,
-    queue_factory,
-    queue_option,
-)
+from kuberth.cli import options
+from kuberth.cli.context import Extras, build_registry, notices, queue_factory
 from kuberth.errors import ConfigError, KuberthError
 from kuberth.text.figures import count
 
@@ -39,9 +31,9 @@ def config_group() -> None:
 
 @config_group.command("validate", short_help="List every problem of a configuration.")
 @click.argument("file", metavar="FILE")
-@feature_gates_option
-@plugin_option
-@queue_option
+@options.feature_gates
+@options.plugin
+@options.queue
 @click.pass_obj
 def validate_command(extras: Extras | None, /, file: str, **flags: Any) -> None:
     """Validate FILE (- for standard input), list every problem, and exit with 1 if there is one.
@@ -72,9 +64,9 @@ def validate_command(extras: Extras | None, /, file: str, **flags: Any) -> None:
 
 @config_group.command("print", short_help="Print a configuration with all defaults.")
 @click.argument("file", metavar="[FILE]", required=False)
-@feature_gates_option
-@plugin_option
-@output_option("yaml", "json")
+@options.feature_gates
+@options.plugin
+@options.output("yaml", "json")
 @click.pass_obj
 def print_command(extras: Extras | None, /, file: str | None, output: str, **flags: Any) -> None:
     """Print FILE (- for standard input) with all defaults, or the default configuration."""

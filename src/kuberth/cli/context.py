@@ -1,4 +1,4 @@
-"""Options and parameter types that commands share, and plugins and queues from `module:Name` options.
+"""What commands share: plugins and queues from `module:Name` options, configurations and warnings.
 
 Importing this is cheap: parts of the scheduler are imported when a command runs.
 """
@@ -10,15 +10,13 @@ import importlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
-from functools import reduce, wraps
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from kuberth.errors import ConfigError, KuberthError
-from kuberth.text.durations import parse_duration
 
 if TYPE_CHECKING:
     from kuberth.config import KubeSchedulerConfiguration
@@ -29,28 +27,6 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
-FILE_OR_FOLDER: Final = click.Path(exists=True, path_type=Path)
-NEW_FILE: Final = click.Path(dir_okay=False, path_type=Path)
-
-
-class DurationType(click.ParamType[timedelta]):
-    """A duration as Kubernetes writes it: `90s`, `10m`."""
-
-    name = "duration"
-
-    def __init__(self, *, positive: bool = False) -> None:
-        self._positive = positive
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        try:
-            duration = value if isinstance(value, timedelta) else parse_duration(str(value))
-        except ValueError as exc:
-            self.fail(str(exc), param, ctx)
-        if self._positive and duration <= timedelta():
-            self.fail("expected a duration above zero", param, ctx)
-        return duration
-
 
 @dataclass(frozen=True, slots=True)
 class Extras:
@@ -58,34 +34,6 @@ class Extras:
 
     plugins: Mapping[str, PluginFactory] = field(default_factory=dict)
     queue: QueueFactory | None = None
-
-
-plugin_option = click.option(
-    "--plugin",
-    "plugin_references",
-    metavar="MODULE:CLASS",
-    multiple=True,
-    help="Add a plugin class; repeatable. The configuration has to enable it.",
-)
-
-queue_option = click.option(
-    "--queue",
-    "queue_reference",
-    metavar="MODULE:FACTORY",
-    help="Replace the scheduling queue, e.g. kuberth.queue:FairShareQueue. Arguments go in parentheses: "
-    "'my_queues:Mine(share=0.25)'.",
-)
-
-reload_option = click.option(
-    "--reload",
-    "reload_modules",
-    is_flag=True,
-    help="Re-import the modules of --plugin, --queue and installed plugins when their files change.",
-)
-
-feature_gates_option = click.option(
-    "--feature-gates", default="", metavar="A=true,B=false", help="Feature gates to enable or disable."
-)
 
 
 def runs(function: str) -> Callable[[Command], Command]:
@@ -105,61 +53,6 @@ def runs(function: str) -> Callable[[Command], Command]:
         return cast(Command, run)
 
     return decorate
-
-
-def default_option(
-    name: str, kind: Any, default: Any, text: str, **settings: Any
-) -> Callable[[Command], Command]:
-    """An option with a default, which the help shows."""
-    return click.option(name, type=kind, default=default, show_default=True, help=text, **settings)
-
-
-def output_option(*formats: str, text: str = "Output format.") -> Callable[[Command], Command]:
-    """`--output`; the first format is the default."""
-    choice = click.Choice(formats)
-    return click.option("-o", "--output", type=choice, default=formats[0], show_default=True, help=text)
-
-
-def options(*decorators: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Several options that commands share, in the order in which the help shows them."""
-    return lambda command: reduce(lambda inner, decorator: decorator(inner), reversed(decorators), command)
-
-
-parallel_options = options(
-    click.option(
-        "--processes", type=click.IntRange(1, 4096), help="Number of processes.  [default: one per core]"
-    ),
-    click.option(
-        "--dask", default="", metavar="ADDRESS", help="Scheduler address of a Dask cluster to run on instead."
-    ),
-)
-"""Where simulations run."""
-
-connection_options = options(
-    click.option(
-        "--kubeconfig",
-        metavar="FILE",
-        help="Path to a kubeconfig.  [default: $KUBECONFIG, ~/.kube/config, or in-cluster]",
-    ),
-    click.option("--context", metavar="NAME", help="Kubeconfig context to use."),
-)
-"""The API server of a cluster."""
-
-server_options = options(
-    click.option(
-        "--server",
-        metavar="URL",
-        help="Ask a running Kuberth at this address (https://host:10259) with the same credentials.",
-    ),
-    click.option("--certificate-authority", metavar="FILE", help="CA certificate to verify --server."),
-    click.option(
-        "--insecure-skip-tls-verify",
-        "insecure",
-        is_flag=True,
-        help="Skip TLS verification for --server (insecure).",
-    ),
-)
-"""A running Kuberth that serves pages."""
 
 
 def configuration(
@@ -192,7 +85,7 @@ def queue_factory(extras: Extras, reference: str | None) -> QueueFactory | None:
 
     if reference is None:
         return extras.queue
-    path, arguments = _called(reference)
+    path, arguments = _parse_reference(reference)
     factory = resolve_reference(path, option="--queue")
     if not callable(factory):
         raise ConfigError(f"--queue {reference}: {factory!r} is not callable; expected a queue factory")
@@ -214,7 +107,7 @@ def queue_factory(extras: Extras, reference: str | None) -> QueueFactory | None:
     return make
 
 
-def _called(reference: str) -> tuple[str, Mapping[str, Any]]:
+def _parse_reference(reference: str) -> tuple[str, Mapping[str, Any]]:
     """The path and the arguments of `module:Factory(name=value)`; the arguments are Python literals."""
     path, parenthesis, rest = reference.partition("(")
     if not parenthesis:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kuberth.cli.context import default_option
+from kuberth.cli import options
 
 if TYPE_CHECKING:
     from kuberth.programs.up.cluster import EmbeddedCluster
@@ -22,7 +22,7 @@ _PREFIXES: Final = {"title": "\n# ", "command": "$ ", "result": "→ ", "code": 
 
 
 @click.command(short_help="Show a tour of what the scheduler does.")
-@default_option("--pause", click.FloatRange(min=0), 15.0, "Seconds between scenes.")
+@options.with_default("--pause", click.FloatRange(min=0), 15.0, "Seconds between scenes.")
 @click.option("--no-page", is_flag=True, help="Do not serve the web page.")
 @click.option("--keep", is_flag=True, help="Keep the cluster after the tour, until Ctrl-C.")
 def demo(pause: float, no_page: bool, keep: bool) -> None:

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import click
 
-from kuberth.cli.context import (
-    FILE,
-    FILE_OR_FOLDER,
-    connection_options,
-    feature_gates_option,
-    output_option,
-    plugin_option,
-    runs,
-    server_options,
-)
+from kuberth.cli import options
+from kuberth.cli.context import runs
 
 
 @click.command(short_help="Explain why a pod is pending, or why it runs where it does.")
@@ -21,24 +13,26 @@ from kuberth.cli.context import (
 @click.option(
     "-f",
     "--filename",
-    type=FILE,
+    type=options.FILE,
     help="Manifest of one pod or workload; it does not have to exist in the cluster.",
 )
 @click.option("-n", "--namespace", help="Namespace of the target.  [default: that of the kubeconfig]")
-@connection_options
+@options.connection
 @click.option(
     "--cluster",
     "dump",
-    type=FILE_OR_FOLDER,
+    type=options.FILE_OR_FOLDER,
     help="Read the cluster from files instead (kubectl get ... -A -o yaml).",
 )
-@server_options
+@options.server
 @click.option("--dry-run", is_flag=True, help="Only read the cluster; do not query a running Kuberth.")
-@click.option("--config", "config_path", type=FILE, help="KubeSchedulerConfiguration for the dry run.")
-@feature_gates_option
+@click.option(
+    "--config", "config_path", type=options.FILE, help="KubeSchedulerConfiguration for the dry run."
+)
+@options.feature_gates
 @click.option("--names", is_flag=True, help="List every node by name.")
-@output_option("text", "json")
-@plugin_option
+@options.output("text", "json")
+@options.plugin
 @runs("kuberth.cli.explain_sources:run_explain")
 def explain() -> None:
     """Explain why a pod is pending and what would help, or why it runs where it does.

@@ -79,7 +79,7 @@ def _headline(tree: Tree) -> str:
             return f"{pod} fits on none of {tree['nodes']} nodes."
 
 
-def _waits(tree: Tree, style: _Style) -> Iterator[RenderableType]:
+def _waiting(tree: Tree, style: _Style) -> Iterator[RenderableType]:
     waiting = tree.get("waiting")
     if waiting is None:
         return
@@ -169,7 +169,7 @@ def _preemption(tree: Tree, _style: _Style) -> Iterator[RenderableType]:
         yield Text(story["message"])
 
 
-def _freeing(tree: Tree, _style: _Style) -> Iterator[RenderableType]:
+def _proposals(tree: Tree, _style: _Style) -> Iterator[RenderableType]:
     for proposal in tree.get("proposals", ()):
         yield Text(f"• {proposal['text']}")
     if not tree.get("proposals") and tree["verdict"] in ("rejected", "gated"):
@@ -200,7 +200,7 @@ def _scores(tree: Tree, style: _Style) -> Iterator[RenderableType]:
 
 
 _SECTIONS: Final[Sequence[tuple[str, Callable[[Tree, _Style], Iterator[RenderableType]]]]] = (
-    ("Waiting", _waits),
+    ("Waiting", _waiting),
     ("Last attempt", _last_attempt),
     ("Nominated", _nominated),
     ("Missing", lambda tree, _style: (Text(each["text"]) for each in tree.get("missing", ()))),
@@ -214,7 +214,7 @@ _SECTIONS: Final[Sequence[tuple[str, Callable[[Tree, _Style], Iterator[Renderabl
             Text(f"{each['plugin']} waits for {'; '.join(each['events'])}") for each in tree.get("events", ())
         ),
     ),
-    ("What would help (each was tested)", _freeing),
+    ("What would help (each was tested)", _proposals),
     ("Scores", _scores),
     ("Note", lambda tree, _style: map(Text, tree.get("notes", ()))),
 )

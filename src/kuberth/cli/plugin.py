@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kuberth.cli.context import FILE, Extras, build_registry, default_option, output_option, plugin_option
+from kuberth.cli import options
+from kuberth.cli.context import Extras, build_registry
 from kuberth.cli.plugin_scaffold import POINTS, refuse_taken_names, scaffold
 from kuberth.errors import ConfigError
 from kuberth.text.figures import count
@@ -34,7 +35,7 @@ def plugin_group() -> None:
 
 @plugin_group.command("new", short_help="Create a package with a plugin, its tests and a configuration.")
 @click.argument("name")
-@default_option(
+@options.with_default(
     "--points", None, "filter,score", f"Extension points to serve: {', '.join(POINTS)}.", metavar="A,B"
 )
 @click.option(
@@ -67,8 +68,8 @@ def new_command(name: str, points: str, directory: Path | None) -> None:
 
 @plugin_group.command("list", short_help="List plugins and queues, or describe the named ones.")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@plugin_option
-@output_option("table", "json")
+@options.plugin
+@options.output("table", "json")
 @click.pass_obj
 def list_command(
     extras: Extras | None, names: Sequence[str], plugin_references: Sequence[str], output: str
@@ -122,11 +123,13 @@ def _show_one(each: PluginDescription) -> None:
 
 @plugin_group.command("check")
 @click.argument("reference", metavar="MODULE:CLASS")
-@click.option("--args", "args_file", type=FILE, help="YAML file with the plugin's arguments.")
-@click.option("--pods", "pods_file", type=FILE, help="YAML file with pods to test besides random ones.")
-@default_option("--clusters", click.IntRange(min=1), 40, "Random clusters to try.")
-@default_option("--seed", int, 1, "Seed of the first random cluster.")
-@output_option("table", "json")
+@click.option("--args", "args_file", type=options.FILE, help="YAML file with the plugin's arguments.")
+@click.option(
+    "--pods", "pods_file", type=options.FILE, help="YAML file with pods to test besides random ones."
+)
+@options.with_default("--clusters", click.IntRange(min=1), 40, "Random clusters to try.")
+@options.with_default("--seed", int, 1, "Seed of the first random cluster.")
+@options.output("table", "json")
 def check_command(
     reference: str, args_file: Path | None, pods_file: Path | None, clusters: int, seed: int, output: str
 ) -> None:

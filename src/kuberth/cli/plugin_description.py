@@ -19,6 +19,7 @@ import msgspec
 from kuberth.api.wire import to_builtins
 from kuberth.config.in_tree import IN_TREE_ARGS
 from kuberth.config.types import (
+    DEFAULT_SCHEDULER_NAME,
     KubeSchedulerConfiguration,
     KubeSchedulerProfile,
     PluginRef,
@@ -47,7 +48,6 @@ _WORDS: Final[Mapping[Any, str]] = {
     timedelta: "duration",
 }
 _MACHINE_BOUNDS: Final = frozenset({-(2**31), 2**31 - 1, -(2**63), 2**63 - 1})
-_SCHEDULER: Final = "default-scheduler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def describe(name: str, registry: Registry) -> PluginDescription:
     """The plugin with this name, constructed with default arguments."""
     factory = registry[name]
     origin = registry.origin(name)
-    where = factory.reference if isinstance(factory, UnusablePlugin) else _where(factory)
+    where = factory.reference if isinstance(factory, UnusablePlugin) else _reference_of(factory)
     base = PluginDescription(
         name,
         IN_TREE if origin == "kuberth" else origin,
@@ -81,7 +81,7 @@ def describe(name: str, registry: Registry) -> PluginDescription:
     )
     points = points_of(factory) if inspect.isclass(factory) and issubclass(factory, Plugin) else ()
     try:
-        profile = Evaluator(config=_alone(name, factory), registry=registry).runner.profile
+        profile = Evaluator(config=_minimal_configuration(name, factory), registry=registry).runner.profile
     except Exception as error:  # a plugin's constructor may raise anything
         return replace(base, points=points, problem=described(error))
     plugin = profile.plugins[name]
@@ -101,13 +101,13 @@ def describe(name: str, registry: Registry) -> PluginDescription:
     )
 
 
-def _alone(name: str, factory: object) -> KubeSchedulerConfiguration:
+def _minimal_configuration(name: str, factory: object) -> KubeSchedulerConfiguration:
     """A configuration with this plugin and what every profile needs."""
     sorts = inspect.isclass(factory) and issubclass(factory, QueueSortPlugin)
     names = dict.fromkeys([name, *([] if sorts else ["PrioritySort"]), "DefaultBinder"])
     enabled = tuple(PluginRef(name=each) for each in names)
     profile = KubeSchedulerProfile(
-        scheduler_name=_SCHEDULER, plugins=Plugins(multi_point=PluginSet(enabled=enabled))
+        scheduler_name=DEFAULT_SCHEDULER_NAME, plugins=Plugins(multi_point=PluginSet(enabled=enabled))
     )
     return KubeSchedulerConfiguration(profiles=(profile,))
 
@@ -129,10 +129,10 @@ def queues() -> Sequence[PluginDescription]:
 
 def _queue(kind: type, origin: str) -> PluginDescription:
     args = tuple(_queue_args(kind))
-    return PluginDescription(kind.__name__, origin, _where(kind), points=(QUEUE,), args=args)
+    return PluginDescription(kind.__name__, origin, _reference_of(kind), points=(QUEUE,), args=args)
 
 
-def _where(factory: object) -> str:
+def _reference_of(factory: object) -> str:
     return f"{getattr(factory, '__module__', '')}:{getattr(factory, '__qualname__', factory)}"
 
 

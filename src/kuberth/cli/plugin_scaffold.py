@@ -33,7 +33,7 @@ POINTS: Final = (
 """The extension points that a scaffold can have."""
 _MAY_REJECT: Final = frozenset({"preEnqueue", "preFilter", "filter", "reserve", "permit"})
 _READS_LABELS: Final = frozenset({"preEnqueue", "preFilter", "filter", "preScore", "score"})
-_OWN: Final = frozenset({"kuberth", "hatchling", "msgspec", "pytest"})
+_DEPENDENCIES: Final = frozenset({"kuberth", "hatchling", "msgspec", "pytest"})
 """Packages on which every new package depends: a package with the same name would replace them."""
 _LINE_LENGTH: Final = 88
 """ruff's default line length."""
@@ -58,7 +58,7 @@ def scaffold(name: str, points: Sequence[str]) -> Scaffold:
     """The package of a plugin; ConfigError if the name or an extension point is invalid."""
     if not _NAME.fullmatch(name):
         raise ConfigError(f"{name!r} is not a valid plugin name; use letters, digits and dashes: quiet-nodes")
-    ordered = _chosen(points)
+    ordered = _ordered_points(points)
     words = [word.lower() for word in _WORDS.findall(name)]
     module, distribution = "_".join(words), "-".join(words)
     class_name = "".join(word.capitalize() for word in words)
@@ -87,12 +87,12 @@ def scaffold(name: str, points: Sequence[str]) -> Scaffold:
 
 def refuse_taken_names(made: Scaffold) -> None:
     """ConfigError if the package would replace or hide another one, or a name in it is taken."""
-    problem = _taken(made)
+    problem = _name_conflict(made)
     if problem:
         raise ConfigError(f"{problem}; choose another name: kuberth plugin new my-{made.distribution}")
 
 
-def _taken(made: Scaffold) -> str:
+def _name_conflict(made: Scaffold) -> str:
     import importlib.metadata  # not for --help
     import importlib.util
 
@@ -100,7 +100,7 @@ def _taken(made: Scaffold) -> str:
     from kuberth.framework.registry import installed_plugins
     from kuberth.plugins import in_tree_registry
 
-    if made.module in _OWN:
+    if made.module in _DEPENDENCIES:
         return f"a package called {made.distribution!r} would replace the one that plugins are built upon"
     if made.module in sys.stdlib_module_names:
         return f"{made.module!r} is a module of Python's standard library, which the package would hide"
@@ -128,7 +128,7 @@ def _taken(made: Scaffold) -> str:
     return ""
 
 
-def _chosen(points: Sequence[str]) -> Sequence[str]:
+def _ordered_points(points: Sequence[str]) -> Sequence[str]:
     """The extension points in the order in which a pod passes them; `PreFilter` and `pre_filter` mean
     preFilter."""
     by_name = {point.casefold(): point for point in POINTS}

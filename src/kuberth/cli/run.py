@@ -14,19 +14,20 @@ from typing import Any, Final, NoReturn
 import click
 
 import kuberth
-from kuberth.cli.context import Extras, default_option, plugin_option, queue_option, reload_option
-from kuberth.cli.run_flags import Flags, options
+from kuberth.cli import options
+from kuberth.cli.context import Extras
+from kuberth.cli.run_flags import Flags, click_options
 from kuberth.observe import verbosity
 
 logger = logging.getLogger(__name__)
 
-_OF_EVERY_POD: Final = 2
+_POD_LEVEL: Final = 2
 """The level of INFO lines of a layer that handles pods."""
-_DETAIL: Final = 4
+_DEBUG_LEVEL: Final = 4
 """The level of DEBUG lines of such a layer."""
-_OF_THE_PROCESS: Final = ("kuberth.cli", "kuberth.programs.run", "kuberth.serving")
+_PROCESS_LOGGERS: Final = ("kuberth.cli", "kuberth.programs.run", "kuberth.serving")
 """Loggers whose INFO lines are always written: they concern the process, not pods."""
-_REPEATED: Final = {"kuberth.outcomes.failure_handling": 5}
+_REPEATING_LOGGERS: Final = {"kuberth.outcomes.failure_handling": 5}
 """Loggers whose INFO lines repeat lines of `verbosity`, with the level from which both are written."""
 _SEVERITIES: Final = {logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
 
@@ -36,12 +37,12 @@ def set_up_logging(level: int, logging_format: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if logging_format == "json" else TextFormatter())
     lowest = (
-        logging.DEBUG if level >= _DETAIL else logging.INFO if level >= _OF_EVERY_POD else logging.WARNING
+        logging.DEBUG if level >= _DEBUG_LEVEL else logging.INFO if level >= _POD_LEVEL else logging.WARNING
     )
     logging.basicConfig(level=lowest, handlers=[handler], force=True)
-    for name in (*_OF_THE_PROCESS, verbosity.__name__):
+    for name in (*_PROCESS_LOGGERS, verbosity.__name__):
         logging.getLogger(name).setLevel(min(logging.INFO, lowest))
-    for name, at_level in _REPEATED.items():
+    for name, at_level in _REPEATING_LOGGERS.items():
         logging.getLogger(name).setLevel(lowest if level >= at_level else logging.WARNING)
     verbosity.level = level
 
@@ -86,9 +87,9 @@ def _level_of(record: logging.LogRecord) -> int:
     explicit: int | None = getattr(record, "v", None)
     if explicit is not None:
         return explicit
-    if record.levelno >= logging.WARNING or record.name.startswith(_OF_THE_PROCESS):
+    if record.levelno >= logging.WARNING or record.name.startswith(_PROCESS_LOGGERS):
         return 0
-    return _OF_EVERY_POD if record.levelno >= logging.INFO else _DETAIL
+    return _POD_LEVEL if record.levelno >= logging.INFO else _DEBUG_LEVEL
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
@@ -147,7 +148,7 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: str | Non
 @click.command(
     cls=_RunCommand,
     short_help="Run the scheduler for a Kubernetes cluster.",
-    params=options(),
+    params=click_options(),
     # As kube-scheduler, which takes --leader_elect for --leader-elect.
     context_settings={"token_normalize_func": lambda token: token.replace("_", "-")},
     epilog="All other kube-scheduler flags are accepted, have no effect, and are listed in the log.",
@@ -161,7 +162,7 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: str | Non
     callback=_print_version,
     help="Print the version and exit.",
 )
-@default_option(
+@options.with_default(
     "--check-plans-every",
     click.IntRange(min=0),
     1000,
@@ -172,9 +173,9 @@ def _print_version(ctx: click.Context, _param: click.Parameter, value: str | Non
 @click.option(
     "--page", is_flag=True, help="Serve the web page and the data for `kuberth top` on the secure port."
 )
-@reload_option
-@plugin_option
-@queue_option
+@options.reload
+@options.plugin
+@options.queue
 @click.pass_obj
 def run(extras: Extras | None, /, **parameters: Any) -> None:
     """Run the scheduler for a Kubernetes cluster, instead of or beside kube-scheduler."""

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from kuberth.cli.context import DurationType
+from kuberth.cli import options
 from kuberth.text.durations import format_duration
 
 
@@ -62,7 +62,7 @@ class Kind(NamedTuple):
 
 TEXT: Final = Kind(click.STRING)
 SWITCH: Final = Kind(click.BOOL, lambda value: str(value).lower(), is_switch=True)
-DURATION: Final = Kind(DurationType(), format_duration)
+DURATION: Final = Kind(options.DurationType(), format_duration)
 FILE: Final = Kind(_File())
 NEW_FILE: Final = Kind(click.Path(dir_okay=False, path_type=Path))
 PORT: Final = Kind(click.IntRange(0, 65535))
@@ -241,7 +241,7 @@ class Flags:
         return dict(sorted((shown | _ALWAYS_OFF).items()))
 
 
-def options() -> list[click.Parameter]:
+def click_options() -> list[click.Parameter]:
     """A click option for every flag; those without effect are hidden."""
     return [_option(flag) for flag in FLAGS]
 

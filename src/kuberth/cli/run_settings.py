@@ -20,7 +20,7 @@ from kuberth.config import KubeSchedulerConfiguration, to_yaml
 from kuberth.config.feature_gates import parse_settings
 from kuberth.errors import ConfigError
 from kuberth.framework.registry import Registry
-from kuberth.programs.collecting import collecting_in_portions
+from kuberth.programs.memory import collecting_in_portions
 from kuberth.programs.run.daemon import ServingSettings, Settings
 from kuberth.programs.run.daemon import run as run_daemon
 

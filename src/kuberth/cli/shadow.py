@@ -4,40 +4,34 @@ from __future__ import annotations
 
 import click
 
-from kuberth.cli.context import (
-    FILE,
-    DurationType,
-    connection_options,
-    default_option,
-    feature_gates_option,
-    output_option,
-    plugin_option,
-    runs,
-)
+from kuberth.cli import options
+from kuberth.cli.context import runs
 
 
 @click.command(short_help="Compare decisions with a cluster's scheduler, read-only.")
-@connection_options
-@default_option(
+@options.connection
+@options.with_default(
     "--scheduler-name", None, "default-scheduler", "Decide the pods with this spec.schedulerName."
 )
 @click.option(
     "--config",
     "config_file",
-    type=FILE,
+    type=options.FILE,
     help="KubeSchedulerConfiguration to use.  [default: the default configuration]",
 )
-@feature_gates_option
-@plugin_option
-@click.option("--for", "duration", type=DurationType(positive=True), help="Stop after this time, e.g. 10m.")
+@options.feature_gates
+@options.plugin
+@click.option(
+    "--for", "duration", type=options.DurationType(positive=True), help="Stop after this time, e.g. 10m."
+)
 @click.option("--pods", type=click.IntRange(min=1), help="Stop after this number of placed pods.")
-@default_option(
+@options.with_default(
     "--settle",
-    DurationType(positive=True),
+    options.DurationType(positive=True),
     "2s",
     "Time within which bindings may arrive in a different order than the decisions.",
 )
-@output_option(
+@options.output(
     "text", "json", text="Output format; json prints one line per decision and the report as the last line."
 )
 @click.option(
@@ -45,7 +39,9 @@ from kuberth.cli.context import (
     type=click.IntRange(0, 65535),
     help="Port for Prometheus metrics over HTTPS; 0 picks a free port.  [default: none]",
 )
-@default_option("--metrics-address", None, "127.0.0.1", "Address for metrics; clients are not authenticated.")
+@options.with_default(
+    "--metrics-address", None, "127.0.0.1", "Address for metrics; clients are not authenticated."
+)
 @runs("kuberth.cli.shadow_display:run")
 def shadow() -> None:
     """Compare Kuberth's decision for every pod with that of the cluster's scheduler.

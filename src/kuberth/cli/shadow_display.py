@@ -30,9 +30,9 @@ from kuberth.programs.shadow.decisions import (
 from kuberth.programs.shadow.program import ShadowSettings, run_shadow
 from kuberth.text.figures import duration, percent
 
-_SHOWN: Final = 20
+_MAX_DIFFERENCES: Final = 20
 """Number of differences in the final report."""
-_NOTHING: Final = "-"
+_NO_VALUE: Final = "-"
 
 
 def run(extras: Extras, flags: Mapping[str, Any]) -> None:
@@ -150,12 +150,12 @@ def report_text(report: ShadowReport) -> RenderableType:
             Text(f"time per decision here: {_seconds(report.took())}; attempts: {report.own_attempts}")
         )
     differences = list(report.differences)
-    for decision in differences[:_SHOWN]:
+    for decision in differences[:_MAX_DIFFERENCES]:
         parts += ["", Text(difference_line(decision))]
         if decision.scores or decision.own_scores:
             parts.append(score_table(decision))
-    if len(differences) > _SHOWN:
-        parts.append(Text(f"and {report.unexplained - _SHOWN} more; -o json prints all of them"))
+    if len(differences) > _MAX_DIFFERENCES:
+        parts.append(Text(f"and {report.unexplained - _MAX_DIFFERENCES} more; -o json prints all of them"))
     return Group(*parts)
 
 
@@ -164,7 +164,7 @@ def score_table(decision: ShadowDecision) -> Table:
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="dim")
     table.add_column("score here")
     for node in (decision.node, decision.own_node):
-        table.add_column(Text(node or _NOTHING), justify="right")
+        table.add_column(Text(node or _NO_VALUE), justify="right")
     for plugin in decision.own_scores or decision.scores:
         table.add_row(plugin, _cell(decision.scores, plugin), _cell(decision.own_scores, plugin))
     table.add_row("total", _total(decision.scores), _total(decision.own_scores))
@@ -172,15 +172,15 @@ def score_table(decision: ShadowDecision) -> Table:
 
 
 def _cell(scores: Mapping[str, int], plugin: str) -> str:
-    return str(scores.get(plugin, _NOTHING))
+    return str(scores.get(plugin, _NO_VALUE))
 
 
 def _total(scores: Mapping[str, int]) -> str:
-    return str(sum(scores.values())) if scores else _NOTHING
+    return str(sum(scores.values())) if scores else _NO_VALUE
 
 
 def _share(number: int, of: int) -> str:
-    return percent(number / of, 2) if of else _NOTHING
+    return percent(number / of, 2) if of else _NO_VALUE
 
 
 def _seconds(percentiles: Mapping[str, float]) -> str:

@@ -6,20 +6,8 @@ from typing import Final
 
 import click
 
-from kuberth.cli.context import (
-    FILE_OR_FOLDER,
-    NEW_FILE,
-    DurationType,
-    connection_options,
-    default_option,
-    feature_gates_option,
-    options,
-    output_option,
-    parallel_options,
-    plugin_option,
-    queue_option,
-    runs,
-)
+from kuberth.cli import options
+from kuberth.cli.context import runs
 
 _FORMATS: Final = ("kuberth", "alibaba-gpu-2023", "google-2019")
 
@@ -46,31 +34,35 @@ def _spread(args: list[str], option: str, commands: set[str]) -> list[str]:
     return spread
 
 
-_pods_option = default_option("--pods", click.IntRange(1, 10_000_000), 1000, "Number of pods to generate.")
-_days_option = default_option(
+_pods_option = options.with_default(
+    "--pods", click.IntRange(1, 10_000_000), 1000, "Number of pods to generate."
+)
+_days_option = options.with_default(
     "--days", click.FloatRange(0.0001, 3650), 1.0, "Days over which the generated pods arrive."
 )
-seed_option = default_option("--seed", int, 0, "Seed of the random numbers.")
+seed_option = options.with_default("--seed", int, 0, "Seed of the random numbers.")
 
 
-workload_options = options(
+workload_options = options.group(
     click.option(
         "--cluster",
-        type=FILE_OR_FOLDER,
+        type=options.FILE_OR_FOLDER,
         help="Cluster to simulate: manifests, node shapes, a snapshot, or openb_node_list.csv.",
     ),
     click.option("--nodes", type=click.IntRange(1, 100_000), help="Number of nodes to create."),
     click.option("--shape", metavar="RESOURCE=AMOUNT,...", help="Size of the nodes of --nodes."),
-    click.option("--trace", type=FILE_OR_FOLDER, help="Workload: a trace (.csv, .jsonl) or manifests."),
-    default_option("--trace-format", click.Choice(_FORMATS), "kuberth", "Format of the trace."),
     click.option(
-        "--generate",
-        metavar="MIX",
-        help="Generate a synthetic workload: services, gpu or alibaba-gpu.",
+        "--trace", type=options.FILE_OR_FOLDER, help="Workload: a trace (.csv, .jsonl) or manifests."
+    ),
+    options.with_default("--trace-format", click.Choice(_FORMATS), "kuberth", "Format of the trace."),
+    click.option(
+        "--generate", metavar="MIX", help="Generate a synthetic workload: services, gpu or alibaba-gpu."
     ),
     _pods_option,
     _days_option,
-    click.option("--until", type=DurationType(positive=True), help="Stop after this virtual time, e.g. 2h."),
+    click.option(
+        "--until", type=options.DurationType(positive=True), help="Stop after this virtual time, e.g. 2h."
+    ),
     click.option("--controllers", is_flag=True, help="Run controllers even if no manifest needs them."),
     click.option(
         "--autoscale",
@@ -84,14 +76,14 @@ workload_options = options(
         metavar="PER_DAY",
         help="Interruptions per node and day, on average, at random times.",
     ),
-    feature_gates_option,
-    click.option("--output-json", type=NEW_FILE, help="Write the full results as JSON."),
-    click.option("--output-csv", type=NEW_FILE, help="Write the figures as CSV."),
-    click.option("--report", type=NEW_FILE, help="Write a report with plots: .html."),
-    click.option("--plot", type=NEW_FILE, help="Write the plots: .svg, or .png with matplotlib."),
-    output_option("table", "json"),
-    plugin_option,
-    queue_option,
+    options.feature_gates,
+    click.option("--output-json", type=options.NEW_FILE, help="Write the full results as JSON."),
+    click.option("--output-csv", type=options.NEW_FILE, help="Write the figures as CSV."),
+    click.option("--report", type=options.NEW_FILE, help="Write a report with plots: .html."),
+    click.option("--plot", type=options.NEW_FILE, help="Write the plots: .svg, or .png with matplotlib."),
+    options.output("table", "json"),
+    options.plugin,
+    options.queue,
 )
 """The cluster, the workload and the output, which all simulations share."""
 
@@ -105,21 +97,21 @@ workload_options = options(
 @workload_options
 @click.option(
     "--config",
-    type=FILE_OR_FOLDER,
+    type=options.FILE_OR_FOLDER,
     help="KubeSchedulerConfiguration to use.  [default: the default configuration]",
 )
 @click.option(
     "--compare",
-    type=FILE_OR_FOLDER,
+    type=options.FILE_OR_FOLDER,
     multiple=True,
     metavar="FILE...",
     help="Compare these configurations or node shapes on the same workload.",
 )
 @seed_option
-@default_option("--seeds", click.IntRange(1, 1000), 1, "Number of runs, with consecutive seeds.")
+@options.with_default("--seeds", click.IntRange(1, 1000), 1, "Number of runs, with consecutive seeds.")
 @click.option(
     "--fit",
-    type=FILE_OR_FOLDER,
+    type=options.FILE_OR_FOLDER,
     help="Report how many more of this pod fit: a manifest, or a trace with one line.",
 )
 @click.option(
@@ -129,7 +121,7 @@ workload_options = options(
 )
 @click.option(
     "--fit-shapes",
-    type=FILE_OR_FOLDER,
+    type=options.FILE_OR_FOLDER,
     help="Node shapes for --fit-pods.  [default: those of the cluster]",
 )
 @runs("kuberth.cli.simulate_run:run_simulate")
@@ -142,23 +134,25 @@ def simulate() -> None:
 @click.option(
     "--config",
     "compare",
-    type=FILE_OR_FOLDER,
+    type=options.FILE_OR_FOLDER,
     multiple=True,
     help="KubeSchedulerConfiguration to run; repeatable.",
 )
 @seed_option
-@default_option(
+@options.with_default(
     "--seeds", click.IntRange(1, 1000), 5, "Number of runs per configuration, with consecutive seeds."
 )
-@parallel_options
+@options.parallel
 @runs("kuberth.cli.simulate_run:run_sweep")
 def sweep() -> None:
     """Run several configurations and seeds, on all cores or on Dask."""
 
 
 @simulate.command()
-@connection_options
-@click.option("--output-file", type=NEW_FILE, help="File to write: .json.gz.  [default: standard output]")
+@options.connection
+@click.option(
+    "--output-file", type=options.NEW_FILE, help="File to write: .json.gz.  [default: standard output]"
+)
 @runs("kuberth.cli.simulate_run:write_snapshot")
 def snapshot() -> None:
     """Save a snapshot of a real cluster.
@@ -168,14 +162,14 @@ def snapshot() -> None:
 
 
 @simulate.command()
-@connection_options
+@options.connection
 @click.option(
     "--for",
     "limit",
-    type=DurationType(positive=True),
+    type=options.DurationType(positive=True),
     help="Stop after this time, e.g. 30m.  [default: on Ctrl-C]",
 )
-@click.option("--output-file", type=NEW_FILE, required=True, help="Trace file to write: .jsonl.")
+@click.option("--output-file", type=options.NEW_FILE, required=True, help="Trace file to write: .jsonl.")
 @runs("kuberth.cli.simulate_run:write_recording")
 def record() -> None:
     """Record the pods of a real cluster as a trace, read-only."""

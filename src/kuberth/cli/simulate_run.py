@@ -59,7 +59,7 @@ from kuberth.simulation.reporting import (
     write_plots,
 )
 from kuberth.simulation.running import Scenario
-from kuberth.simulation.snapshots import take_snapshot, write_whole
+from kuberth.simulation.snapshots import take_snapshot, write_atomically
 from kuberth.simulation.sweeping import ScenarioMaker, comparable, run_all, run_in_turn
 from kuberth.simulation.traces import write_trace
 from kuberth.simulation.workloads import read_workload
@@ -193,10 +193,10 @@ def run_simulate(extras: Extras, flags: dict[str, Any]) -> None:
     with shown_progress("pods", total) as show:
         outcomes = run_in_turn(variants, seeds, report=show)
     _report_results(compare(comparable(outcomes)), flags)
-    _expect_all(outcomes, len(seeds))
+    _report_interruption(outcomes, len(seeds))
 
 
-def _expect_all(outcomes: Mapping[str, Sequence[Outcome]], seeds: int) -> None:
+def _report_interruption(outcomes: Mapping[str, Sequence[Outcome]], seeds: int) -> None:
     """Exit as after an interrupt, and print what is missing, if not all runs were finished."""
     done, wanted = (
         sum(not each.interrupted for runs in outcomes.values() for each in runs),
@@ -222,7 +222,7 @@ def run_sweep(extras: Extras, flags: dict[str, Any]) -> None:
             on_finished=lambda done: show(done, 0.0),
         )
     _report_results(compare(outcomes), flags)
-    _expect_all({name: outcomes.get(name, ()) for name in variants}, len(seeds))
+    _report_interruption({name: outcomes.get(name, ()) for name in variants}, len(seeds))
 
 
 def run_fit(extras: Extras, flags: dict[str, Any]) -> None:
@@ -242,7 +242,7 @@ def run_fit(extras: Extras, flags: dict[str, Any]) -> None:
     found = Fitting(scenario, pod).answer(wanted=flags["fit_pods"] or 0, shapes=shapes)
     encoded = msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
     if flags["output_json"] is not None:
-        write_whole(flags["output_json"], encoded)
+        write_atomically(flags["output_json"], encoded)
     if flags["output"] == "json":
         click.echo(encoded.decode(), nl=False)
         return
@@ -310,11 +310,11 @@ def check_flags(flags: Flags) -> None:
 
 def write_files(comparison: Comparison, flags: Flags) -> None:
     if flags["output_json"] is not None:
-        write_whole(flags["output_json"], as_json(comparison))
+        write_atomically(flags["output_json"], as_json(comparison))
     if flags["output_csv"] is not None:
-        write_whole(flags["output_csv"], as_csv(comparison).encode())
+        write_atomically(flags["output_csv"], as_csv(comparison).encode())
     if flags["report"] is not None:
-        write_whole(flags["report"], as_html(comparison).encode())
+        write_atomically(flags["report"], as_html(comparison).encode())
     if flags["plot"] is not None:
         write_plots(comparison, flags["plot"])
 
@@ -353,7 +353,7 @@ def write_snapshot(_extras: Extras, flags: Flags) -> None:
     if file is None:
         sys.stdout.buffer.write(content)
     else:
-        write_whole(file, content)
+        write_atomically(file, content)
 
 
 async def _snapshot(kubeconfig: str | None, context: str | None) -> bytes:
@@ -368,7 +368,7 @@ def write_recording(_extras: Extras, flags: Flags) -> None:
     if not file.resolve().parent.is_dir():
         raise ConfigError(f"{file}: the folder does not exist")
     arrivals = asyncio.run(_record(flags["kubeconfig"], flags["context"], flags["limit"]))
-    write_whole(file, write_trace(arrivals).encode())
+    write_atomically(file, write_trace(arrivals).encode())
     click.echo(f"{count(len(arrivals), 'pod')} recorded in {file}", err=True)
 
 

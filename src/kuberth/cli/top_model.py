@@ -205,7 +205,7 @@ class TopModel:
 
     # Answers
 
-    def take_found(self, tree: Mapping[str, Any]) -> None:
+    def add_found(self, tree: Mapping[str, Any]) -> None:
         """Add the placed pods of a search result; pending pods are known already."""
         self.found = [
             ["", namespace, name, "placed", 0, 0, 0.0, f"on {node}", "", []]

@@ -37,7 +37,7 @@ from kuberth.overview.pages import HISTORY_PATH, SEARCH_PATH, STREAM_PATH
 from kuberth.overview.reading import EventReader, StreamState
 from kuberth.programs.run.watchdog import on_signals
 
-_NAMED: Final = {
+_KEY_NAMES: Final = {
     "\r": "enter",
     "\n": "enter",
     "\t": "tab",
@@ -46,7 +46,7 @@ _NAMED: Final = {
     "\x04": "q",
     "\x1b": "escape",
 }
-_SEQUENCES: Final = {
+_ESCAPE_SEQUENCES: Final = {
     "A": "up",
     "B": "down",
     "C": "right",
@@ -75,9 +75,9 @@ def decode_keys(text: str) -> Iterator[str]:
     for found in _KEY.finditer(text):
         letter, sequence = found[0], found["sequence"]
         if sequence is not None:
-            name = _SEQUENCES.get(sequence, "")
+            name = _ESCAPE_SEQUENCES.get(sequence, "")
         else:
-            name = _NAMED.get(letter, letter if letter.isprintable() else "")
+            name = _KEY_NAMES.get(letter, letter if letter.isprintable() else "")
         if name:
             yield name
 
@@ -247,7 +247,7 @@ class _Session:
     async def _draw(self, live: Live) -> None:
         while True:
             self._changed.clear()
-            await self._answer()
+            await self._send_requests()
             size = self._console.size
             live.update(
                 frame(
@@ -266,24 +266,24 @@ class _Session:
             except TimeoutError:
                 continue
 
-    async def _answer(self) -> None:
+    async def _send_requests(self) -> None:
         """Send the requests that keys have triggered."""
         model = self._model
         if (wanted := model.wanted) is not None:
             model.wanted = None
-            await self._reported(self._show_pod(*wanted))
+            await self._report_errors(self._show_pod(*wanted))
         if (sought := model.sought) is not None:
             model.sought = None
-            await self._reported(self._find(sought))
+            await self._report_errors(self._find(sought))
 
-    async def _reported(self, question: Awaitable[None]) -> None:
+    async def _report_errors(self, question: Awaitable[None]) -> None:
         try:
             await question
         except KuberthError as error:
             self._problem = str(error)
 
     async def _find(self, text: str) -> None:
-        self._model.take_found(await self._get(SEARCH_PATH, q=text))
+        self._model.add_found(await self._get(SEARCH_PATH, q=text))
 
     async def _show_pod(self, namespace: str, pod: str) -> None:
         story = await self._get(HISTORY_PATH, namespace=namespace, pod=pod)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from kuberth.cli.context import FILE_OR_FOLDER, NEW_FILE, default_option, parallel_options, runs
+from kuberth.cli import options
+from kuberth.cli.context import runs
 from kuberth.cli.simulate import seed_option, workload_options
 
 
@@ -15,7 +16,7 @@ from kuberth.cli.simulate import seed_option, workload_options
 @workload_options
 @click.option(
     "--config",
-    type=FILE_OR_FOLDER,
+    type=options.FILE_OR_FOLDER,
     help="KubeSchedulerConfiguration to start from and compare with.  [default: the default configuration]",
 )
 @click.option(
@@ -34,22 +35,24 @@ from kuberth.cli.simulate import seed_option, workload_options
     help="Also search a numeric plugin argument, such as InterPodAffinity.hardPodAffinityWeight=0..100; "
     "repeatable.",
 )
-@default_option("--trials", click.IntRange(1, 100_000), 40, "Number of configurations to try.")
+@options.with_default("--trials", click.IntRange(1, 100_000), 40, "Number of configurations to try.")
 @seed_option
-@default_option("--seeds", click.IntRange(1, 1000), 3, "Number of runs of each configuration in the search.")
-@default_option(
+@options.with_default(
+    "--seeds", click.IntRange(1, 1000), 3, "Number of runs of each configuration in the search."
+)
+@options.with_default(
     "--unseen-seeds",
     click.IntRange(2, 1000),
     10,
     "Number of runs of the best configurations that the search has not seen.",
 )
-@parallel_options
+@options.parallel
 @click.option(
-    "--state", type=NEW_FILE, help="File that saves finished runs, to resume the search after Ctrl-C."
+    "--state", type=options.NEW_FILE, help="File that saves finished runs, to resume the search after Ctrl-C."
 )
 @click.option(
     "--output-file",
-    type=NEW_FILE,
+    type=options.NEW_FILE,
     help="Write the best configuration here (.yaml), and the next best with -2, -3 in the name.",
 )
 @runs("kuberth.cli.tune_run:run_tune")

@@ -31,9 +31,9 @@ from kuberth.cli.simulate_run import (
 from kuberth.config.feature_gates import parse_settings
 from kuberth.errors import ConfigError
 from kuberth.simulation.experiments import Experiment, FixedWorkload
-from kuberth.simulation.snapshots import write_whole
-from kuberth.simulation.tuning import Objective, Tuned, Tuning, TuningProgress, halves
-from kuberth.simulation.tuning_report import as_yaml, elsewhere, report_page, verdict
+from kuberth.simulation.snapshots import write_atomically
+from kuberth.simulation.tuning import Objective, Tuned, Tuning, TuningProgress, split_by_time
+from kuberth.simulation.tuning_report import as_yaml, other_changes, report_page, verdict
 from kuberth.text.documents import read_tree
 
 
@@ -75,7 +75,7 @@ def run_tune(extras: Extras, flags: dict[str, Any]) -> None:
         raise SystemExit(INTERRUPTED_CODE) from None
     write_files(found.comparison, {**flags, "report": None})
     if flags["report"] is not None:
-        write_whole(flags["report"], report_page(found, objective, checked_on).encode())
+        write_atomically(flags["report"], report_page(found, objective, checked_on).encode())
     _write_configurations(found, objective, file)
     if flags["output"] == "json":
         shown = {"base": found.base, "candidates": found.candidates}
@@ -84,7 +84,7 @@ def run_tune(extras: Extras, flags: dict[str, Any]) -> None:
     for line in verdict(found, objective, checked_on):
         click.echo(line)
     for each in found.better[:1]:
-        rows = list(elsewhere(found.comparison, each.name))
+        rows = list(other_changes(found.comparison, each.name))
         if rows:
             header = ["figure", "default" if flags["config"] is None else "base", each.name]
             Console().print(text_table("What else changes", header, rows))
@@ -155,7 +155,7 @@ def _experiments(flags: Mapping[str, Any]) -> tuple[Experiment, Experiment | Non
     experiment = experiment_of(flags)
     if flags["generate"] is not None:
         return experiment, None, "generated workloads that the search has not seen"
-    parts = halves(experiment.workload(flags["seed"]))
+    parts = split_by_time(experiment.workload(flags["seed"]))
     if parts is None:
         return experiment, None, "the same workload with other seeds, because it cannot be divided by time"
     early, late = (replace(experiment, workload=FixedWorkload(each)) for each in parts)
@@ -167,4 +167,4 @@ def _write_configurations(found: Tuned, objective: Objective, file: Path | None)
         return
     for number, each in enumerate(found.better, 1):
         named = file if number == 1 else file.with_stem(f"{file.stem}-{number}")
-        write_whole(named, as_yaml(each, objective).encode())
+        write_atomically(named, as_yaml(each, objective).encode())

@@ -6,17 +6,8 @@ from pathlib import Path
 
 import click
 
-from kuberth.cli.context import (
-    FILE,
-    FILE_OR_FOLDER,
-    NEW_FILE,
-    default_option,
-    feature_gates_option,
-    plugin_option,
-    queue_option,
-    reload_option,
-    runs,
-)
+from kuberth.cli import options
+from kuberth.cli.context import runs
 
 
 @click.command(short_help="Run a local cluster with simulated nodes.")
@@ -30,26 +21,20 @@ from kuberth.cli.context import (
     is_flag=True,
     help="Remove simulated nodes beyond --nodes or --shapes, with the pods on them.",
 )
-@click.option(
-    "--shapes",
-    type=FILE,
-    help="YAML file with node shapes.",
-)
-@click.option(
-    "--devices",
-    type=FILE,
-    help="YAML file with devices that simulated drivers publish.",
-)
+@click.option("--shapes", type=options.FILE, help="YAML file with node shapes.")
+@click.option("--devices", type=options.FILE, help="YAML file with devices that simulated drivers publish.")
 @click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder that stores the cluster.  [default: ~/.local/share/kuberth]",
 )
 @click.option("--memory", is_flag=True, help="Keep the cluster in memory only; it is lost at the end.")
-@default_option(
+@options.with_default(
     "--host", None, "127.0.0.1", "Address to listen on. Everyone with the credentials is an administrator."
 )
-@default_option("--port", click.IntRange(0, 65535), 6443, "Port of the API server; 0 picks a free port.")
+@options.with_default(
+    "--port", click.IntRange(0, 65535), 6443, "Port of the API server; 0 picks a free port."
+)
 @click.option(
     "--page-port",
     type=click.IntRange(0, 65535),
@@ -58,7 +43,7 @@ from kuberth.cli.context import (
 @click.option("--no-page", is_flag=True, help="Do not serve the web page and the data for `kuberth top`.")
 @click.option(
     "--kubeconfig-out",
-    type=NEW_FILE,
+    type=options.NEW_FILE,
     help="File to write the kubeconfig to; an existing kubeconfig is merged.",
 )
 @click.option(
@@ -66,21 +51,16 @@ from kuberth.cli.context import (
     "--filename",
     "filenames",
     multiple=True,
-    type=FILE_OR_FOLDER,
+    type=options.FILE_OR_FOLDER,
     help="File or folder of manifests to apply; repeatable.",
 )
-@click.option(
-    "--config",
-    "config_path",
-    type=FILE,
-    help="Path to a KubeSchedulerConfiguration file.",
-)
+@click.option("--config", "config_path", type=options.FILE, help="Path to a KubeSchedulerConfiguration file.")
 @click.option("--no-scheduler", is_flag=True, help="Do not start a scheduler; run another one instead.")
 @click.option("--without", multiple=True, metavar="CONTROLLER", help="Controller to disable; repeatable.")
-@feature_gates_option
-@reload_option
-@plugin_option
-@queue_option
+@options.feature_gates
+@options.reload
+@options.plugin
+@options.queue
 @runs("kuberth.cli.up_display:run")
 def up() -> None:
     """Run a local cluster until Ctrl-C: a Kubernetes API server, simulated nodes and the scheduler."""

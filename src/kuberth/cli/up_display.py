@@ -110,7 +110,7 @@ async def run_cluster(settings: ClusterSettings) -> None:
         console.show_cursor(True)
         os._exit(code)
 
-    with _log_on(console), Watchdog(end=end).watching(on_signal=stop.set):
+    with _log_through(console), Watchdog(end=end).watching(on_signal=stop.set):
         async with running_cluster(settings, progress=print_line) as cluster:
             print_line(f"Ready. Point kubectl at it:\n  export KUBECONFIG={cluster.kubeconfig_path}")
             if cluster.page_link is not None:
@@ -126,9 +126,9 @@ async def run_cluster(settings: ClusterSettings) -> None:
             if not (await cluster.summary()).pods:
                 print_line(TRY_NEXT)
             if console.is_terminal:
-                await _live(cluster, console, stop)
+                await _show_live(cluster, console, stop)
             else:
-                await _lines(cluster, print_line, stop)
+                await _print_changes(cluster, print_line, stop)
             print_line("Stopping.")
 
 
@@ -141,7 +141,7 @@ def link_for(link: str, console: Console) -> str:
 
 
 @contextmanager
-def _log_on(console: Console) -> Iterator[None]:
+def _log_through(console: Console) -> Iterator[None]:
     """Print the log through the console while both are on one terminal, so that they do not overlap.
 
     Warnings are always shown: they concern what the user just did.
@@ -174,18 +174,20 @@ class ConsoleHandler(logging.Handler):
             self.handleError(record)
 
 
-async def _live(cluster: EmbeddedCluster, console: Console, stop: asyncio.Event) -> None:
+async def _show_live(cluster: EmbeddedCluster, console: Console, stop: asyncio.Event) -> None:
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while True:
             summary = await cluster.summary()
             rows = max(1, min(_REASONS, console.height - _ROWS_BESIDE))
             live.update(live_frame(summary, rows=rows), refresh=True)
-            if await _stopped(stop, cluster.observer.pause_seconds):
+            if await _wait_stopped(stop, cluster.observer.pause_seconds):
                 break
     console.print(summary_table(summary))
 
 
-async def _lines(cluster: EmbeddedCluster, print_line: Callable[[str], None], stop: asyncio.Event) -> None:
+async def _print_changes(
+    cluster: EmbeddedCluster, print_line: Callable[[str], None], stop: asyncio.Event
+) -> None:
     last = None
     while True:
         summary = await cluster.summary()
@@ -194,11 +196,11 @@ async def _lines(cluster: EmbeddedCluster, print_line: Callable[[str], None], st
             for number, reason in _cut_reasons(summary, _REASONS):
                 print_line(f"  {number} {reason}" if number else f"  {reason}")
             last = summary
-        if await _stopped(stop, cluster.observer.pause_seconds):
+        if await _wait_stopped(stop, cluster.observer.pause_seconds):
             return
 
 
-async def _stopped(stop: asyncio.Event, seconds: float) -> bool:
+async def _wait_stopped(stop: asyncio.Event, seconds: float) -> bool:
     try:
         await asyncio.wait_for(stop.wait(), seconds)
     except TimeoutError:

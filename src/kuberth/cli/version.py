@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 import kuberth
-from kuberth.cli.context import output_option
+from kuberth.cli import options
 
 
 def facts() -> dict[str, str | dict[str, str]]:
@@ -29,7 +29,7 @@ def facts() -> dict[str, str | dict[str, str]]:
 
 
 @click.command("version")
-@output_option("text", "json")
+@options.output("text", "json")
 def version_command(output: str) -> None:
     """Show the versions of Kuberth, Python and the dependencies."""
     found = facts()

@@ -6,7 +6,7 @@ with their order and arguments. Start at `load`.
 
 from kuberth.config.defaults import apply_defaults, default_configuration
 from kuberth.config.feature_gates import FeatureGates
-from kuberth.config.loading import load, parse
+from kuberth.config.loading import load
 from kuberth.config.printing import to_json, to_yaml
 from kuberth.config.resolve import ResolvedProfile, leaving_to_extenders, resolve_profile
 from kuberth.config.types import KubeSchedulerConfiguration, KubeSchedulerProfile
@@ -24,7 +24,6 @@ __all__ = [
     "default_configuration",
     "leaving_to_extenders",
     "load",
-    "parse",
     "resolve_profile",
     "to_json",
     "to_yaml",

@@ -20,7 +20,6 @@ from kuberth.config.types import (
     DEFAULT_SCHEDULER_NAME,
     KubeSchedulerConfiguration,
     KubeSchedulerProfile,
-    LeaderElectionConfiguration,
     PluginConfig,
     PluginRef,
     Plugins,
@@ -28,6 +27,12 @@ from kuberth.config.types import (
 )
 
 S = TypeVar("S", bound=msgspec.Struct)
+
+_NOT_EMPTY = (
+    *("lease_duration", "renew_deadline", "retry_period"),
+    *("resource_lock", "resource_name", "resource_namespace"),
+)
+"""Fields of leader election in which zero or an empty string means the default."""
 
 
 def default_multi_point(gates: FeatureGates) -> PluginSet:
@@ -65,17 +70,12 @@ def apply_defaults(
     return replace(
         config,
         profiles=tuple(_profile(profile, gates, types) for profile in profiles),
-        leader_election=_leader_election(config.leader_election),
+        leader_election=_zero_is_default(config.leader_election, _NOT_EMPTY),
         client_connection=_zero_is_default(config.client_connection, ("content_type", "qps", "burst")),
         # kube-scheduler keeps the zero and reads it as five seconds when it calls; printed files say five.
         extenders=tuple(_zero_is_default(extender, ("http_timeout",)) for extender in config.extenders),
         enable_contention_profiling=config.enable_profiling if contention is None else contention,
     )
-
-
-def _leader_election(given: LeaderElectionConfiguration) -> LeaderElectionConfiguration:
-    durations = ("lease_duration", "renew_deadline", "retry_period")
-    return _zero_is_default(given, (*durations, "resource_lock", "resource_name", "resource_namespace"))
 
 
 def _zero_is_default(given: S, names: Iterable[str]) -> S:
@@ -98,11 +98,6 @@ def _profile(
         if (args := _args(config, gates, types)) is not None
     )
     return replace(profile, plugin_config=configured + added)
-
-
-def _without_arguments(args_type: type) -> Any:
-    """The default arguments of a type; None if a field is required, which validation reports."""
-    return None if any(field.required for field in msgspec.structs.fields(args_type)) else args_type()
 
 
 def merge_plugins(custom: Plugins, default_multi_point: PluginSet) -> Plugins:
@@ -131,7 +126,10 @@ def _args(config: PluginConfig, gates: FeatureGates, types: Mapping[str, type]) 
     """A plugin's arguments with defaults that are not constants."""
     args = config.args
     if args is None and config.name in types:
-        args = _without_arguments(types[config.name])
+        args_type = types[config.name]
+        # Validation reports a required field that is missing.
+        is_complete = not any(field.required for field in msgspec.structs.fields(args_type))
+        args = args_type() if is_complete else None
     match args:
         case plugin_args.NodeResourcesFitArgs():
             strategy = args.scoring_strategy

@@ -120,11 +120,6 @@ class FeatureGates(Mapping[str, bool]):
             raise InvalidConfiguration(problems)
         self._values = _effective(self.explicit)
 
-    @classmethod
-    def parse(cls, text: str) -> FeatureGates:
-        """Parse the flag's form, `A=true,B=false`."""
-        return cls(parse_settings(text))
-
     def enabled(self, name: str) -> bool:
         try:
             return self._values[name]
@@ -195,7 +190,10 @@ def gate_problems(explicit: Mapping[str, bool], path: str = "") -> list[FieldErr
                 FieldError(where, f"unknown feature gate{did_you_mean(name, [*GATES, *_ALL])}", value)
             )
         elif gate.locked and value != gate.default:
-            problems.append(FieldError(where, _locked(name, value, gate.default), value))
+            # In kube-scheduler's words, so that users can search for them.
+            locked = f"feature is locked to {show(gate.default)}"
+            message = f"cannot set feature gate {name} to {show(value)}, {locked}"
+            problems.append(FieldError(where, message, value))
     if problems:
         return problems
     own = _own_values(explicit)
@@ -208,11 +206,6 @@ def gate_problems(explicit: Mapping[str, bool], path: str = "") -> list[FieldErr
                 )
             )
     return problems
-
-
-def _locked(name: str, value: bool, default: bool) -> str:
-    """The message for a locked gate, with kube-scheduler's words, so that users can search for it."""
-    return f"cannot set feature gate {name} to {show(value)}, feature is locked to {show(default)}"
 
 
 def _own_values(explicit: Mapping[str, bool]) -> dict[str, bool]:

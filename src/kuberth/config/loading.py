@@ -8,7 +8,6 @@ types, `defaults` completes, `validation` validates.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,16 +52,9 @@ def load(
     `feature_gates` override those in the file, as a flag does. The others describe the known plugins: see
     `validation.validate`.
     """
-    with _naming(source):
-        return _load(source, feature_gates or {}, args_types, known_plugins, extension_points)
-
-
-@contextmanager
-def _naming(source: Source) -> Iterator[None]:
-    """Name the file in the message of an `InvalidConfiguration`."""
     try:
-        yield
-    except InvalidConfiguration as error:
+        return _load(source, feature_gates or {}, args_types, known_plugins, extension_points)
+    except InvalidConfiguration as error:  # its message names the file
         if not isinstance(source, Path):
             raise
         raise InvalidConfiguration(error.errors, source=str(source)) from error.__cause__
@@ -75,7 +67,7 @@ def _load(
     known_plugins: Collection[str] | None,
     extension_points: Mapping[str, Collection[str]] | None,
 ) -> KubeSchedulerConfiguration:
-    given, translation, broken, errors = _parse(source, args_types or {})
+    given, translation, broken, errors = decode_source(source, args_types or {})
     if given is None:
         raise InvalidConfiguration(errors)
     given = replace(given, feature_gates={**given.feature_gates, **feature_gates})
@@ -92,31 +84,23 @@ def _load(
     errors += [
         error
         for error in map(translation.original, found)
-        if not any(_contains(error.path, path) or _contains(path, error.path) for path in broken)
+        if not any(_is_prefix(error.path, path) or _is_prefix(path, error.path) for path in broken)
     ]
     if errors:
         raise InvalidConfiguration(errors)
     return config
 
 
-def _contains(outer: str, inner: str) -> bool:
+def _is_prefix(outer: str, inner: str) -> bool:
     """Whether one field path is a prefix of the other."""
     return inner == outer or inner.startswith((f"{outer}.", f"{outer}["))
 
 
-def parse(source: Source, *, args_types: Mapping[str, type] | None = None) -> KubeSchedulerConfiguration:
-    """Parse the source: typed, but neither completed nor validated."""
-    with _naming(source):
-        given, _, _, errors = _parse(source, args_types or {})
-        if given is None or errors:
-            raise InvalidConfiguration(errors)
-        return given
-
-
-def _parse(
+def decode_source(
     source: Source, args_types: Mapping[str, type]
 ) -> tuple[KubeSchedulerConfiguration | None, Translation, list[str], list[FieldError]]:
-    """The configuration (None: nothing to validate), the paths that were not decoded, the errors."""
+    """The configuration without defaults (None: nothing to validate), how it was translated, the paths that
+    were not decoded, and the errors."""
     tree, errors = _read(source)
     if not isinstance(tree, dict):
         wanted = f"expected a mapping with apiVersion {API_VERSION} and kind {KIND}"

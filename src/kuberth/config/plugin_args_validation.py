@@ -31,7 +31,7 @@ def validate_args(args: Any, path: str, gates: FeatureGates) -> Iterator[FieldEr
         case plugin_args.DefaultPreemptionArgs():
             yield from _default_preemption(args, path)
         case plugin_args.InterPodAffinityArgs():
-            yield from _range(child(path, "hardPodAffinityWeight"), args.hard_pod_affinity_weight, 0, 100)
+            yield from in_range(child(path, "hardPodAffinityWeight"), args.hard_pod_affinity_weight, 0, 100)
         case plugin_args.NodeAffinityArgs(added_affinity=NodeAffinity() as affinity):
             yield from _node_affinity(affinity, child(path, "addedAffinity"))
         case plugin_args.NodeResourcesBalancedAllocationArgs():
@@ -48,7 +48,7 @@ def validate_args(args: Any, path: str, gates: FeatureGates) -> Iterator[FieldEr
 
 def _default_preemption(args: plugin_args.DefaultPreemptionArgs, path: str) -> Iterator[FieldError]:
     percentage, absolute = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
-    yield from _range(child(path, "minCandidateNodesPercentage"), percentage, 0, 100)
+    yield from in_range(child(path, "minCandidateNodesPercentage"), percentage, 0, 100)
     yield from _not_negative(child(path, "minCandidateNodesAbsolute"), absolute)
     if percentage == 0 and absolute == 0:
         # Reported at both fields, since either can be fixed.
@@ -107,7 +107,7 @@ def _scoring_strategy(strategy: plugin_args.ScoringStrategy, path: str) -> Itera
     yield from _one_of(child(path, "type"), strategy.type, SCORING_STRATEGIES)
     for index, resource in enumerate(strategy.resources):
         where = child(item(child(path, "resources"), index), "weight")
-        yield from _range(where, resource.weight, 1, 100)
+        yield from in_range(where, resource.weight, 1, 100)
     where = child(path, "requestedToCapacityRatio")
     ratio = strategy.requested_to_capacity_ratio
     if strategy.type == "RequestedToCapacityRatio":
@@ -201,8 +201,8 @@ def _shape(path: str, shape: tuple[plugin_args.UtilizationShapePoint, ...]) -> I
             yield invalid(where, point.utilization, "must be greater than the point before it")
             break
     for index, point in enumerate(shape):
-        yield from _range(child(item(path, index), "utilization"), point.utilization, 0, 100)
-        yield from _range(child(item(path, index), "score"), point.score, 0, plugin_args.MAX_CUSTOM_SCORE)
+        yield from in_range(child(item(path, index), "utilization"), point.utilization, 0, 100)
+        yield from in_range(child(item(path, index), "score"), point.score, 0, plugin_args.MAX_CUSTOM_SCORE)
 
 
 def _qualified(path: str, name: str) -> Iterator[FieldError]:
@@ -216,7 +216,8 @@ def _one_of(path: str, value: str, allowed: tuple[str, ...]) -> Iterator[FieldEr
         yield invalid(path, value, f"must be one of {', '.join(allowed)}")
 
 
-def _range(path: str, value: int, low: int, high: int) -> Iterator[FieldError]:
+def in_range(path: str, value: int, low: int, high: int) -> Iterator[FieldError]:
+    """The problem of a value outside of a range, if it is one."""
     if not low <= value <= high:
         yield invalid(path, value, f"must be from {low} to {high}")
 

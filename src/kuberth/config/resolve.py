@@ -74,7 +74,7 @@ def resolve_profile(
     profile: KubeSchedulerProfile, points_of: Mapping[str, Collection[str]]
 ) -> ResolvedProfile:
     """Expand `multiPoint`. `points_of` may use `preFilter` or `PreFilter`."""
-    implemented = {name: normal_points(points) for name, points in points_of.items()}
+    implemented = {name: normalized_points(points) for name, points in points_of.items()}
     resolved = {point: _resolve_point(profile.plugins, point, implemented) for point in EXTENSION_POINTS}
     weights = {point: _weights(profile.plugins, point, resolved[point]) for point in SCORING_POINTS}
     return ResolvedProfile(
@@ -94,7 +94,7 @@ def plugins_named(profile: KubeSchedulerProfile) -> tuple[str, ...]:
     return tuple(dict.fromkeys(ref.name for each in sets for ref in each.enabled))
 
 
-def normal_points(points: Collection[str]) -> frozenset[str]:
+def normalized_points(points: Collection[str]) -> frozenset[str]:
     """Extension points as written in configurations; unknown ones are dropped."""
     return frozenset(point[:1].lower() + point[1:] for point in points) & frozenset(EXTENSION_POINTS)
 

@@ -14,11 +14,16 @@ import msgspec
 from kuberth.config.feature_gates import FeatureGates, gate_problems
 from kuberth.config.in_tree import IN_TREE_ARGS, IN_TREE_POINTS
 from kuberth.config.plugin_args import NodeResourcesFitArgs
-from kuberth.config.plugin_args_validation import extended_resource_problem, invalid, validate_args
+from kuberth.config.plugin_args_validation import (
+    extended_resource_problem,
+    in_range,
+    invalid,
+    validate_args,
+)
 from kuberth.config.resolve import (
     ResolvedProfile,
     ignored_resources,
-    normal_points,
+    normalized_points,
     plugins_named,
     resolve_profile,
 )
@@ -61,7 +66,9 @@ def validate(
     """
     gate_errors = gate_problems(config.feature_gates, "featureGates")
     gates = FeatureGates({} if gate_errors else config.feature_gates)
-    points = {name: normal_points(of) for name, of in {**IN_TREE_POINTS, **(extension_points or {})}.items()}
+    points = {
+        name: normalized_points(of) for name, of in {**IN_TREE_POINTS, **(extension_points or {})}.items()
+    }
     types = {**IN_TREE_ARGS, **(args_types or {})}
     sources = (given.profiles if given else ()) or config.profiles
     errors = [*_settings(config), *_leader_election(config.leader_election), *gate_errors]
@@ -83,7 +90,7 @@ def _settings(config: KubeSchedulerConfiguration) -> Iterator[FieldError]:
         yield invalid("parallelism", config.parallelism, "must be greater than 0")
     if config.client_connection.burst < 0:
         yield invalid("clientConnection.burst", config.client_connection.burst, "must not be negative")
-    yield from _percentage("percentageOfNodesToScore", config.percentage_of_nodes_to_score)
+    yield from in_range("percentageOfNodesToScore", config.percentage_of_nodes_to_score, 0, 100)
     initial, longest = config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds
     if initial <= 0:
         yield invalid("podInitialBackoffSeconds", initial, "must be greater than 0")
@@ -118,15 +125,12 @@ def _leader_election(election: LeaderElectionConfiguration) -> Iterator[FieldErr
             yield FieldError(f"leaderElection.{name}", "must not be empty")
 
 
-def _percentage(path: str, value: int | None) -> Iterator[FieldError]:
-    if value is not None and not 0 <= value <= 100:
-        yield invalid(path, value, "must be from 0 to 100")
-
-
 def _profile(profile: KubeSchedulerProfile, path: str) -> Iterator[FieldError]:
     if not profile.scheduler_name:
         yield FieldError(child(path, "schedulerName"), "required when there is more than one profile")
-    yield from _percentage(child(path, "percentageOfNodesToScore"), profile.percentage_of_nodes_to_score)
+    if profile.percentage_of_nodes_to_score is not None:
+        where = child(path, "percentageOfNodesToScore")
+        yield from in_range(where, profile.percentage_of_nodes_to_score, 0, 100)
 
 
 def _plugin_sets(

@@ -122,8 +122,8 @@ class Evaluator:
             feature_gates=gates,
             waiting_pods=WaitingPods(),
             nominator=self.nominator,
-            activator=_Ignore(),
-            recorder=_Ignore(),
+            activator=_NoOp(),
+            recorder=_NoOp(),
             spawn=lambda work, *, name: self._background.append(work),
             metrics=metrics,
         )
@@ -249,17 +249,17 @@ class Evaluator:
                 answers[registered.plugin] = hint
         return answers
 
-    def _ask(self, pod: Pod) -> _Question:
+    def _ask(self, pod: Pod) -> _SearchResult:
         state, diagnosis = CycleState(self._derive(pod)), Diagnosis()
         with self.pending(pod):
             found = self._cycle.search(state, pod, self.runner, diagnosis)
         if not isinstance(found, Status):
-            return _Question(self.cluster, state, diagnosis, found[0], not_asked=self._not_asked(pod))
+            return _SearchResult(self.cluster, state, diagnosis, found[0], not_asked=self._not_asked(pod))
         if found.message != NO_NODES:
             raise KuberthError(found.message) from found.cause
         # Not the whole table: it may have rows of nodes that were removed.
         nothing = self.cluster.nodes_named(())
-        return _Question(self.cluster, state, diagnosis, nothing, message=NO_NODES)
+        return _SearchResult(self.cluster, state, diagnosis, nothing, message=NO_NODES)
 
     def _not_asked(self, pod: Pod) -> tuple[str, ...]:
         return tuple(
@@ -284,7 +284,7 @@ class Evaluator:
                 threads.submit(asyncio.run, run_all()).result()
 
 
-class _Question(NamedTuple):
+class _SearchResult(NamedTuple):
     """The result of a search."""
 
     cluster: ClusterTable
@@ -318,7 +318,7 @@ class _Question(NamedTuple):
         )
 
 
-class _Ignore:
+class _NoOp:
     """An activator and an event recorder that do nothing."""
 
     def activate(self, pods: Mapping[str, Pod]) -> None:

@@ -90,7 +90,7 @@ class DeviceCounts:
         self._classes = KnownClasses(stores.of(DeviceClass))
         has_extended = gates.enabled("DRAExtendedResource")
         self._backed = backed_resources(PodInfo(pod).request.scalars, self._classes) if has_extended else {}
-        self._wanted = [(object_key(claim), self._parsed(claim)) for claim in _unallocated(pod, evaluator)]
+        self._wanted = [(object_key(claim), self._parse(claim)) for claim in _unallocated(pod, evaluator)]
         self._known: dict[tuple[int, tuple[str, ...]], tuple[DeviceShortage, ...]] = {}
 
     def shortages(self, row: int) -> tuple[DeviceShortage, ...]:
@@ -99,27 +99,27 @@ class DeviceCounts:
         # Extended resources that the node does not offer itself are backed by devices.
         backed = tuple(name for name in self._backed if not node.allocatable(name))
         if (site, backed) not in self._known:
-            self._known[site, backed] = tuple(self._of_site(site, backed))
+            self._known[site, backed] = tuple(self._site_shortages(site, backed))
         return self._known[site, backed]
 
-    def _parsed(self, claim: ResourceClaim) -> WantedClaim:
+    def _parse(self, claim: ResourceClaim) -> WantedClaim:
         return WantedClaim(claim.spec, 0, self._classes, first_key=0, features=self._features)
 
-    def _of_site(self, site: int, backed: Iterable[str]) -> Iterator[DeviceShortage]:
+    def _site_shortages(self, site: int, backed: Iterable[str]) -> Iterator[DeviceShortage]:
         requests, mappings = requests_for(self._pod, backed, self._classes)
-        special = self._parsed(with_requests(special_claim(self._pod), requests))
+        special = self._parse(with_requests(special_claim(self._pod), requests))
         backing = {mapping.request_name: mapping for mapping in reversed(mappings)}
         for key, claim in (*self._wanted, ("", special)):
             for alternatives in claim.requests:
                 found = [
-                    self._counted(key, request, site, None if key else backing[request.name])
+                    self._count(key, request, site, None if key else backing[request.name])
                     for request in alternatives
                 ]
                 # One alternative suffices: the one with the smallest shortage is reported.
                 if found and all(each.free < each.needed for each in found):
                     yield min(found, key=lambda each: each.needed - each.free)
 
-    def _counted(
+    def _count(
         self, claim: str, request: WantedRequest, site: int, backing: ContainerExtendedResourceRequest | None
     ) -> DeviceShortage:
         matching = [

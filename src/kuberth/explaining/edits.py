@@ -57,6 +57,12 @@ class EditedCluster:
     def with_node(self, node: Node) -> EditedCluster:
         return replace(self, nodes={**self.nodes, node.metadata.name: node})
 
+    def without_taints(self, name: str, is_gone: Callable[[Taint], bool], **spec: Any) -> EditedCluster:
+        """Remove taints of a node, and set other fields of its spec."""
+        node = self.node(name)
+        taints = tuple(taint for taint in node.spec.taints if not is_gone(taint))
+        return self.with_node(with_fields(node, spec=with_fields(node.spec, taints=taints, **spec)))
+
     def with_spec(self, **fields: Any) -> EditedCluster:
         return replace(self, pod=with_fields(self.pod, spec=with_fields(self.pod.spec, **fields)))
 
@@ -148,9 +154,8 @@ class RemoveTaint(Edit, frozen=True):
         return f"remove the taint {taint_text(self.key, self.value, self.effect)} from node {self.node}"
 
     def apply(self, edited: EditedCluster) -> EditedCluster:
-        node, gone = edited.node(self.node), (self.key, self.value, self.effect)
-        left = tuple(taint for taint in node.spec.taints if (taint.key, taint.value, taint.effect) != gone)
-        return edited.with_node(with_fields(node, spec=with_fields(node.spec, taints=left)))
+        gone = self.key, self.value, self.effect
+        return edited.without_taints(self.node, lambda taint: (taint.key, taint.value, taint.effect) == gone)
 
 
 class Uncordon(Edit, frozen=True):
@@ -161,10 +166,7 @@ class Uncordon(Edit, frozen=True):
     node: str
 
     def apply(self, edited: EditedCluster) -> EditedCluster:
-        node = edited.node(self.node)
-        taints = tuple(taint for taint in node.spec.taints if taint.key != CORDON_TAINT)
-        spec = with_fields(node.spec, unschedulable=False, taints=taints)
-        return edited.with_node(with_fields(node, spec=spec))
+        return edited.without_taints(self.node, lambda taint: taint.key == CORDON_TAINT, unschedulable=False)
 
 
 class RepairNode(Edit, frozen=True):
@@ -177,9 +179,7 @@ class RepairNode(Edit, frozen=True):
     """The taint's key; Kubernetes removes the taint, with each of its effects, when the problem is solved."""
 
     def apply(self, edited: EditedCluster) -> EditedCluster:
-        node = edited.node(self.node)
-        taints = tuple(taint for taint in node.spec.taints if taint.key != self.taint)
-        return edited.with_node(with_fields(node, spec=with_fields(node.spec, taints=taints)))
+        return edited.without_taints(self.node, lambda taint: taint.key == self.taint)
 
 
 class SetLabel(Edit, frozen=True):
@@ -321,12 +321,12 @@ class AddNodes(Edit, frozen=True):
             if HOSTNAME in labels:
                 labels[HOSTNAME] = name
             metadata = with_fields(model.metadata, name=name, uid=name, labels=labels)
-            spec = with_fields(model.spec, unschedulable=False, taints=lasting(model.spec.taints))
+            spec = with_fields(model.spec, unschedulable=False, taints=permanent_taints(model.spec.taints))
             edited = edited.with_node(with_fields(model, metadata=metadata, spec=spec))
         return edited
 
 
-def lasting(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
+def permanent_taints(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
     """The taints without those for a node's own problems, which a new node does not have."""
     return tuple(taint for taint in taints if not taint.key.startswith(PROBLEM_TAINTS))
 
@@ -373,7 +373,7 @@ def spread_text(constraint: TopologySpreadConstraint) -> str:
     return f"{selector_text(constraint.label_selector)} over {constraint.topology_key}"
 
 
-def released(
+def released_claims(
     claims: Iterable[ResourceClaim], gone: Collection[str]
 ) -> list[tuple[ResourceClaim, ResourceClaim]]:
     """Claims whose last pods were deleted, each before and after Kubernetes deallocates its devices."""

@@ -25,7 +25,7 @@ from kuberth.explaining.devices import DeviceCounts
 from kuberth.explaining.needs import PodNeeds
 from kuberth.explaining.prerequisites import Nomination, Prerequisite, nomination, prerequisites
 from kuberth.explaining.proposals import NearNode, Proposal, proposals
-from kuberth.explaining.question import Judge, Question, Waiting, judge_of
+from kuberth.explaining.question import PodEvaluation, Question, Waiting, evaluation_of
 from kuberth.explaining.shortcomings import shortcomings
 from kuberth.framework.cluster_events import Action, ClusterEvent
 from kuberth.framework.status import Code, Status
@@ -36,10 +36,10 @@ API_VERSION: Final = "explain.kuberth.dev/v1alpha1"
 KIND: Final = "Explanation"
 BEST_NODES: Final = 10
 """Nodes in the score table."""
-MOST_EXAMINED: Final = 10_000
+MAX_EXAMINED: Final = 10_000
 """The maximum number of rejected nodes that are examined in detail."""
 NOT_CONSIDERED: Final = "not considered: the pod restricts its nodes by name"
-_SINGLE: Final = tuple(action for action in Action if action.value & (action.value - 1) == 0)
+_SINGLE_ACTIONS: Final = tuple(action for action in Action if action.value & (action.value - 1) == 0)
 
 
 class Rejected(msgspec.Struct, frozen=True):
@@ -133,34 +133,34 @@ def explain(question: Question, cluster: ClusterCopy | None = None) -> Explanati
 
     `cluster`: the copy of an earlier question, which saves most of the time.
     """
-    with judge_of(question, cluster) as judge:
-        return _explained(question, judge)
+    with evaluation_of(question, cluster) as evaluation:
+        return _explain(question, evaluation)
 
 
-def _explained(question: Question, judge: Judge) -> Explanation:
-    pod, evaluator = judge.pod, judge.evaluator
-    gate = judge.gate(pod)
+def _explain(question: Question, evaluation: PodEvaluation) -> Explanation:
+    pod, evaluator = evaluation.pod, evaluation.evaluator
+    gate = evaluation.gate(pod)
     # A pod that fits on its nominated node is tried on no other; here all nodes are evaluated.
     answer = evaluator.evaluate(_without_nomination(pod))
     found = Explanation(
         pod=object_key(question.pod),
-        profile=judge.profile,
-        verdict=_verdict(judge.node, gate, answer),
+        profile=evaluation.profile,
+        verdict=_verdict(evaluation.node, gate, answer),
         nodes=evaluator.cluster.node_count,
-        node=judge.node,
+        node=evaluation.node,
         answer=answer,
         waiting=question.waiting,
-        rejected=tuple(_groups(answer, evaluator.cluster.names)),
-        scores=_table(answer, judge.node) if answer.feasible else None,
-        notes=(*question.notes, *_notes(pod, judge.profile, answer)),
+        rejected=tuple(_rejection_groups(answer, evaluator.cluster.names)),
+        scores=_score_table(answer, evaluation.node) if answer.feasible else None,
+        notes=(*question.notes, *_notes(pod, evaluation.profile, answer)),
     )
     if found.verdict == "placed":
         return found
     is_held = question.waiting is not None and bool(question.waiting.held_by)
     found = replace(
         found,
-        missing=tuple(prerequisites(judge, refusal=question.refusal)),
-        nominated=None if is_held else nomination(judge),
+        missing=tuple(prerequisites(evaluation, refusal=question.refusal)),
+        nominated=None if is_held else nomination(evaluation),
     )
     if found.verdict == "fits":
         return found if is_held else replace(found, message=_last_failure(pod))
@@ -175,12 +175,12 @@ def _explained(question: Question, judge: Judge) -> Explanation:
             summary = PreemptionSummary(
                 # After a rejection by PreFilter, PostFilter has no nodes to report on.
                 preemption.status.message if answer.pre_filter is None else "",
-                *_helpful(answer, found.nodes),
+                *_preemption_counts(answer, found.nodes),
                 nominated_node=preemption.nominated_node,
                 victims=preemption.victims,
             )
-    near = _by_misses(_near(question, judge, answer))
-    hints = judge.evaluator.runner.profile.hints
+    near = _by_misses(_nearest_nodes(question, evaluation, answer))
+    hints = evaluation.evaluator.runner.profile.hints
     rejectors = answer.rejected_by if gate is None else (gate.plugin,)
     return replace(
         found,
@@ -195,7 +195,7 @@ def _explained(question: Question, judge: Judge) -> Explanation:
             )
             for plugin in rejectors
         },
-        proposals=proposals(judge, tuple(near.values()), victims=victims),
+        proposals=proposals(evaluation, tuple(near.values()), victims=victims),
     )
 
 
@@ -221,21 +221,21 @@ def _verdict(node: str, gate: Status | None, answer: Answer) -> str:
     return "fits" if answer.feasible else "rejected"
 
 
-def _groups(answer: Answer, names: Iterable[str]) -> Iterator[Rejected]:
+def _rejection_groups(answer: Answer, names: Iterable[str]) -> Iterator[Rejected]:
     """The rejections by plugin and reason, the most frequent first."""
     if answer.pre_filter is not None:
-        yield _rejected(answer.pre_filter, filter(None, names))
+        yield _rejection_group(answer.pre_filter, filter(None, names))
         return
     by_status: dict[Status, list[str]] = {}
     for name, status in answer.rejections.items():
         by_status.setdefault(status, []).append(name)
-    groups = [_rejected(status, nodes) for status, nodes in by_status.items()]
+    groups = [_rejection_group(status, nodes) for status, nodes in by_status.items()]
     yield from sorted(groups, key=lambda group: (-group.count, group.plugin, group.reasons, group.nodes))
     if answer.considered is not None and (others := set(filter(None, names)).difference(answer.considered)):
-        yield _rejected(Status.unresolvable(NOT_CONSIDERED), others)
+        yield _rejection_group(Status.unresolvable(NOT_CONSIDERED), others)
 
 
-def _rejected(status: Status, nodes: Iterable[str]) -> Rejected:
+def _rejection_group(status: Status, nodes: Iterable[str]) -> Rejected:
     names = tuple(sorted(nodes))
     return Rejected(status.plugin, status.code.label, status.reasons, len(names), names)
 
@@ -243,14 +243,14 @@ def _rejected(status: Status, nodes: Iterable[str]) -> Rejected:
 def _notes(pod: Pod, profile: str, answer: Answer) -> Iterator[str]:
     wanted = pod.spec.scheduler_name
     if wanted and wanted != profile:
-        yield f"the pod waits for the scheduler {wanted}; it was judged by the profile {profile}"
+        yield f"the pod waits for the scheduler {wanted}; it was evaluated with the profile {profile}"
     if group := group_of(pod):
-        yield f"the pod is in the group {group} and was judged without the group"
+        yield f"the pod is in the group {group} and was evaluated without the group"
     for url in answer.not_asked:
         yield f"the extender {url} takes part for this pod and was not called"
 
 
-def _helpful(answer: Answer, nodes: int) -> tuple[int, int]:
+def _preemption_counts(answer: Answer, nodes: int) -> tuple[int, int]:
     """The number of nodes that evictions could make feasible, and the number of other evaluated nodes."""
     if answer.pre_filter is not None:
         return 0, nodes
@@ -259,24 +259,24 @@ def _helpful(answer: Answer, nodes: int) -> tuple[int, int]:
     return len(codes) - hopeless, hopeless
 
 
-def _near(question: Question, judge: Judge, answer: Answer) -> list[NearNode]:
+def _nearest_nodes(question: Question, evaluation: PodEvaluation, answer: Answer) -> list[NearNode]:
     """The rejected nodes with their shortcomings, the nearest first."""
-    evaluator = judge.evaluator
+    evaluator = evaluation.evaluator
     # A node that passes every filter may still be rejected because of nominated pods.
     against = {name: (status,) for name, status in answer.rejections.items()} | {
         name: statuses
-        for name, statuses in evaluator.objections(judge.pod).items()
+        for name, statuses in evaluator.objections(evaluation.pod).items()
         if answer.considered is None or name in answer.considered
     }
     nearest: Iterable[str] = against
-    if len(against) > MOST_EXAMINED:
+    if len(against) > MAX_EXAMINED:
         reasons = {name: sum(len(one.reasons) for one in statuses) for name, statuses in against.items()}
-        nearest = sorted(against, key=lambda name: (reasons[name], name))[:MOST_EXAMINED]
+        nearest = sorted(against, key=lambda name: (reasons[name], name))[:MAX_EXAMINED]
     gates = effective_gates(question.configuration, question.feature_gates)
     needs = PodNeeds(
-        PodInfo(judge.pod),
+        PodInfo(evaluation.pod),
         compares_taints=gates.enabled("TaintTolerationComparisonOperators"),
-        devices=cache(lambda: DeviceCounts(evaluator, judge.pod, gates)),
+        devices=cache(lambda: DeviceCounts(evaluator, evaluation.pod, gates)),
     )
     found = []
     for name in nearest:
@@ -305,14 +305,14 @@ def _by_misses(near: Iterable[NearNode]) -> dict[tuple[str, ...], list[NearNode]
 def event_text(event: ClusterEvent) -> str:
     """`Node: Add, UpdateNodeTaint`."""
     left, labels = event.action, []
-    for action in (Action.ALL, Action.UPDATE, *_SINGLE):  # the widest name first
+    for action in (Action.ALL, Action.UPDATE, *_SINGLE_ACTIONS):  # the widest name first
         if left & action == action:
             labels.append(action.label)
             left &= ~action
     return f"{event.resource}: {', '.join(sorted(labels))}"
 
 
-def _table(answer: Answer, node: str) -> ScoreTable:
+def _score_table(answer: Answer, node: str) -> ScoreTable:
     ranked = sorted(answer.totals, key=lambda name: (-answer.totals[name], name))
     shown = ranked[:BEST_NODES]
     if node in answer.totals and node not in shown:
@@ -320,7 +320,7 @@ def _table(answer: Answer, node: str) -> ScoreTable:
     return ScoreTable(
         feasible=len(answer.feasible),
         winner=node or ranked[0],
-        reason=_reason(answer, ranked, node),
+        reason=_winning_reason(answer, ranked, node),
         best=tuple(
             ScoredNode(
                 name, answer.totals[name], {plugin: scores[name] for plugin, scores in answer.scores.items()}
@@ -330,7 +330,7 @@ def _table(answer: Answer, node: str) -> ScoreTable:
     )
 
 
-def _reason(answer: Answer, ranked: list[str], node: str) -> str:
+def _winning_reason(answer: Answer, ranked: list[str], node: str) -> str:
     """Why the winner scored highest, by the plugins that make the difference."""
     best = ranked[0]
     top = [name for name in ranked if answer.totals[name] == answer.totals[best]]

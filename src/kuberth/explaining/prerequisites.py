@@ -18,12 +18,12 @@ from kuberth.api.resource import DeviceClass, DeviceRequest, ResourceClaim, Reso
 from kuberth.api.scheduling import PodGroup
 from kuberth.api.storage import StorageClass
 from kuberth.cluster.pod_info import PodInfo, group_of
-from kuberth.explaining.question import Judge
+from kuberth.explaining.question import PodEvaluation
 from kuberth.informers.store import Stores, object_key
 from kuberth.plugins.volume_binding.claims import is_bound
 from kuberth.plugins.volumes.claims import WAIT_FOR_FIRST_CONSUMER, claim_class, claims_of
 
-MOST_NAMED: Final = 5
+MAX_NAMED: Final = 5
 """How many members of a gang are named."""
 
 
@@ -49,27 +49,27 @@ class Nomination(msgspec.Struct, frozen=True):
     """namespace/name of pods of lower priority that are being deleted there."""
 
 
-def nomination(judge: Judge) -> Nomination | None:
+def nomination(evaluation: PodEvaluation) -> Nomination | None:
     """The pod's nomination; None if it has none."""
-    node, priority = judge.pod.status.nominated_node_name, pod_priority(judge.pod)
-    if not node or judge.node:
+    node, priority = evaluation.pod.status.nominated_node_name, pod_priority(evaluation.pod)
+    if not node or evaluation.node:
         return None
     terminating = [
         info.key
-        for info in judge.pods_of(node)
+        for info in evaluation.pods_of(node)
         if info.pod.metadata.deletion_timestamp is not None and info.priority < priority
     ]
     return Nomination(node, tuple(sorted(terminating)))
 
 
-def prerequisites(judge: Judge, *, refusal: str = "") -> Iterator[Prerequisite]:
+def prerequisites(evaluation: PodEvaluation, *, refusal: str = "") -> Iterator[Prerequisite]:
     """Missing or unready objects that the pod names, and its workload if its pods are rejected."""
-    stores = judge.evaluator.stores
-    for owner in judge.pod.metadata.owner_references[:1] if refusal else ():
-        yield Prerequisite(owner.kind, f"{judge.pod.metadata.namespace}/{owner.name}", refusal)
-    yield from _volumes(judge.pod, stores)
-    yield from dict.fromkeys(_resource_claims(judge.pod, stores))
-    yield from _gang(judge, stores)
+    stores = evaluation.evaluator.stores
+    for owner in evaluation.pod.metadata.owner_references[:1] if refusal else ():
+        yield Prerequisite(owner.kind, f"{evaluation.pod.metadata.namespace}/{owner.name}", refusal)
+    yield from _volumes(evaluation.pod, stores)
+    yield from dict.fromkeys(_resource_claims(evaluation.pod, stores))
+    yield from _gang(evaluation, stores)
 
 
 def _volumes(pod: Pod, stores: Stores) -> Iterator[Prerequisite]:
@@ -142,15 +142,15 @@ def _classes(owner: str, requests: tuple[DeviceRequest, ...], stores: Stores) ->
                 yield Prerequisite("DeviceClass", name, f"of {owner} does not exist")
 
 
-def _gang(judge: Judge, stores: Stores) -> Iterator[Prerequisite]:
-    key = group_of(judge.pod)
-    if not key or not judge.schedules_gangs:
+def _gang(evaluation: PodEvaluation, stores: Stores) -> Iterator[Prerequisite]:
+    key = group_of(evaluation.pod)
+    if not key or not evaluation.schedules_gangs:
         return
     group = stores.of(PodGroup).get_by_key(key)
     if group is None:
         yield Prerequisite("PodGroup", key, "does not exist")
         return
-    gang, members = group.spec.scheduling_policy.gang, judge.evaluator.cluster.pod_groups.get(key)
+    gang, members = group.spec.scheduling_policy.gang, evaluation.evaluator.cluster.pod_groups.get(key)
     if gang is None or members is None:
         return
     if members.total < gang.min_count:
@@ -165,5 +165,5 @@ def _gang(judge: Judge, stores: Stores) -> Iterator[Prerequisite]:
 def _names(pods: Mapping[str, PodInfo]) -> str:
     """The names of some pods, by UID, in order."""
     names = sorted(info.pod.metadata.name for info in pods.values())
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"{', '.join(names[:MOST_NAMED])}{more}"
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return f"{', '.join(names[:MAX_NAMED])}{more}"

@@ -1,7 +1,8 @@
 """Proposals: minimal sets of tested changes that let a pod be scheduled.
 
-In: a `Judge` and what the nearest nodes lack. Out: `Proposal`s. Candidates are fixes for shortcomings,
-deletions of pods, and new nodes. Each is tested on the cluster, then reduced while it still helps.
+In: a `PodEvaluation` and what the nearest nodes lack. Out: `Proposal`s. Candidates are fixes for
+shortcomings, deletions of pods, and new nodes. Each is tested on the cluster, then reduced while it still
+helps.
 """
 
 from __future__ import annotations
@@ -28,31 +29,31 @@ from kuberth.explaining.edits import (
     RemoveGate,
     ScaleRequest,
     SetLabel,
-    lasting,
+    permanent_taints,
 )
 from kuberth.explaining.needs import Remedy, Shortcoming
-from kuberth.explaining.question import Judge
+from kuberth.explaining.question import PodEvaluation
 from kuberth.informers.store import object_key
 
-MOST_PROPOSALS: Final = 8
-MOST_ALIKE: Final = 2
+MAX_PROPOSALS: Final = 8
+MAX_ALIKE: Final = 2
 """The maximum number of proposals with the same kinds of changes."""
-MOST_PATTERNS: Final = 16
+MAX_PATTERNS: Final = 16
 """The maximum number of sets of shortcomings for which candidates are created."""
-MOST_PATTERNS_ALIKE: Final = 4
+MAX_PATTERNS_ALIKE: Final = 4
 """The maximum number of sets of shortcomings of the same kinds, such as one taint each."""
-MOST_COMBINATIONS: Final = 8
+MAX_COMBINATIONS: Final = 8
 """The maximum number of combinations of fixes for one node."""
-MOST_CLEARED: Final = 4
+MAX_NODES_ALIKE: Final = 4
 """The maximum number of nodes with the same shortcomings on which deletions are tried."""
-MOST_SINGLE: Final = 3
+MAX_SINGLE_DELETIONS: Final = 3
 """The maximum number of pods whose deletion is tried individually."""
-MOST_SHAPES: Final = 4
-MOST_ADDED: Final = 3
+MAX_SHAPES: Final = 4
+MAX_ADDED_NODES: Final = 3
 """The maximum number of nodes that one proposal adds."""
-MOST_LEAVING: Final = 24
+MAX_DELETIONS: Final = 24
 """The maximum number of pods that one proposal deletes, before it is reduced."""
-MOST_TRIES: Final = 400
+MAX_TRIES: Final = 400
 """The maximum number of what-ifs; then no further candidate is tried."""
 TRIED_IN_FULL: Final = 6
 """Up to this number of changes, every subset is tested; beyond, leaving out every one and every two."""
@@ -75,30 +76,30 @@ class Proposal:
 
     @property
     def text(self) -> str:
-        return _joined([edit.text for edit in self.edits])
+        return _join([edit.text for edit in self.edits])
 
 
 def proposals(
-    judge: Judge, near: Sequence[Sequence[NearNode]], *, victims: Iterable[str] = ()
+    evaluation: PodEvaluation, near: Sequence[Sequence[NearNode]], *, victims: Iterable[str] = ()
 ) -> tuple[Proposal, ...]:
     """The least disruptive proposals first.
 
     `near` are groups of nodes with the same shortcomings, the nearest first; `victims` the pods that
     preemption would evict.
     """
-    gates: Remedy = tuple(RemoveGate(gate.name) for gate in judge.pod.spec.scheduling_gates)
+    gates: Remedy = tuple(RemoveGate(gate.name) for gate in evaluation.pod.spec.scheduling_gates)
     found: dict[frozenset[Edit], Proposal] = {}
-    for edits in _candidates(judge, near, gates, victims):
-        if len(found) >= 2 * MOST_PROPOSALS or judge.tries > MOST_TRIES:
+    for edits in _candidates(evaluation, near, gates, victims):
+        if len(found) >= 2 * MAX_PROPOSALS or evaluation.tries > MAX_TRIES:
             break
-        needed = minimal(edits, judge.frees)
+        needed = minimal(edits, evaluation.helps)
         # Manually deleting a pod that the scheduler would evict anyway is the same proposal.
-        if needed and (key := frozenset(map(_without_preemptor, needed))) not in found:
+        if needed and (key := frozenset(map(_as_manual_deletion, needed))) not in found:
             found[key] = Proposal(tuple(needed))
     # Omit proposals that reduce a request further than another proposal does.
     every = found.values()
     milder = [one for one in every if not any(_is_milder(other, one) for other in every)]
-    return tuple(sorted(_best(milder), key=_harm))
+    return tuple(sorted(_select(milder), key=_harm))
 
 
 def _harm(proposal: Proposal) -> tuple[int, int, int]:
@@ -106,7 +107,7 @@ def _harm(proposal: Proposal) -> tuple[int, int, int]:
     return max(harms), len(harms), sum(harms)
 
 
-def _best(given: Sequence[Proposal]) -> Iterator[Proposal]:
+def _select(given: Sequence[Proposal]) -> Iterator[Proposal]:
     """The smallest proposals of each level of disruption, few of each kind."""
     alike: Counter[frozenset[type[Edit]]] = Counter()
     chosen: list[Proposal] = []
@@ -117,63 +118,65 @@ def _best(given: Sequence[Proposal]) -> Iterator[Proposal]:
         is_worse = harm != ScaleRequest.harm and any(
             len(other.edits) < size and _harm(other)[0] == harm for other in chosen
         )
-        if len(chosen) < MOST_PROPOSALS and alike[kinds] < MOST_ALIKE and not is_worse:
+        if len(chosen) < MAX_PROPOSALS and alike[kinds] < MAX_ALIKE and not is_worse:
             alike[kinds] += 1
             chosen.append(proposal)
     return iter(chosen)
 
 
-def minimal(edits: Sequence[Edit], frees: Callable[[Iterable[Edit]], bool]) -> Sequence[Edit]:
+def minimal(edits: Sequence[Edit], helps: Callable[[Iterable[Edit]], bool]) -> Sequence[Edit]:
     """A smallest subset of the changes that still helps; () if all of them together do not."""
-    if not frees(edits):
+    if not helps(edits):
         return ()
-    needed = _reduced(edits, frees)
+    needed = _reduce(edits, helps)
     if len(needed) > TRIED_IN_FULL:
         return needed
     for size in range(1, len(needed)):
         for part in combinations(needed, size):
-            if frees(part):
+            if helps(part):
                 return part
     return needed
 
 
-def _reduced(edits: Sequence[Edit], frees: Callable[[Iterable[Edit]], bool]) -> Sequence[Edit]:
+def _reduce(edits: Sequence[Edit], helps: Callable[[Iterable[Edit]], bool]) -> Sequence[Edit]:
     """The changes without unnecessary ones, removed one or two at a time until few enough are left."""
     if len(edits) <= TRIED_IN_FULL:
         return edits
     for number in (1, 2):
         for kept in combinations(edits, len(edits) - number):
-            if frees(kept):
-                return _reduced(kept, frees)
+            if helps(kept):
+                return _reduce(kept, helps)
     return edits
 
 
 def _candidates(
-    judge: Judge, near: Sequence[Sequence[NearNode]], gates: Remedy, victims: Iterable[str]
+    evaluation: PodEvaluation, near: Sequence[Sequence[NearNode]], gates: Remedy, victims: Iterable[str]
 ) -> Iterator[Sequence[Edit]]:
     """The candidates: first possible single changes, then fixes for several shortcomings."""
     if gates:
         yield gates
-    if _chooses_names(judge.pod):
+    if _selects_nodes_by_name(evaluation.pod):
         yield (*gates, DropNodeAffinity())
-    evicted = judge.other_pods(victims)
-    if evicted and not any(_is_sibling(pod, judge.pod) for pod in evicted):
+    evicted = evaluation.other_pods(victims)
+    if evicted and not any(_is_sibling(pod, evaluation.pod) for pod in evicted):
         yield (*gates, *(_deletion(pod, preempted=True) for pod in evicted))
     patterns = _patterns(near)
     for nodes in patterns:
         if len(nodes[0].misses) == 1:
-            yield from _remedied(judge, nodes, gates)
-    yield from ((*gates, _deletion(pod)) for pod in _single_deletions(judge, near))
-    for model in _shapes(judge, near):
+            yield from _fixes(evaluation, nodes, gates)
+    yield from ((*gates, _deletion(pod)) for pod in _single_deletions(evaluation, near))
+    for model in _shapes(evaluation, near):
         # One new node suffices, unless spread constraints count domains.
-        for count in range(1, (MOST_ADDED if judge.pod.spec.topology_spread_constraints else 1) + 1):
+        for count in range(
+            1, (MAX_ADDED_NODES if evaluation.pod.spec.topology_spread_constraints else 1) + 1
+        ):
             edits = (*gates, AddNodes(model, count))
-            if judge.frees(edits):
+            if evaluation.helps(edits):
                 yield edits
                 break
     for nodes in patterns:
         if len(nodes[0].misses) != 1:
-            yield from _remedied(judge, nodes, gates)
+            yield from _fixes(evaluation, nodes, gates)
 
 
 def _patterns(near: Sequence[Sequence[NearNode]]) -> list[list[NearNode]]:
@@ -186,7 +189,7 @@ def _patterns(near: Sequence[Sequence[NearNode]]) -> list[list[NearNode]]:
             [(missed.kind or missed.plugin, missed.pattern or missed.text, missed.never) for missed in misses]
         )
         known = members.setdefault(key, [])
-        known += nodes[: MOST_CLEARED - len(known)]
+        known += nodes[: MAX_NODES_ALIKE - len(known)]
         counts[key] += len(nodes)
     alike: Counter[Any] = Counter()
     found: list[list[NearNode]] = []
@@ -194,12 +197,12 @@ def _patterns(near: Sequence[Sequence[NearNode]]) -> list[list[NearNode]]:
     for key in sorted(members, key=lambda each: (len(members[each][0].misses), -counts[each])):
         kinds = tuple(sorted(kind for kind, _text, _never in key))
         alike[kinds] += 1
-        if alike[kinds] <= MOST_PATTERNS_ALIKE and len(found) < MOST_PATTERNS:
+        if alike[kinds] <= MAX_PATTERNS_ALIKE and len(found) < MAX_PATTERNS:
             found.append(members[key])
     return found
 
 
-def _remedied(judge: Judge, nodes: Sequence[NearNode], gates: Remedy) -> Iterator[Sequence[Edit]]:
+def _fixes(evaluation: PodEvaluation, nodes: Sequence[NearNode], gates: Remedy) -> Iterator[Sequence[Edit]]:
     """Candidates that fix every shortcoming of the first node, or delete pods on one of the nodes."""
     if len(nodes[0].misses) > 1:
         # A label moves the node to another topology domain, which may fix several shortcomings.
@@ -209,7 +212,7 @@ def _remedied(judge: Judge, nodes: Sequence[NearNode], gates: Remedy) -> Iterato
     for node in nodes:
         ways = [
             (
-                *(remedy for remedy in missed.remedies if _is_proposable(judge, remedy)),
+                *(remedy for remedy in missed.remedies if _is_proposable(evaluation, remedy)),
                 *([()] if missed.deletion_helps else []),
             )
             for missed in node.misses
@@ -217,33 +220,33 @@ def _remedied(judge: Judge, nodes: Sequence[NearNode], gates: Remedy) -> Iterato
         if not all(ways):
             return
         was_cleared = False
-        for chosen in islice(product(*ways), MOST_COMBINATIONS):
+        for chosen in islice(product(*ways), MAX_COMBINATIONS):
             edits = (*gates, *dict.fromkeys(edit for remedy in chosen for edit in remedy))
             if all(chosen):
                 if node is nodes[0]:
                     yield edits
-            elif leaving := _leaving(judge, node, edits):
+            elif deletions := _deletions_that_help(evaluation, node, edits):
                 was_cleared = True
-                yield (*edits, *leaving)
+                yield (*edits, *deletions)
         if was_cleared or not any(missed.deletion_helps for missed in node.misses):
             return
 
 
-def _leaving(judge: Judge, node: NearNode, edits: Sequence[Edit]) -> Sequence[Edit]:
+def _deletions_that_help(evaluation: PodEvaluation, node: NearNode, edits: Sequence[Edit]) -> Sequence[Edit]:
     """Deletions of pods of the node that help together with the changes; () if there are none.
 
     Pods of the lowest priority are deleted first, of these the largest.
     """
-    leaving: list[Edit] = []
-    movable = [info for info in judge.pods_of(node.name) if _may_go(info.pod, judge.pod)]
-    for info in heapq.nsmallest(MOST_LEAVING, movable, key=_order):
-        leaving.append(_deletion(info.pod))
-        if judge.frees((*edits, *leaving)):
-            return leaving
+    deletions: list[Edit] = []
+    movable = [info for info in evaluation.pods_of(node.name) if _is_deletable(info.pod, evaluation.pod)]
+    for info in heapq.nsmallest(MAX_DELETIONS, movable, key=_deletion_order):
+        deletions.append(_deletion(info.pod))
+        if evaluation.helps((*edits, *deletions)):
+            return deletions
     return ()
 
 
-def _single_deletions(judge: Judge, near: Iterable[Sequence[NearNode]]) -> list[Pod]:
+def _single_deletions(evaluation: PodEvaluation, near: Iterable[Sequence[NearNode]]) -> list[Pod]:
     """Pods whose individual deletion may help, by their requests and ports; lowest priority first."""
     found: list[PodInfo] = []
     for nodes in near:
@@ -251,25 +254,25 @@ def _single_deletions(judge: Judge, near: Iterable[Sequence[NearNode]]) -> list[
         if not all(missed.deletion_helps and (missed.short or missed.holder) for missed in misses):
             continue
         for node in nodes:
-            giving: Iterable[PodInfo] = judge.pods_of(node.name)
+            giving: Iterable[PodInfo] = evaluation.pods_of(node.name)
             for missed in node.misses:
-                giving = [info for info in giving if _gives(info, missed)]
-            found += [info for info in giving if _may_go(info.pod, judge.pod)]
-    return [info.pod for info in heapq.nsmallest(MOST_SINGLE, found, key=_order)]
+                giving = [info for info in giving if _deletion_fixes(info, missed)]
+            found += [info for info in giving if _is_deletable(info.pod, evaluation.pod)]
+    return [info.pod for info in heapq.nsmallest(MAX_SINGLE_DELETIONS, found, key=_deletion_order)]
 
 
-def _gives(info: PodInfo, missed: Shortcoming) -> bool:
+def _deletion_fixes(info: PodInfo, missed: Shortcoming) -> bool:
     """Whether the deletion of the pod would fix the shortcoming."""
     if missed.holder:
         return info.key == missed.holder
     return missed.kind == PODS or info.request.amounts().get(missed.kind, 0) >= missed.short
 
 
-def _order(info: PodInfo) -> tuple[int, int, int, str]:
+def _deletion_order(info: PodInfo) -> tuple[int, int, int, str]:
     return info.priority, -info.request.milli_cpu, -info.request.memory, info.key
 
 
-def _may_go(pod: Pod, pending: Pod) -> bool:
+def _is_deletable(pod: Pod, pending: Pod) -> bool:
     """False for pods that would be recreated on the node, system pods, and siblings of the pending pod."""
     if pod_priority(pod) >= _SYSTEM_PRIORITY or pod.metadata.deletion_timestamp is not None:
         return False
@@ -278,16 +281,16 @@ def _may_go(pod: Pod, pending: Pod) -> bool:
     return not _is_sibling(pod, pending)
 
 
-def _chooses_names(pod: Pod) -> bool:
+def _selects_nodes_by_name(pod: Pod) -> bool:
     """Whether the pod chooses nodes by name; a DaemonSet's pods do, by their controller, and do not count."""
     required = required_node_selector(pod)
     by_name = required is not None and any(term.match_fields for term in required.node_selector_terms)
     return by_name and all(owner.kind != "DaemonSet" for owner in pod.metadata.owner_references)
 
 
-def _is_proposable(judge: Judge, remedy: Remedy) -> bool:
-    deleted = judge.other_pods(edit.pod for edit in remedy if isinstance(edit, DeletePod))
-    return all(_may_go(pod, judge.pod) for pod in deleted)
+def _is_proposable(evaluation: PodEvaluation, remedy: Remedy) -> bool:
+    deleted = evaluation.other_pods(edit.pod for edit in remedy if isinstance(edit, DeletePod))
+    return all(_is_deletable(pod, evaluation.pod) for pod in deleted)
 
 
 def _is_sibling(pod: Pod, pending: Pod) -> bool:
@@ -307,7 +310,7 @@ def _owners(pod: Pod) -> set[tuple[str, str, str]]:
     return found
 
 
-def _without_preemptor(edit: Edit) -> Edit:
+def _as_manual_deletion(edit: Edit) -> Edit:
     return with_fields(edit, preempted=False) if isinstance(edit, DeletePod) else edit
 
 
@@ -315,25 +318,25 @@ def _deletion(pod: Pod, *, preempted: bool = False) -> DeletePod:
     return DeletePod(object_key(pod), pod.spec.node_name, preempted)
 
 
-def _shapes(judge: Judge, near: Iterable[Sequence[NearNode]]) -> Iterator[str]:
+def _shapes(evaluation: PodEvaluation, near: Iterable[Sequence[NearNode]]) -> Iterator[str]:
     """One node of each shape that may hold the pod when it is empty, the most frequent shapes first."""
     members: dict[Any, list[str]] = {}
     for nodes in near:
         if all(missed.new_helps for missed in nodes[0].misses):
             for name in (node.name for node in nodes):
-                if (node := judge.node_named(name)) is not None:
+                if (node := evaluation.node_named(name)) is not None:
                     members.setdefault(_shape(node), []).append(name)
     by_number = sorted(members.values(), key=lambda names: (-len(names), min(names)))
-    yield from (min(names) for names in by_number[:MOST_SHAPES])
+    yield from (min(names) for names in by_number[:MAX_SHAPES])
 
 
 def _shape(node: Node) -> Any:
-    taints = frozenset((taint.key, taint.value, taint.effect) for taint in lasting(node.spec.taints))
+    taints = frozenset((taint.key, taint.value, taint.effect) for taint in permanent_taints(node.spec.taints))
     return frozenset(node.status.allocatable.items()), taints
 
 
 def _is_milder(one: Proposal, other: Proposal) -> bool:
-    mine, yours = _scales(one), _scales(other)
+    mine, yours = _scaled_requests(one), _scaled_requests(other)
     rest = {edit for edit in other.edits if not isinstance(edit, ScaleRequest)}
     if one is other or not mine or mine.keys() != yours.keys():
         return False
@@ -342,7 +345,7 @@ def _is_milder(one: Proposal, other: Proposal) -> bool:
     return mine != yours and all(parse(mine[key]) >= parse(yours[key]) for key in mine)
 
 
-def _scales(proposal: Proposal) -> dict[tuple[str, str], str]:
+def _scaled_requests(proposal: Proposal) -> dict[tuple[str, str], str]:
     return {
         (edit.container, edit.resource): edit.after
         for edit in proposal.edits
@@ -350,5 +353,5 @@ def _scales(proposal: Proposal) -> dict[tuple[str, str], str]:
     }
 
 
-def _joined(texts: Sequence[str]) -> str:
+def _join(texts: Sequence[str]) -> str:
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"

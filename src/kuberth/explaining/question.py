@@ -1,7 +1,7 @@
-"""A question (which pod, which cluster, which configuration), and the judge that answers it.
+"""A question (which pod, which cluster, which configuration), and the evaluation of its pod.
 
-In: objects and a configuration. Out: a `Judge`, which evaluates the pod with and without edits. A pod with a
-node is evaluated as if it had none.
+In: objects and a configuration. Out: a `PodEvaluation`, which evaluates the pod with and without edits. A pod
+with a node is evaluated as if it had none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kuberth.cluster.pod_info import PodInfo
 from kuberth.config import FeatureGates, KubeSchedulerConfiguration, default_configuration
 from kuberth.errors import ConfigError
 from kuberth.explaining.cluster_copy import ClusterCopy
-from kuberth.explaining.edits import Edit, EditedCluster, released
+from kuberth.explaining.edits import Edit, EditedCluster, released_claims
 from kuberth.framework.registry import Registry
 from kuberth.framework.status import Status
 
@@ -78,8 +78,8 @@ class Question:
         return self.config or default_configuration(self.feature_gates)
 
 
-class Judge:
-    """Evaluates the pod in the cluster, with and without edits. Make one with `judge_of`."""
+class PodEvaluation:
+    """Evaluates the pod in the cluster, with and without edits. Make one with `evaluation_of`."""
 
     def __init__(self, question: Question, cluster: ClusterCopy, *, profile: str, is_there: bool) -> None:
         self.profile = profile
@@ -121,7 +121,7 @@ class Judge:
         status = self.evaluator.runner.run_pre_enqueue(pod)
         return None if status.is_success else status
 
-    def frees(self, edits: Iterable[Edit]) -> bool:
+    def helps(self, edits: Iterable[Edit]) -> bool:
         """Whether a node is feasible after these changes, which are then undone."""
         edits = tuple(edits)
         known = frozenset(edits)
@@ -137,7 +137,7 @@ class Judge:
             return False
         gone = self.other_pods(sorted(edited.gone))
         before = [(node, self.node_named(name)) for name, node in edited.nodes.items()]
-        claims = released(self.evaluator.stores.of(ResourceClaim), edited.gone)
+        claims = released_claims(self.evaluator.stores.of(ResourceClaim), edited.gone)
         self.evaluator.remove(*gone)
         self.evaluator.add(*(new for _old, new in claims))
         self.evaluator.add(*(node for node, _old in before))
@@ -153,7 +153,7 @@ class Judge:
 
 
 @contextmanager
-def judge_of(question: Question, cluster: ClusterCopy | None = None) -> Iterator[Judge]:
+def evaluation_of(question: Question, cluster: ClusterCopy | None = None) -> Iterator[PodEvaluation]:
     """Update the copy, or create one, and evaluate the pod on it while the block lasts."""
     config = question.configuration
     names = [profile.scheduler_name for profile in config.profiles]
@@ -169,9 +169,9 @@ def judge_of(question: Question, cluster: ClusterCopy | None = None) -> Iterator
         cluster = ClusterCopy(config, registry=question.registry, feature_gates=question.feature_gates)
     cluster.update(question.objects)
     with cluster.without(question.pod) as is_there:
-        judge = Judge(question, cluster, profile=wanted, is_there=is_there)
-        with cluster.pending(judge.pod):
-            yield judge
+        evaluation = PodEvaluation(question, cluster, profile=wanted, is_there=is_there)
+        with cluster.pending(evaluation.pod):
+            yield evaluation
 
 
 def _unplaced(pod: Pod) -> Pod:

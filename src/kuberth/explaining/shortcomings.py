@@ -45,7 +45,7 @@ from kuberth.framework.status import Code, Status
 from kuberth.informers.store import object_key
 from kuberth.text.figures import count as counted
 
-MOST_HOLDERS: Final = 3
+MAX_HOLDERS: Final = 3
 """How many claims are named that hold devices of a node."""
 _BYTES: Final = ("memory", "ephemeral-storage", "hugepages-")
 
@@ -54,13 +54,13 @@ def shortcomings(needs: PodNeeds, node: NodeRow, statuses: Iterable[Status]) -> 
     """Everything that the node lacks, by the statuses of the plugins that reject it."""
     found: list[Shortcoming] = []
     for status in statuses:
-        known = list(_BY_PLUGIN.get(status.plugin, _quoted)(needs, node, status))
-        found += known or _quoted(needs, node, status)
+        known = list(_BY_PLUGIN.get(status.plugin, _from_reasons)(needs, node, status))
+        found += known or _from_reasons(needs, node, status)
     # Two plugins may report the same: NodeUnschedulable the cordon, TaintToleration its taint.
     return tuple({missed.text: missed for missed in found}.values()) if len(found) > 1 else tuple(found)
 
 
-def _quoted(_needs: PodNeeds, _node: NodeRow, status: Status) -> Iterator[Shortcoming]:
+def _from_reasons(_needs: PodNeeds, _node: NodeRow, status: Status) -> Iterator[Shortcoming]:
     deletion_helps = status.code == Code.UNSCHEDULABLE
     for reason in status.reasons or (f"{status.plugin} rejects it",):
         yield Shortcoming(status.plugin, reason, deletion_helps=deletion_helps, new_helps=deletion_helps)
@@ -121,8 +121,8 @@ def scaled_requests(info: PodInfo, resource: str, short: int) -> Remedy:
         return ScaleRequest(container.name, resource, given, amount_text(resource, after))
 
     sidecars = [each for each in pod.spec.init_containers if each.restart_policy == "Always"]
-    lasting = [*pod.spec.containers, *sidecars]
-    together = sum(map(requested, lasting))
+    long_running = [*pod.spec.containers, *sidecars]
+    together = sum(map(requested, long_running))
     own = None if pod.spec.resources is None else pod.spec.resources.requests.get(resource)
     if own is not None and is_pod_level_resource(resource):
         # The API requires the pod-level request to cover those of its containers.
@@ -134,7 +134,7 @@ def scaled_requests(info: PodInfo, resource: str, short: int) -> Remedy:
     most = largest - short
     edits = [lowered(container, most) for amount, container in first if amount > most]
     left = together - most
-    for container in sorted(lasting, key=requested, reverse=True):
+    for container in sorted(long_running, key=requested, reverse=True):
         before = requested(container)
         less = min(left, before)
         if less <= 0:
@@ -206,7 +206,7 @@ def _labels(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcom
     unmet = [_unmet(term, labels) for term in terms]
     # One term suffices: the one with the fewest unmet requirements is reported.
     for requirement in min(unmet, key=len, default=()):
-        found = _satisfying(requirement)
+        found = _satisfying_value(requirement)
         labelled: tuple[Remedy, ...] = (
             () if found is None else ((SetLabel(node.name, requirement.key, found[0]),),)
         )
@@ -232,17 +232,17 @@ def _unmet(term: NodeSelectorTerm, labels: Mapping[str, str]) -> Sequence[NodeSe
     return [
         each
         for each in term.match_expressions
-        if not any(one.matches(labels, "") for one in _compiled(each).terms)
+        if not any(one.matches(labels, "") for one in _compile(each).terms)
     ]
 
 
 @lru_cache(maxsize=1024)
-def _compiled(requirement: NodeSelectorRequirement) -> CompiledNodeSelector:
+def _compile(requirement: NodeSelectorRequirement) -> CompiledNodeSelector:
     term = NodeSelectorTerm(match_expressions=(requirement,))
     return compile_node_selector(NodeSelector(node_selector_terms=(term,)))
 
 
-def _satisfying(requirement: NodeSelectorRequirement) -> tuple[str | None] | None:
+def _satisfying_value(requirement: NodeSelectorRequirement) -> tuple[str | None] | None:
     """A value that meets the requirement, (None,) for no label; None if no value is known."""
     match requirement.operator:
         case "In" if requirement.values:
@@ -286,8 +286,8 @@ def _name(needs: PodNeeds, _node: NodeRow, status: Status) -> Iterator[Shortcomi
 def _devices(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
     counts = needs.devices()
     for found in () if counts is None else counts.shortages(node.row):
-        held = "; ".join(holder.text for holder in found.holders[:MOST_HOLDERS])
-        more = len(found.holders) - MOST_HOLDERS
+        held = "; ".join(holder.text for holder in found.holders[:MAX_HOLDERS])
+        more = len(found.holders) - MAX_HOLDERS
         text = (
             f"{counted(found.needed, 'free device')} for {found.subject} "
             f"({found.matching} match, {found.free} free"
@@ -302,19 +302,19 @@ def _devices(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortco
         yield Shortcoming(
             status.plugin,
             text,
-            remedies=tuple(filter(None, (fewer, *_clearing(found)))),
+            remedies=tuple(filter(None, (fewer, *_device_deletions(found)))),
             distance=short / found.needed,
             never=found.matching < found.needed,
             pattern=f"{found.subject} {short}",
         )
 
 
-def _clearing(shortage: DeviceShortage) -> Iterator[Remedy]:
+def _device_deletions(shortage: DeviceShortage) -> Iterator[Remedy]:
     """Deletions of pods that hold enough devices: of one claim's pods, or of several claims'."""
     short = shortage.needed - shortage.free
     together: list[Edit] = []
     left = short
-    for holder in (each for each in shortage.holders[:MOST_HOLDERS] if each.pods):
+    for holder in (each for each in shortage.holders[:MAX_HOLDERS] if each.pods):
         deletions = [DeletePod(object_key(pod), pod.spec.node_name) for pod in holder.pods]
         if holder.devices >= short:
             yield tuple(deletions)

@@ -108,14 +108,14 @@ async def _refusals(api: RawApi, target: ExplainTarget, namespace: str) -> Seque
 
 def refusal(workload: Tree, events: Iterable[Tree] = ()) -> str:
     """Why pods of the workload could not be created; "" if this is unknown, or they could."""
-    for condition in _at(workload, ("status", "conditions")) or ():
+    for condition in _field(workload, ("status", "conditions")) or ():
         if condition.get("type") == "ReplicaFailure" and condition.get("status") == "True":
             return f"cannot create pods: {condition.get('message', '')}"
     fields = _SHORT_OF_PODS.get(str(workload.get("kind")))
-    if fields is not None and (_at(workload, fields[0]) or 0) <= (_at(workload, fields[1]) or 0):
+    if fields is not None and (_field(workload, fields[0]) or 0) <= (_field(workload, fields[1]) or 0):
         return ""
-    last = max((event for event in events if _is_refusal(event, workload)), key=_time, default=None)
-    return "" if last is None else f"could not create a pod at {_time(last)}: {last.get('message', '')}"
+    last = max((event for event in events if _is_refusal(event, workload)), key=_event_time, default=None)
+    return "" if last is None else f"could not create a pod at {_event_time(last)}: {last.get('message', '')}"
 
 
 def _is_refusal(event: Tree, workload: Tree) -> bool:
@@ -130,13 +130,13 @@ def _is_refusal(event: Tree, workload: Tree) -> bool:
     )
 
 
-def _time(event: Tree) -> str:
+def _event_time(event: Tree) -> str:
     series = event.get("series") or {}
     times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
     return max((str(each) for each in times if each), default="an unknown time")
 
 
-def _at(tree: Any, path: Iterable[str]) -> Any:
+def _field(tree: Any, path: Iterable[str]) -> Any:
     for field in path:
         tree = tree.get(field) if isinstance(tree, Mapping) else None
     return tree
@@ -177,10 +177,10 @@ def _object(manifest: Manifest) -> Any:
         raise ConfigError(f"{manifest.origin}: {error}") from error
     if isinstance(obj, Node | Pod) and not obj.metadata.name:
         raise ConfigError(f"{manifest}: it needs metadata.name")
-    return _identified(obj) if info.namespaced else obj
+    return _with_identity(obj) if info.namespaced else obj
 
 
-def _identified(obj: Any) -> Any:
+def _with_identity(obj: Any) -> Any:
     """The object with a UID and a namespace, which manifests often leave out."""
     metadata = obj.metadata
     namespace = metadata.namespace or "default"
@@ -229,13 +229,13 @@ def read_pod(path: Path, *, namespace: str | None, otherwise: str = "default") -
     metadata["namespace"] = namespace or metadata.get("namespace") or otherwise
     if tree["kind"] in WORKLOADS:
         return template_pod(tree)
-    return _defaulted(tree)
+    return _new_pod(tree)
 
 
 def template_pod(tree: Tree) -> Pod:
     """A pod as the workload's controller would create it."""
     kind, metadata = WORKLOADS[tree["kind"]], tree["metadata"]
-    template = _at(tree, kind.template)
+    template = _field(tree, kind.template)
     if not isinstance(template, Mapping) or not isinstance(template.get("spec"), Mapping):
         raise ConfigError(
             f"{tree['kind']} {metadata['name']} has no pod template at {'.'.join(kind.template)}"
@@ -246,7 +246,7 @@ def template_pod(tree: Tree) -> Pod:
         "namespace": metadata.get("namespace") or "default",
         "ownerReferences": [{"kind": tree["kind"], "name": metadata["name"], "controller": True}],
     }
-    pod = _defaulted({"apiVersion": "v1", "kind": "Pod", "metadata": own, "spec": template["spec"]})
+    pod = _new_pod({"apiVersion": "v1", "kind": "Pod", "metadata": own, "spec": template["spec"]})
     return _with_volumes(pod, tree["spec"].get("volumeClaimTemplates"), str(tree["kind"]))
 
 
@@ -279,10 +279,10 @@ def _with_defaults(tree: Tree, info: KindInfo) -> Any:
     return convert(info.type, whole)
 
 
-def _defaulted(tree: Tree) -> Pod:
+def _new_pod(tree: Tree) -> Pod:
     """A pod that does not exist yet, as the API server would create it."""
     try:
-        pod: Pod = _identified(_with_defaults(tree, REGISTRY.of(Pod)))
+        pod: Pod = _with_identity(_with_defaults(tree, REGISTRY.of(Pod)))
     except WireError as error:
         raise ConfigError(str(error)) from error
     for container in (*pod.spec.init_containers, *pod.spec.containers):
@@ -345,7 +345,7 @@ def with_claims(pod: Pod, objects: Sequence[Any]) -> NewPod:
     return NewPod(pod, [*objects, *devices, *volumes], notes)
 
 
-def _owned(pod: Pod, name: str) -> ObjectMeta:
+def _owned_metadata(pod: Pod, name: str) -> ObjectMeta:
     owner = OwnerReference(
         api_version="v1", kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid, controller=True
     )
@@ -362,7 +362,7 @@ def _resource_claims(
         template = templates.get(f"{pod.metadata.namespace}/{reference.resource_claim_template_name}")
         if template is not None:
             name = f"{pod.metadata.name}-{reference.name}-"  # no claim in the API can have this name
-            claims.append(ResourceClaim(metadata=_owned(pod, name), spec=template.spec.spec))
+            claims.append(ResourceClaim(metadata=_owned_metadata(pod, name), spec=template.spec.spec))
             statuses.append(PodResourceClaimStatus(name=reference.name, resource_claim_name=name))
     return claims, tuple(statuses)
 
@@ -386,7 +386,7 @@ def _volume_claims(pod: Pod, objects: Iterable[Any]) -> tuple[list[PersistentVol
             late.append(volume.name)
             continue
         spec = with_fields(template.spec, storage_class_name=name)
-        metadata = _owned(pod, f"{pod.metadata.name}-{volume.name}")
+        metadata = _owned_metadata(pod, f"{pod.metadata.name}-{volume.name}")
         claims.append(PersistentVolumeClaim(metadata=metadata, spec=spec))
     return claims, late
 

@@ -25,18 +25,18 @@ from kuberth.explaining.edits import (
 from kuberth.explaining.needs import Domains, PodNeeds, Remedy, Shortcoming
 from kuberth.framework.status import Code, Status
 
-MOST_VALUES: Final = 4
+MAX_VALUES: Final = 4
 """How many values of a topology key are proposed for a node without it."""
-MOST_OTHERS: Final = 3
+MAX_OTHERS: Final = 3
 """How many conflicting pods are named, and proposed for deletion."""
 
 
 def affinity_shortcomings(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
-    """Of the plugin InterPodAffinity."""
+    """What the node lacks according to the plugin InterPodAffinity."""
     if status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
         yield from _missing_pods(needs, node, status)
     else:
-        yield from _pods_in_the_way(needs, node, status)
+        yield from _conflicting_pods(needs, node, status)
 
 
 def _missing_pods(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
@@ -58,13 +58,13 @@ def _missing_pods(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Sh
         )
         if value is None:
             text = f"the label {key}, the topology key of the pod's affinity"
-            yield Shortcoming(status.plugin, text, remedies=(drop, *_labelled(node, key, near)))
+            yield Shortcoming(status.plugin, text, remedies=(drop, *_label_remedies(node, key, near)))
         elif value not in near:
             text = f"a pod with {wanted} within {key}={value}"
             yield Shortcoming(status.plugin, text, remedies=(drop,), pattern=key)
 
 
-def _pods_in_the_way(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
+def _conflicting_pods(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
     """Pods that the pod's anti-affinity excludes, and pods whose anti-affinity excludes the pod."""
     affinity = needs.pod.spec.affinity
     far = None if affinity is None else affinity.pod_anti_affinity
@@ -73,32 +73,32 @@ def _pods_in_the_way(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator
     )
     # Invalid terms are omitted.
     for raw, term in zip(given, needs.info.required_anti_affinity, strict=False):
-        others = [info for info in _near(needs, term.topology_key, node) if _selects(term, info, node)]
+        others = [info for info in _nearby_pods(needs, term.topology_key, node) if _selects(term, info, node)]
         if others:
             drop = DropAffinity("podAntiAffinity", affinity_text(raw))
-            yield _in_the_way(status, others, _term_text(raw, term), term, node, (drop,))
+            yield _conflict(status, others, _term_text(raw, term), term, node, (drop,))
     excluding: dict[str, tuple[AffinityTerm, list[PodInfo]]] = {}
     for key in node.labels:
-        for info in _near(needs, key, node):
+        for info in _nearby_pods(needs, key, node):
             for term in info.required_anti_affinity:
                 if term.topology_key == key and _selects(term, needs.info, node):
                     excluding.setdefault(key, (term, []))[1].append(info)
     for term, others in excluding.values():
         what = "a required anti-affinity that excludes this pod"
-        yield _in_the_way(status, list(dict.fromkeys(others)), what, term, node, ())
+        yield _conflict(status, list(dict.fromkeys(others)), what, term, node, ())
 
 
-def _in_the_way(
+def _conflict(
     status: Status, others: Sequence[PodInfo], what: str, term: AffinityTerm, node: NodeRow, drop: Remedy
 ) -> Shortcoming:
     key = term.topology_key
-    names = ", ".join(sorted(info.key for info in others)[:MOST_OTHERS])
-    more = f" and {len(others) - MOST_OTHERS} more" if len(others) > MOST_OTHERS else ""
+    names = ", ".join(sorted(info.key for info in others)[:MAX_OTHERS])
+    more = f" and {len(others) - MAX_OTHERS} more" if len(others) > MAX_OTHERS else ""
     deletions: tuple[Edit, ...] = tuple(DeletePod(info.key, info.pod.spec.node_name) for info in others)
     return Shortcoming(
         status.plugin,
         f"the absence of pods with {what} within {key}={node.labels[key]}: {names}{more}",
-        remedies=tuple(filter(None, (drop, deletions if len(deletions) <= MOST_OTHERS else ()))),
+        remedies=tuple(filter(None, (drop, deletions if len(deletions) <= MAX_OTHERS else ()))),
         deletion_helps=True,
         new_helps=True,
         pattern=f"{what} {key}",
@@ -106,7 +106,7 @@ def _in_the_way(
 
 
 def spread_shortcomings(needs: PodNeeds, node: NodeRow, status: Status) -> Iterator[Shortcoming]:
-    """Of the plugin PodTopologySpread, by the pod's own constraints."""
+    """What the node lacks according to the plugin PodTopologySpread, by the pod's own constraints."""
     given = needs.pod.spec.topology_spread_constraints
     hard = [each for each in given if each.when_unsatisfiable == "DoNotSchedule"]
     if status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
@@ -119,7 +119,7 @@ def spread_shortcomings(needs: PodNeeds, node: NodeRow, status: Status) -> Itera
             yield Shortcoming(
                 status.plugin,
                 f"the label {key}, the topology key of a spread constraint",
-                remedies=(tuple(map(RelaxSpread, texts)), *_labelled(node, key, fewest)),
+                remedies=(tuple(map(RelaxSpread, texts)), *_label_remedies(node, key, fewest)),
             )
     elif hard:
         # It is not known which of several constraints is violated; proposals find a smallest set.
@@ -133,8 +133,8 @@ def spread_shortcomings(needs: PodNeeds, node: NodeRow, status: Status) -> Itera
         )
 
 
-def _labelled(node: NodeRow, key: str, values: Iterable[str]) -> Iterator[Remedy]:
-    for value in [*values][:MOST_VALUES]:
+def _label_remedies(node: NodeRow, key: str, values: Iterable[str]) -> Iterator[Remedy]:
+    for value in [*values][:MAX_VALUES]:
         yield (SetLabel(node.name, key, value),)
 
 
@@ -151,7 +151,7 @@ def _domains(needs: PodNeeds, key: str, node: NodeRow) -> Domains:
     return known
 
 
-def _near(needs: PodNeeds, key: str, node: NodeRow) -> Sequence[PodInfo]:
+def _nearby_pods(needs: PodNeeds, key: str, node: NodeRow) -> Sequence[PodInfo]:
     """The pods on nodes with this node's value of the key."""
     value = node.labels.get(key)
     return () if value is None else _domains(needs, key, node)[value]

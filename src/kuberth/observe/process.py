@@ -12,6 +12,7 @@ import platform
 import resource
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -27,11 +28,19 @@ def process_families() -> list[Family]:
     """CPU time, memory, open files and start time of this process, and its Python."""
     cpu = Counter("process_cpu_seconds_total", "Total user and system CPU time spent in seconds.")
     cpu.inc((), time.process_time())
-    labels = ("version", "implementation", "major", "minor", "patchlevel")
-    python = Gauge("python_info", "Python platform information", labels)
-    numbers = (str(number) for number in sys.version_info[:3])
-    python.set((platform.python_version(), platform.python_implementation(), *numbers), 1)
-    return [cpu, python, *_proc_families()]
+    labels = {"version": platform.python_version(), "implementation": platform.python_implementation()}
+    labels |= zip(("major", "minor", "patchlevel"), map(str, sys.version_info[:3]), strict=True)
+    return [cpu, _gauge("python_info", "Python platform information", 1, labels), *_proc_families()]
+
+
+def _gauge(
+    name: str, text: str, value: float, labels: Mapping[str, str] | None = None, *, stability: str = ""
+) -> Gauge:
+    """A gauge with one value."""
+    labels = labels or {}
+    gauge = Gauge(name, text, tuple(labels), stability=stability)
+    gauge.set(tuple(labels.values()), value)
+    return gauge
 
 
 def _proc_families() -> list[Family]:
@@ -42,68 +51,66 @@ def _proc_families() -> list[Family]:
         open_files = len(os.listdir(_PROC / "self/fd"))
     except (OSError, StopIteration):
         return []
+    resident = float(fields[21]) * resource.getpagesize()
     started = float(booted.split()[1]) + float(fields[19]) / os.sysconf("SC_CLK_TCK")
-    found: list[Family] = []
-    for name, text, value in (
-        ("process_virtual_memory_bytes", "Virtual memory size in bytes.", float(fields[20])),
-        (
-            "process_resident_memory_bytes",
-            "Resident memory size in bytes.",
-            float(fields[21]) * resource.getpagesize(),
+    most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return [
+        _gauge("process_virtual_memory_bytes", "Virtual memory size in bytes.", float(fields[20])),
+        _gauge("process_resident_memory_bytes", "Resident memory size in bytes.", resident),
+        _gauge(
+            "process_start_time_seconds", "Start time of the process since unix epoch in seconds.", started
         ),
-        ("process_start_time_seconds", "Start time of the process since unix epoch in seconds.", started),
-        ("process_open_fds", "Number of open file descriptors.", open_files),
-        (
-            "process_max_fds",
-            "Maximum number of open file descriptors.",
-            resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-        ),
-    ):
-        gauge = Gauge(name, text)
-        gauge.set((), value)
-        found.append(gauge)
-    return found
+        _gauge("process_open_fds", "Number of open file descriptors.", open_files),
+        _gauge("process_max_fds", "Maximum number of open file descriptors.", most_files),
+    ]
 
 
 def task_families() -> list[Family]:
-    """Tasks of the event loop that asks."""
-    tasks = Gauge("kuberth_asyncio_tasks", "Number of unfinished tasks of the event loop.", stability=ALPHA)
+    """The number of unfinished tasks of the running event loop; 0 without one."""
     try:
-        tasks.set((), len(asyncio.all_tasks()))
+        tasks = len(asyncio.all_tasks())
     except RuntimeError:  # no event loop runs here
-        tasks.set((), 0)
-    return [tasks]
+        tasks = 0
+    help_text = "Number of unfinished tasks of the event loop."
+    return [_gauge("kuberth_asyncio_tasks", help_text, tasks, stability=ALPHA)]
 
 
 def build_families() -> list[Family]:
     """Versions of Kuberth and of the Python that runs it, under upstream's names: go_version is Python's."""
     major, minor = kuberth.KUBERNETES_VERSION.split(".")
-    build = Gauge(
-        "kubernetes_build_info",
-        "A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree "
-        "state, build date, Go version, and compiler from which Kubernetes was built, and platform on which "
-        "it is running.",
-        (
-            *("major", "minor", "git_version", "git_commit", "git_tree_state", "build_date"),
-            *("go_version", "compiler", "platform"),
+    build = {
+        "major": major,
+        "minor": minor,
+        "git_version": f"v{kuberth.KUBERNETES_VERSION}.0+kuberth.{kuberth.__version__}",
+        "git_commit": "",
+        "git_tree_state": "",
+        "build_date": "",
+        "go_version": f"python{platform.python_version()}",
+        "compiler": platform.python_implementation().lower(),
+        "platform": (f"{platform.system().lower()}/{_MACHINES.get(platform.machine(), platform.machine())}"),
+    }
+    version = {
+        "binary": kuberth.__version__,
+        "component": "kube",
+        "emulation": kuberth.KUBERNETES_VERSION,
+        "min_compat": f"{major}.{int(minor) - 1}",
+    }
+    return [
+        _gauge(
+            "kubernetes_build_info",
+            "A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree "
+            "state, build date, Go version, and compiler from which Kubernetes was built, and platform on "
+            "which it is running.",
+            1,
+            build,
+            stability=BETA,
         ),
-        stability=BETA,
-    )
-    build.set(
-        (
-            *(major, minor, f"v{kuberth.KUBERNETES_VERSION}.0+kuberth.{kuberth.__version__}", "", "", ""),
-            f"python{platform.python_version()}",
-            platform.python_implementation().lower(),
-            f"{platform.system().lower()}/{_MACHINES.get(platform.machine(), platform.machine())}",
+        _gauge(
+            "version_info",
+            "Provides the compatibility version info of the component. The component label is the name of "
+            "the component, usually kube, but is relevant for aggregated-apiservers.",
+            1,
+            version,
+            stability=ALPHA,
         ),
-        1,
-    )
-    version = Gauge(
-        "version_info",
-        "Provides the compatibility version info of the component. The component label is the name of the "
-        "component, usually kube, but is relevant for aggregated-apiservers.",
-        ("binary", "component", "emulation", "min_compat"),
-        stability=ALPHA,
-    )
-    version.set((kuberth.__version__, "kube", kuberth.KUBERNETES_VERSION, f"{major}.{int(minor) - 1}"), 1)
-    return [build, version]
+    ]

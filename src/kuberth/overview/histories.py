@@ -95,7 +95,7 @@ class PodHistories:
 
     def __init__(self, clock: Clock, *, pods: int = PODS) -> None:
         self._clock = clock
-        self._most = pods
+        self._max_pods = pods
         self._histories: OrderedDict[str, PodHistory] = OrderedDict()
 
     def __len__(self) -> int:
@@ -174,7 +174,7 @@ class PodHistories:
         history = self._histories.get(uid)
         if history is None:
             history = self._histories[uid] = PodHistory(uid, key)
-            if len(self._histories) > self._most:
+            if len(self._histories) > self._max_pods:
                 self._histories.popitem(last=False)
         else:
             self._histories.move_to_end(uid)

@@ -65,14 +65,14 @@ class NodeRows:
             self.resources = resources
             self.rows.clear()
             self._names = {}
-            self._take(range(cluster.slots))
+            self._update(range(cluster.slots))
             return NodeChanges((), {}, columns=True)
-        return self._take(range(cluster.slots) if rows is None else sorted(rows))
+        return self._update(range(cluster.slots) if rows is None else sorted(rows))
 
     def line(self, row: int) -> NodeLine:
         return next(iter(self._lines([row])))
 
-    def _take(self, rows: Iterable[int]) -> NodeChanges:
+    def _update(self, rows: Iterable[int]) -> NodeChanges:
         cluster = self._cluster
         gone, live = {}, []
         for row in rows:

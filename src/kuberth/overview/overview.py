@@ -33,9 +33,9 @@ ThroughputRow = tuple[int, int, int, int, float | None, float | None, int]
 
 KEPT_ROWS: Final = 600
 _RESULTS: Final = ("scheduled", "unschedulable", "error")
-_MOST_DURATIONS: Final = 20_000
+_MAX_DURATIONS: Final = 20_000
 """Durations kept for one second; more would not change its percentiles."""
-MOST_GONE: Final = 5000
+MAX_GONE: Final = 5000
 """If more rows than this have disappeared, all rows are sent again instead of their keys."""
 
 
@@ -50,7 +50,7 @@ class Throughput:
 
     def record(self, seconds: float) -> None:
         """Record the duration of an attempt."""
-        if len(self._durations) < _MOST_DURATIONS:
+        if len(self._durations) < _MAX_DURATIONS:
             self._durations.append(seconds)
 
     def sample(self, second: int) -> ThroughputRow:
@@ -100,7 +100,7 @@ class UnsentRows:
             self._changed.add(key)
             self._gone.pop(key, None)
         self._gone |= gone
-        if len(self._gone) > MOST_GONE:
+        if len(self._gone) > MAX_GONE:
             self.is_all = True
             self._gone.clear()
 
@@ -188,7 +188,7 @@ REMEMBERED_SECONDS: Final = 600.0
 """How long histories are recorded after the last subscriber disconnected."""
 SCORES_PER_TICK: Final = 25
 """The maximum number of attempts per tick whose scores are kept."""
-MOST_SUBSCRIBERS: Final = 32
+MAX_SUBSCRIBERS: Final = 32
 _KEEPALIVE: Final = b": still here\n\n"
 
 
@@ -262,11 +262,15 @@ class Overview:
 
     # Subscribers
 
-    def subscribe(self) -> Subscriber:
-        if len(self._subscribers) >= MOST_SUBSCRIBERS:
+    def expect_capacity(self) -> None:
+        """Raise TooManySubscribers if no other client can subscribe."""
+        if len(self._subscribers) >= MAX_SUBSCRIBERS:
             raise TooManySubscribers(
-                f"the overview has {MOST_SUBSCRIBERS} subscribers already; close one, or try later"
+                f"the overview has {MAX_SUBSCRIBERS} subscribers already; close one, or try later"
             )
+
+    def subscribe(self) -> Subscriber:
+        self.expect_capacity()
         if not self._subscribers:
             self._nodes = NodeRows(self.scheduler.cluster)
             self._pending = PendingPods(self.scheduler, clock=self._clock)

@@ -25,7 +25,7 @@ from kuberth.https.messages import Request, Response
 from kuberth.informers.store import object_key
 from kuberth.overview.histories import PodHistory
 from kuberth.overview.node_rows import NodeRows
-from kuberth.overview.overview import MOST_SUBSCRIBERS, Overview
+from kuberth.overview.overview import Overview, TooManySubscribers
 from kuberth.overview.pending import IN_FLIGHT, PERMIT, PLACED
 from kuberth.serving.messages import Handler, failure
 
@@ -65,11 +65,11 @@ def overview_pages(overview: Overview) -> tuple[dict[str, Handler], frozenset[st
     open_pages = static_pages(PAGE_PATH)
     data: dict[str, Handler] = {
         STREAM_PATH: lambda request: _stream(overview, request),
-        HISTORY_PATH: _about(
+        HISTORY_PATH: _answering(
             "pod", lambda query: history_tree(overview, query("namespace") or "default", query("pod"))
         ),
-        NODE_PATH: _about("name", lambda query: node_tree(overview, query("name"))),
-        SEARCH_PATH: _about("q", lambda query: search_tree(overview, query("q"))),
+        NODE_PATH: _answering("name", lambda query: node_tree(overview, query("name"))),
+        SEARCH_PATH: _answering("q", lambda query: search_tree(overview, query("q"))),
     }
     return {**open_pages, **data}, frozenset(open_pages)
 
@@ -77,13 +77,14 @@ def overview_pages(overview: Overview) -> tuple[dict[str, Handler], frozenset[st
 def _stream(overview: Overview, request: Request) -> Response:
     if request.method == "HEAD":
         return Response(content_type=EVENT_STREAM)
-    if overview.subscribers >= MOST_SUBSCRIBERS:
-        problem = f"the overview has {MOST_SUBSCRIBERS} subscribers already; close one, or try later"
-        return failure(503, "ServiceUnavailable", problem)
+    try:
+        overview.expect_capacity()
+    except TooManySubscribers as full:
+        return failure(503, "ServiceUnavailable", str(full))
     return Response(overview.stream(), content_type=EVENT_STREAM, endless=True)
 
 
-def _about(parameter: str, answer: Callable[[Callable[[str], str]], dict[str, Any]]) -> Handler:
+def _answering(parameter: str, answer: Callable[[Callable[[str], str]], dict[str, Any]]) -> Handler:
     def page(request: Request) -> Response:
         if not request.query.text(parameter):
             return failure(
@@ -125,7 +126,7 @@ def _answer(body: bytes, content_type: str, request: Request) -> Response:
 
 # Answers
 
-FOUND: Final = 50
+MAX_FOUND: Final = 50
 """A search returns at most this many pods and this many nodes."""
 
 
@@ -234,15 +235,15 @@ def search_tree(overview: Overview, text: str) -> dict[str, Any]:
     where = QueueLookup(overview)
     cluster = overview.scheduler.cluster
     pods = []
-    for pod in _pods_named(overview, text.lower()):
+    for pod in _matching_pods(overview, text.lower()):
         placed = cluster.placed(pod.metadata.uid)
         node = "" if placed is None else placed.node_name
         pods.append([pod.metadata.namespace, pod.metadata.name, where.of(pod), node])
     nodes = sorted(name for name in cluster.names if name and text.lower() in name)
-    return {"pods": pods, "nodes": nodes[:FOUND]}
+    return {"pods": pods, "nodes": nodes[:MAX_FOUND]}
 
 
-def _pods_named(overview: Overview, text: str) -> Iterator[Pod]:
+def _matching_pods(overview: Overview, text: str) -> Iterator[Pod]:
     """With a slash in the text, the namespace counts as part of the name."""
     found = 0
     for pod in overview.scheduler.stores.of(Pod):
@@ -250,5 +251,5 @@ def _pods_named(overview: Overview, text: str) -> Iterator[Pod]:
         if text in (f"{metadata.namespace}/{metadata.name}" if "/" in text else metadata.name):
             yield pod
             found += 1
-            if found == FOUND:
+            if found == MAX_FOUND:
                 return

@@ -62,7 +62,7 @@ class PendingPods:
         self._scheduler = scheduler
         self._clock = clock
         self._cluster = scheduler.cluster
-        self._most = SHOWN_PER_QUEUE
+        self._max_shown = SHOWN_PER_QUEUE
         self._tracked: dict[str, _TrackedPod] = {}
         self._marked: dict[str, None] = {}
         self._held: dict[str, tuple[str, ...]] = {}
@@ -108,17 +108,17 @@ class PendingPods:
 
     def scan_queue(self) -> list[tuple[QueuedPod, str]]:
         """Read all queues; returns the pods whose queue differs from the last reported one."""
-        came: list[tuple[QueuedPod, str]] = []
+        moved: list[tuple[QueuedPod, str]] = []
         present: set[str] = set()
         for name, pods in self._scheduler.queue.pending_pods().items():
             queue = name if name in QUEUES else "active"
             present.update(queued.uid for queued in pods)
-            came += (
+            moved += (
                 (queued, queue)
                 for queued in pods
                 if (known := self._tracked.get(queued.uid)) is None or known.queue != queue
             )
-        for queued, queue in sorted(came, key=lambda each: each[0].timestamp_ns):
+        for queued, queue in sorted(moved, key=lambda each: each[0].timestamp_ns):
             self.moved(queued, queue)
         for pod in self._scheduler.queue.in_flight():
             if pod.metadata.uid not in present:
@@ -127,7 +127,7 @@ class PendingPods:
         for uid in self._tracked.keys() - present:
             self.deleted(uid)
             self.done(uid)
-        return came
+        return moved
 
     def _scan_bindings(self) -> None:
         """Find pods whose binding began before the first subscriber connected; no queue contains them."""
@@ -176,7 +176,7 @@ class PendingPods:
         appeared: set[str] = set()
         vanished: set[str] = set()
         for queue in touched:
-            shown = set(islice(self._members[queue], self._most))
+            shown = set(islice(self._members[queue], self._max_shown))
             appeared |= shown - self._shown[queue]
             vanished |= self._shown[queue] - shown
             self._shown[queue] = shown
@@ -200,9 +200,9 @@ class PendingPods:
     def cut(self) -> dict[str, int]:
         """Number of pods without a row, by queue."""
         return {
-            queue: len(members) - self._most
+            queue: len(members) - self._max_shown
             for queue, members in self._members.items()
-            if len(members) > self._most
+            if len(members) > self._max_shown
         }
 
     def _mark_permit(self) -> None:

@@ -57,7 +57,10 @@ class FreshModules:
             name: module
             for name, module in list(sys.modules.items())
             if name in self._names
-            or (_is_own(module) and (f"{name}.".startswith(packages) or _is_in(module, folders)))
+            or (
+                _is_outside_kuberth(module)
+                and (f"{name}.".startswith(packages) or _is_in_folders(module, folders))
+            )
         }
 
 
@@ -68,7 +71,7 @@ def _root(name: str) -> ModuleType | None:
     return next((module for module in outwards if getattr(module, "__file__", None) is not None), None)
 
 
-def _is_own(module: ModuleType) -> bool:
+def _is_outside_kuberth(module: ModuleType) -> bool:
     """Whether the module is not part of Kuberth."""
     return module.__name__.partition(".")[0] not in ("kuberth", "__main__")
 
@@ -78,7 +81,7 @@ def _is_loose(module: ModuleType) -> bool:
     return not hasattr(module, "__path__") and "site-packages" not in Path(module.__file__ or "").parts
 
 
-def _is_in(module: ModuleType, folders: set[Path]) -> bool:
+def _is_in_folders(module: ModuleType, folders: set[Path]) -> bool:
     file = getattr(module, "__file__", None)
     if file is None:
         return False

@@ -19,7 +19,7 @@ from kuberth.config import KubeSchedulerConfiguration
 from kuberth.errors import KuberthError
 from kuberth.framework.handle import PodEvent
 from kuberth.framework.registry import Registry
-from kuberth.programs.collecting import unfreeze_objects
+from kuberth.programs.memory import unfreeze_objects
 from kuberth.queue.interface import QueueFactory
 
 logger = logging.getLogger(__name__)

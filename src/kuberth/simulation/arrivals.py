@@ -81,23 +81,23 @@ class ArrivalPods:
 
     def __init__(self, *, scheduler_name: str = "default-scheduler") -> None:
         self._scheduler_name = scheduler_name
-        self._molds: dict[bytes, Pod] = {}
+        self._templates: dict[bytes, Pod] = {}
 
     def pod(self, arrival: Arrival, name: str) -> Pod:
         key = msgspec.json.encode(
             msgspec.structs.replace(arrival, arrival=0.0, duration=None, name="", tenant="", gang_size=0)
         )
-        mold = self._molds.get(key)
-        if mold is None:
-            mold = self._molds[key] = self._mold(arrival)
+        template = self._templates.get(key)
+        if template is None:
+            template = self._templates[key] = self._template(arrival)
         notes = {} if arrival.duration is None else {RUN_SECONDS: f"{arrival.duration:.9g}"}
         metadata = ObjectMeta(
-            name=name, namespace=arrival.tenant, labels=mold.metadata.labels, annotations=notes
+            name=name, namespace=arrival.tenant, labels=template.metadata.labels, annotations=notes
         )
-        return msgspec.structs.replace(mold, metadata=metadata)
+        return msgspec.structs.replace(template, metadata=metadata)
 
-    def _mold(self, arrival: Arrival) -> Pod:
-        said = {
+    def _template(self, arrival: Arrival) -> Pod:
+        fields = {
             "priority": arrival.priority,
             "nodeSelector": arrival.node_selector,
             "tolerations": arrival.tolerations,
@@ -109,7 +109,7 @@ class ArrivalPods:
             "priority": 0,
             "containers": [_container(arrival.requests)],
             **arrival.spec,
-            **{name: value for name, value in said.items() if value},
+            **{name: value for name, value in fields.items() if value},
             "schedulerName": self._scheduler_name,
             "restartPolicy": "Never",
         }
@@ -147,7 +147,7 @@ def pod_groups(arrivals: Iterable[Arrival]) -> dict[tuple[str, str], PodGroup]:
     return groups
 
 
-def named(arrivals: Sequence[Arrival]) -> Sequence[tuple[str, Arrival]]:
+def with_names(arrivals: Sequence[Arrival]) -> Sequence[tuple[str, Arrival]]:
     """Arrivals in order, each with a unique name; ConfigError if two with one name overlap."""
     ordered = sorted(enumerate(arrivals), key=lambda each: (each[1].arrival, each[0]))
     width = max(6, len(str(len(arrivals))))

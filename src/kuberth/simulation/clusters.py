@@ -103,7 +103,7 @@ def from_manifests(manifests: Iterable[Manifest], *, managed: bool = True) -> Cl
             continue
         obj = as_object(manifest)
         if isinstance(obj, Node):
-            node = _complete(obj)
+            node = _with_allocatable(obj)
             try:
                 check_amounts(node.status.allocatable, "status.allocatable")
             except ValueError as error:
@@ -149,7 +149,7 @@ def as_object(manifest: Manifest) -> Any:
     return msgspec.structs.replace(obj, metadata=metadata)
 
 
-def _complete(node: Node) -> Node:
+def _with_allocatable(node: Node) -> Node:
     """Add defaults to a node: its whole capacity is allocatable."""
     if node.status.allocatable:
         return node

@@ -63,4 +63,4 @@ def read_rows(
                 raise ConfigError(f"{path}:{rows.line_num}:{min(len(cells), len(header)) + 1}: {found}")
             yield TableRow(path, rows.line_num, columns, cells)
     except csv.Error as error:
-        raise ConfigError(f"{path}:{rows.line_num}:1: this is no CSV: {error}") from error
+        raise ConfigError(f"{path}:{rows.line_num}:1: this is not CSV: {error}") from error

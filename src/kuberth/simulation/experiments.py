@@ -49,7 +49,7 @@ class Policy:
 
     def __post_init__(self) -> None:
         if self.queue is not None and not callable(self.queue):
-            raise ConfigError(f"policy {self.name}: its queue is no class or function: {self.queue!r}")
+            raise ConfigError(f"policy {self.name}: its queue is not a class or function: {self.queue!r}")
 
     def registry(self) -> Registry:
         """All plugins that the configuration may enable."""
@@ -144,7 +144,7 @@ class Experiment:
         """The scenarios of each policy, by its name; all configurations are loaded and validated."""
         names = [policy.name for policy in policies]
         if not names or len(set(names)) < len(names):
-            raise ConfigError(f"policies have names of their own, got: {', '.join(names) or 'none'}")
+            raise ConfigError(f"policies need distinct names, got: {', '.join(names) or 'none'}")
         return {policy.name: partial(_scenario, self, policy, policy.loaded()) for policy in policies}
 
     def compare(
@@ -173,19 +173,19 @@ def _scenario(
     experiment: Experiment, policy: Policy, config: KubeSchedulerConfiguration | None, seed: int
 ) -> Scenario:
     cluster = policy.cluster or experiment.cluster
-    coming = experiment.workload(seed)
+    planned = experiment.workload(seed)
     node_policies = [each for each in (policy.nodes, experiment.interruptions) if each is not None]
     return Scenario(
         nodes=cluster.nodes,
-        arrivals=coming.arrivals,
-        objects=(*cluster.objects, *coming.objects),
+        arrivals=planned.arrivals,
+        objects=(*cluster.objects, *planned.objects),
         name=policy.name,
         config=config,
         gates=policy.gates,
         registry=policy.registry,
         queue=policy.queue,
         until=experiment.until,
-        managed=(*cluster.managed, *coming.managed),
+        managed=(*cluster.managed, *planned.managed),
         controllers=experiment.controllers,
         node_policies=node_policies,
         records=experiment.records,

@@ -25,6 +25,8 @@ _FIRST_BATCH: Final = 256
 
 
 class NodesNeeded(msgspec.Struct, frozen=True):
+    """How many nodes of a shape a number of pods needs."""
+
     shape: str
     nodes: int | None
     """How many more nodes; None if the pod never fits there, or not with the maximum number of nodes tried.
@@ -44,6 +46,8 @@ class Fit(msgspec.Struct, frozen=True):
 
 
 class Fitting:
+    """Schedules copies of one pod in simulations of a scenario."""
+
     def __init__(self, scenario: Scenario, pod: Arrival) -> None:
         self._scenario = scenario
         self._pod = msgspec.structs.replace(pod, arrival=0.0, duration=None, name="")
@@ -71,18 +75,18 @@ class Fitting:
         name = str(shape.get("name", "node"))
         alone, _ = self._count(_more_nodes(shape, 1), most=wanted)
         fewest, most = 0, 1
-        if self._holds(shape, 0, wanted):
+        if self._all_fit(shape, 0, wanted):
             return NodesNeeded(name, 0, alone)
-        while not self._holds(shape, most, wanted):
+        while not self._all_fit(shape, most, wanted):
             fewest, most = most, most * 2
             if most > MOST_NODES or not alone:
                 return NodesNeeded(name, None, alone)
         least = bisect_left(
-            range(most), True, lo=fewest + 1, key=lambda more: self._holds(shape, more, wanted)
+            range(most), True, lo=fewest + 1, key=lambda more: self._all_fit(shape, more, wanted)
         )
         return NodesNeeded(name, least, alone)
 
-    def _holds(self, shape: Mapping[str, Any], more: int, wanted: int) -> bool:
+    def _all_fit(self, shape: Mapping[str, Any], more: int, wanted: int) -> bool:
         nodes = [*self._scenario.nodes, *_more_nodes(shape, more)]
         return self._count(nodes, most=wanted)[0] >= wanted
 

@@ -37,9 +37,9 @@ MAX_SAMPLES: Final = 480
 """A longer run is sampled less often."""
 SHORT_DRAIN: Final = 0.01
 """Up to this share of a run's time, the time after the last arrival counts as part of the arrivals."""
-KINDS_OF_PODS: Final = 24
-"""The number of most frequent pod sizes for which fragmentation is computed."""
-_WAITS: Final = -1
+MAX_POD_SIZES: Final = 24
+"""Fragmentation is computed for this number of the most frequent pod sizes."""
+_PENDING: Final = -1
 _ELSEWHERE: Final = -2
 """The row of a pod on a node that is not measured."""
 
@@ -48,20 +48,20 @@ Vector = np.ndarray[Any, np.dtype[np.float64]]
 """A number per resource."""
 
 
-class BookedPod(NamedTuple):
+class PodUsage(NamedTuple):
     """The tracked state of a pod."""
 
     since: float
     row: int
-    """The row of its node; or _WAITS, or _ELSEWHERE."""
+    """The row of its node; or _PENDING, or _ELSEWHERE."""
     demand: int
     """Its index among the kinds of requests."""
     tenant: str
     priority: int
 
 
-class Books:
-    """Which pods are pending, which run where, and since when."""
+class ClusterUsage:
+    """Tracks which pods are pending, which run where and since when, and the resources that they use."""
 
     def __init__(self, nodes: Sequence[Node], *, later: Sequence[Node] = ()) -> None:
         """`later` have the resources of nodes that may join."""
@@ -82,7 +82,7 @@ class Books:
         self._asked: list[int] = []
         """How many pods of each kind of requests have arrived."""
         self._by_spec: dict[int, tuple[Any, int]] = {}
-        self._tracked: dict[str, BookedPod] = {}
+        self._tracked: dict[str, PodUsage] = {}
         self._held: dict[str, Vector] = {}
         self._wants: Counter[str] = Counter()
         """How many pods each tenant has, pending or running."""
@@ -101,7 +101,7 @@ class Books:
         added = added.reshape(len(nodes), len(self.resources))
         self._capacity = np.vstack((self._capacity, added))
         self._free = np.vstack((self._free, added))
-        self._add_up()
+        self._update_total()
 
     def node_joined(self, node: Node) -> None:
         self._add_rows([node], [capacity_of(node)])
@@ -111,9 +111,9 @@ class Books:
         row = self._rows.pop(name)
         self._free[row] -= self._capacity[row]
         self._capacity[row] = 0.0
-        self._add_up()
+        self._update_total()
 
-    def _add_up(self) -> None:
+    def _update_total(self) -> None:
         total = self._capacity.sum(axis=0)
         self._total = np.where(total > 0, total, np.inf)
 
@@ -130,7 +130,7 @@ class Books:
         demand = self._demand(pod)
         self._asked[demand] += 1
         tenant = pod.metadata.namespace
-        self._tracked[pod.metadata.uid] = BookedPod(now, _WAITS, demand, tenant, pod.spec.priority or 0)
+        self._tracked[pod.metadata.uid] = PodUsage(now, _PENDING, demand, tenant, pod.spec.priority or 0)
         self._wants[tenant] += 1
         self.arrived += 1
         self.waiting += 1
@@ -161,7 +161,7 @@ class Books:
         self._leaving.discard(pod.metadata.uid)
         self._wants[tracked.tenant] -= 1
         self.finished += finished
-        if tracked.row == _WAITS:
+        if tracked.row == _PENDING:
             self.waiting -= 1
             return
         self.running -= 1
@@ -186,7 +186,7 @@ class Books:
 
     def has_started(self, pod: Pod) -> bool:
         tracked = self._tracked.get(pod.metadata.uid)
-        return tracked is not None and tracked.row != _WAITS
+        return tracked is not None and tracked.row != _PENDING
 
     def _demand(self, pod: Pod) -> int:
         known = self._by_spec.get(id(pod.spec))
@@ -223,7 +223,7 @@ class Books:
         For each frequent kind of pod, weighted by its frequency: for the resource of which it requests the
         largest share of the cluster, the part of the free amount that is on nodes where the pod does not fit.
         """
-        kinds = sorted(range(len(self._asked)), key=lambda kind: (-self._asked[kind], kind))[:KINDS_OF_PODS]
+        kinds = sorted(range(len(self._asked)), key=lambda kind: (-self._asked[kind], kind))[:MAX_POD_SIZES]
         weights = sum(self._asked[kind] for kind in kinds)
         lost = 0.0
         free = np.maximum(self._free, 0.0)
@@ -256,7 +256,7 @@ class Books:
         for (tenant, priority), waited in self._waited.items():
             seconds.setdefault(key(tenant, priority), []).extend(waited)
         for tracked in self._tracked.values():
-            if tracked.row == _WAITS:
+            if tracked.row == _PENDING:
                 still.setdefault(key(tracked.tenant, tracked.priority), []).append(now - tracked.since)
         names = sorted(seconds.keys() | still.keys())
         return {name: waits(seconds.get(name, ()), still_waiting=still.get(name, ())) for name in names}
@@ -279,7 +279,7 @@ class RunObserver:
 
     def __init__(
         self,
-        books: Books,
+        usage: ClusterUsage,
         *,
         now: Callable[[], float],
         interval: float,
@@ -287,7 +287,7 @@ class RunObserver:
         on_sample: Callable[[Sample], None] = lambda _sample: None,
     ) -> None:
         """`last_arrival` 0: all pods exist from the start, and no time counts as the drain."""
-        self.books = books
+        self.usage = usage
         self._now = now
         self._interval = interval
         self._last_arrival = last_arrival or math.inf
@@ -295,28 +295,28 @@ class RunObserver:
         self.samples: list[Sample] = []
         self._since = 0.0
         # Utilization, nodes and nodes with pods, multiplied by seconds: until the last arrival, and after it.
-        self._areas = np.zeros((2, len(books.resources) + 2))
-        self._used = np.zeros(len(books.resources) + 2)
+        self._areas = np.zeros((2, len(usage.resources) + 2))
+        self._used = np.zeros(len(usage.resources) + 2)
         self.last_change = 0.0
         self._waited = 0.0
         self._waited_until = 0.0
 
     def handle_pod(self, event: WatchEvent) -> None:
         """Process a change of a pod."""
-        books, pod, now = self.books, event.object, self._now()
+        usage, pod, now = self.usage, event.object, self._now()
         self.waiting_seconds()
         is_deleted = event.type is WatchType.DELETED
         if is_deleted or pod.status.phase in FINISHED:
-            self._let_time_pass(now)
-            books.record_end(pod, finished=not is_deleted and pod.status.phase == "Succeeded")
+            self._add_time(now)
+            usage.record_end(pod, finished=not is_deleted and pod.status.phase == "Succeeded")
         else:
-            if not books.is_tracked(pod):
-                books.record_arrival(pod, now)
-            if pod.spec.node_name and not books.has_started(pod):
-                self._let_time_pass(now)
-                books.record_start(pod, now)
+            if not usage.is_tracked(pod):
+                usage.record_arrival(pod, now)
+            if pod.spec.node_name and not usage.has_started(pod):
+                self._add_time(now)
+                usage.record_start(pod, now)
             if pod.metadata.deletion_timestamp is not None:
-                books.record_preemption(pod)
+                usage.record_preemption(pod)
         self.last_change = now
 
     @property
@@ -327,24 +327,24 @@ class RunObserver:
     def waiting_seconds(self) -> float:
         """The sum of the waits of all pods until now."""
         now = self._now()
-        self._waited += self.books.waiting * (now - self._waited_until)
+        self._waited += self.usage.waiting * (now - self._waited_until)
         self._waited_until = now
         return self._waited
 
     def handle_node(self, node: Node, *, joined: bool) -> None:
         """Process a node that joins or leaves."""
-        self._let_time_pass(self._now())
+        self._add_time(self._now())
         if joined:
-            self.books.node_joined(node)
+            self.usage.node_joined(node)
         else:
-            self.books.node_left(node.metadata.name)
+            self.usage.node_left(node.metadata.name)
 
-    def _let_time_pass(self, now: float) -> None:
+    def _add_time(self, now: float) -> None:
         if now > self._since:
-            books = self.books
+            usage = self.usage
             used = self._used
-            used[:-2] = books.used()
-            used[-2:] = books.node_count, books.used_nodes
+            used[:-2] = usage.used()
+            used[-2:] = usage.node_count, usage.used_nodes
             for area, end in zip(self._areas, (min(now, self._last_arrival), now), strict=True):
                 if end > self._since:
                     area += used * (end - self._since)
@@ -362,25 +362,25 @@ class RunObserver:
 
     def take_sample(self) -> None:
         """Take a sample now; of several at the same time the last one counts."""
-        books, now = self.books, rounded(self._now())
+        usage, now = self.usage, rounded(self._now())
         if self.samples and self.samples[-1].at == now:
             self.samples.pop()
-        used = dict(zip(books.resources, (rounded(float(each)) for each in books.used()), strict=True))
+        used = dict(zip(usage.resources, (rounded(float(each)) for each in usage.used()), strict=True))
         self.samples.append(
             Sample(
                 now,
                 used,
-                rounded(books.fragmentation()),
-                rounded(books.fairness()),
-                books.running,
-                books.waiting,
+                rounded(usage.fragmentation()),
+                rounded(usage.fairness()),
+                usage.running,
+                usage.waiting,
             )
         )
         self._on_sample(self.samples[-1])
 
     def finish(self, end: float) -> None:
         """Count the time to the end of the run."""
-        self._let_time_pass(end)
+        self._add_time(end)
 
     @property
     def arrival_seconds(self) -> float:
@@ -394,7 +394,7 @@ class RunObserver:
     def mean_nodes(self) -> tuple[float, float]:
         """Mean numbers of nodes, and of nodes with pods, from the start to the last arrival."""
         if not self.arrival_seconds:
-            return float(self.books.node_count), float(self.books.used_nodes)
+            return float(self.usage.node_count), float(self.usage.used_nodes)
         there, used = self._arrival_areas()[-2:] / self.arrival_seconds
         return rounded(float(there)), rounded(float(used))
 
@@ -410,7 +410,7 @@ class RunObserver:
     def _means(self, areas: Vector, seconds: float) -> dict[str, float]:
         return {
             name: rounded(float(area / seconds))
-            for name, area in zip(self.books.resources, areas[:-2], strict=True)
+            for name, area in zip(self.usage.resources, areas[:-2], strict=True)
         }
 
 

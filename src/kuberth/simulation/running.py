@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import KW_ONLY, dataclass, field
-from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -38,11 +37,11 @@ from kuberth.local.manifests import Manifest
 from kuberth.local.memory_api import MemoryApi
 from kuberth.outcomes.event_recorder import ApiEventRecorder, EventSeriesState
 from kuberth.queue.interface import QueueFactory
-from kuberth.simulation.arrivals import Arrival, ArrivalPods, named, pod_groups
+from kuberth.simulation.arrivals import Arrival, ArrivalPods, pod_groups, with_names
 from kuberth.simulation.controlling import ManagedCluster, namespace_of, served
 from kuberth.simulation.kubelets import Kubelets, create_arrivals, started
 from kuberth.simulation.node_policies import Fleet, NodePolicy, node_of
-from kuberth.simulation.observing import MAX_SAMPLES, Books, RunObserver, RunRecorder
+from kuberth.simulation.observing import MAX_SAMPLES, ClusterUsage, RunObserver, RunRecorder
 from kuberth.simulation.outcomes import VERSION, Attempts, Outcome, Reason, rounded, waits
 from kuberth.simulation.workloads import arrival_of
 
@@ -54,7 +53,7 @@ NODES_PATIENCE: Final = 30 * 86_400.0
 """The longest time to wait after the last arrival if nodes change: a pod may never finish."""
 MAX_REASONS: Final = 40
 _LIMIT_SECONDS: Final = 2.0**32
-_SETTLED: Final = 2
+_QUIET_CHECKS: Final = 2
 """Number of consecutive checks without activity that end a run."""
 
 
@@ -110,7 +109,7 @@ def simulate(
     """
 
     if scenario.has_controllers and scenario.node_policies:
-        raise ConfigError("nodes come and go only in simulations without controllers: their kubelets stay")
+        raise ConfigError("node policies need a simulation without controllers, whose kubelets would stay")
 
     async def main() -> Outcome:
         gates = effective_gates(scenario)
@@ -184,11 +183,11 @@ class SimulationRun:
         loop, scenario, api = asyncio.get_running_loop(), self.scenario, self.api
         self._arrived = 0
         clock = LoopClock(loop)
-        self._now = partial(_since, loop.time, loop.time())
+        self._time, self._start = loop.time, loop.time()
         self._kubelets = self.pod_runners or Kubelets(api, clock=clock)
         self._recorder = RunRecorder(scenario.nodes, now=self._now) if scenario.records else None
         self._reason_counter = ReasonCounter(
-            api, clock, note=None if self._recorder is None else self._recorder.handle_event
+            api, clock, on_event=None if self._recorder is None else self._recorder.handle_event
         )
         self._scheduler = Scheduler(
             api,
@@ -201,14 +200,18 @@ class SimulationRun:
             recorder=self._reason_counter,
         )
 
+    def _now(self) -> float:
+        """Virtual seconds since the start."""
+        return self._time() - self._start
+
     async def run(self) -> Outcome:
         scenario, api, kubelets = self.scenario, self.api, self._kubelets
-        arrivals = named(scenario.arrivals)
+        arrivals = with_names(scenario.arrivals)
         await self._create_objects()
         span = scenario.until or max((each.arrival for _, each in arrivals), default=0.0)
         shapes = [shape for policy in scenario.node_policies for shape in policy.shapes()]
         observer = RunObserver(
-            Books(scenario.nodes, later=[node_of(shape, "later") for shape in shapes]),
+            ClusterUsage(scenario.nodes, later=[node_of(shape, "later") for shape in shapes]),
             now=self._now,
             interval=max(1.0, span / (MAX_SAMPLES / 2)),
             last_arrival=max(
@@ -274,7 +277,7 @@ class SimulationRun:
         with contextlib.suppress(TimeoutError):
             patience = NODES_PATIENCE if self.scenario.node_policies else self._kubelets.patience
             async with asyncio.timeout(patience):
-                await self._settle()
+                await self._wait_quiet()
 
     def _report_arrival(self, number: int) -> None:
         self._arrived = number
@@ -292,7 +295,7 @@ class SimulationRun:
                 await api.create(Namespace(metadata=ObjectMeta(name=name)))
         # Sorted as an API server lists them: the scheduler tries nodes in the order of their creation.
         nodes = sorted(scenario.nodes, key=lambda node: node.metadata.name)
-        for obj in (*nodes, *sorted(scenario.objects, key=lambda obj: _TURNS.get(type(obj), 2))):
+        for obj in (*nodes, *sorted(scenario.objects, key=lambda obj: _CREATION_ORDER.get(type(obj), 2))):
             await api.create(obj)
 
     async def _follow(self, *listeners: Callable[[WatchEvent], None]) -> None:
@@ -302,10 +305,10 @@ class SimulationRun:
                 for notify in listeners:
                     notify(event)
 
-    async def _settle(self) -> None:
+    async def _wait_quiet(self) -> None:
         """Return when nothing can change any more: pods that are still pending would wait forever."""
         kubelets, queue, quiet = self._kubelets, self._scheduler.queue, 0
-        while quiet < _SETTLED:
+        while quiet < _QUIET_CHECKS:
             await kubelets.wait_idle()
             await asyncio.sleep(QUIET_SECONDS)
             queues = queue.pending_pods()
@@ -316,7 +319,7 @@ class SimulationRun:
             quiet = 0 if busy else quiet + 1
 
     def _outcome(self, observer: RunObserver, *, interrupted: bool) -> Outcome:
-        books, metrics = observer.books, self._scheduler.metrics
+        usage, metrics = observer.usage, self._scheduler.metrics
         settled = self.scenario.until is None and not interrupted
         end = observer.last_change if settled else self._now()
         observer.finish(end)
@@ -324,7 +327,7 @@ class SimulationRun:
         for (result, *_), number in metrics.schedule_attempts.values.items():
             attempts[result] += int(number)
         tried = Attempts(attempts["scheduled"], attempts["unschedulable"], attempts["error"])
-        everyone = books.waits_by(lambda _tenant, _priority: "", now=end)
+        everyone = usage.waits_by(lambda _tenant, _priority: "", now=end)
         samples = observer.samples
         nodes_mean, nodes_used = observer.mean_nodes()
         return Outcome(
@@ -333,10 +336,10 @@ class SimulationRun:
             seed=self.seed,
             nodes=len(self.scenario.nodes),
             seconds=rounded(observer.last_change),
-            pods=books.counts(),
+            pods=usage.counts(),
             waits=everyone.get("", waits(())),
-            waits_by_priority=books.waits_by(lambda _tenant, priority: str(priority), now=end),
-            waits_by_tenant=books.waits_by(lambda tenant, _priority: tenant, now=end),
+            waits_by_priority=usage.waits_by(lambda _tenant, priority: str(priority), now=end),
+            waits_by_tenant=usage.waits_by(lambda tenant, _priority: tenant, now=end),
             utilisation=observer.utilisation(),
             drain_utilisation=observer.drain_utilisation(),
             arrival_seconds=rounded(observer.arrival_seconds),
@@ -369,12 +372,8 @@ def _end_on_interrupt(limit: asyncio.Timeout) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-_TURNS: Final[Mapping[type[Any], int]] = {Namespace: 0, PriorityClass: 1, Pod: 3}
+_CREATION_ORDER: Final[Mapping[type[Any], int]] = {Namespace: 0, PriorityClass: 1, Pod: 3}
 """The order of creation: objects that others refer to come before them; 2 for other kinds."""
-
-
-def _since(time: Callable[[], float], beginning: float) -> float:
-    return time() - beginning
 
 
 def _mean(numbers: Sequence[float]) -> float:
@@ -430,17 +429,17 @@ def _has_ended(pod: Pod, uid: str) -> bool:
 class ReasonCounter(ApiEventRecorder):
     """Counts the reasons in FailedScheduling events instead of writing events."""
 
-    def __init__(self, api: Api, clock: Clock, *, note: Callable[[PodEvent], None] | None) -> None:
-        """`note` is called with every event, repeated ones included."""
+    def __init__(self, api: Api, clock: Clock, *, on_event: Callable[[PodEvent], None] | None) -> None:
+        """`on_event` is called with every event, repeated ones included."""
         super().__init__(api, clock, controllers=("",))
-        self._note = note
+        self._on_event = on_event
         self._reasons: Counter[str] = Counter()
 
     def record(self, event: PodEvent) -> EventSeriesState | None:
-        if self._note is not None:
-            self._note(event)
+        if self._on_event is not None:
+            self._on_event(event)
         series = super().record(event) if event.reason == "FailedScheduling" else None
-        return series if self._note is None else None
+        return series if self._on_event is None else None
 
     def _enqueue(self, series: EventSeriesState) -> None:
         # Later occurrences have the same reasons.

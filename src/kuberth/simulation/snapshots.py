@@ -40,8 +40,8 @@ _KINDS: Final[tuple[type[Any], ...]] = (
     PodGroup,
     Pod,
 )
-_NEEDED: Final = (Node, Pod)
-_KEPT: Final = ("name", "namespace", "uid", "labels", "creationTimestamp", "ownerReferences")
+_REQUIRED_KINDS: Final = (Node, Pod)
+_METADATA_FIELDS: Final = ("name", "namespace", "uid", "labels", "creationTimestamp", "ownerReferences")
 
 
 async def take_snapshot(api: Api) -> bytes:
@@ -51,16 +51,16 @@ async def take_snapshot(api: Api) -> bytes:
         try:
             listed = await api.list(kind, field_selector=UNFINISHED if kind is Pod else "")
         except ApiError as error:
-            if kind in _NEEDED or error.code not in (403, 404):
+            if kind in _REQUIRED_KINDS or error.code not in (403, 404):
                 raise
             continue
-        items += (_stripped(to_builtins(obj), kind) for obj in listed.items)
+        items += (_strip(to_builtins(obj), kind) for obj in listed.items)
     body = msgspec.json.encode({"version": VERSION, "items": items})
     return gzip.compress(body, mtime=0)
 
 
-def _stripped(tree: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
-    metadata = {name: value for name, value in tree.get("metadata", {}).items() if name in _KEPT}
+def _strip(tree: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
+    metadata = {name: value for name, value in tree.get("metadata", {}).items() if name in _METADATA_FIELDS}
     info = kind()
     return {**tree, "apiVersion": info.api_version, "kind": info.kind, "metadata": metadata}
 
@@ -78,7 +78,7 @@ def read_snapshot(path: Path) -> list[dict[str, Any]]:
     try:
         tree = json.loads(gzip.decompress(content))
     except (gzip.BadGzipFile, EOFError, zlib.error, ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: this is no snapshot, or not all of it: {error}") from error
+        raise ConfigError(f"{path}: this is not a snapshot, or not all of one: {error}") from error
     version = tree.get("version") if isinstance(tree, dict) else None
     if version != VERSION:
         raise ConfigError(
@@ -91,7 +91,7 @@ def read_snapshot(path: Path) -> list[dict[str, Any]]:
     return items
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes) -> None:
     """Write the whole file, or nothing."""
     part = path.with_name(f".{path.name}.part")
     try:

@@ -57,9 +57,9 @@ def _read_lines(text: str, path: Path) -> Iterator[Arrival]:
         try:
             tree = json.loads(line, parse_constant=_no_constant)
         except json.JSONDecodeError as error:
-            _refuse(path, number, error.colno, f"this is no JSON: {error.msg}", error)
+            _refuse(path, number, error.colno, f"this is not JSON: {error.msg}", error)
         except (ValueError, RecursionError) as error:
-            _refuse(path, number, 1, f"this is no JSON: {error}", error)
+            _refuse(path, number, 1, f"this is not JSON: {error}", error)
         if not isinstance(tree, dict):
             _refuse(path, number, 1, "expected an object with the fields of one pod")
         for name in tree:
@@ -67,7 +67,7 @@ def _read_lines(text: str, path: Path) -> Iterator[Arrival]:
                 known = ", ".join(FIELDS)
                 _refuse(path, number, _column(line, name), f"unknown field {name}; known are {known}")
         if "arrival" not in tree:
-            _refuse(path, number, 1, "there is no arrival, the second at which the pod comes")
+            _refuse(path, number, 1, "the field arrival is missing: the second at which the pod is created")
         arrival = None
         for name, value in tree.items():
             try:
@@ -86,7 +86,7 @@ def _column(line: str, name: str) -> int:
 
 
 def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 # CSV
@@ -98,9 +98,9 @@ def _check_header(path: Path, header: Sequence[str]) -> None:
             known = ", ".join(field for field in FIELDS if field != "requests")
             _refuse(path, 1, column, f"unknown column {name or '(empty)'}; known are {known} and resources")
         if header.index(name) != column - 1:
-            _refuse(path, 1, column, f"column {name} is there twice")
+            _refuse(path, 1, column, f"column {name} is given twice")
     if "arrival" not in header:
-        _refuse(path, 1, 1, "there is no column arrival, the second at which a pod comes")
+        _refuse(path, 1, 1, "the column arrival is missing: the second at which a pod is created")
 
 
 def _is_resource(name: str) -> bool:

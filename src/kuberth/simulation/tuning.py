@@ -37,7 +37,7 @@ from kuberth.simulation.workloads import PlannedWorkload
 from kuberth.text.field_errors import InvalidConfiguration
 from kuberth.text.figures import duration
 
-WEIGHED: Final = (
+WEIGHTED_PLUGINS: Final = (
     "NodeResourcesFit",
     "NodeResourcesBalancedAllocation",
     "PodTopologySpread",
@@ -46,7 +46,7 @@ WEIGHED: Final = (
     "TaintToleration",
 )
 """Score plugins whose weights are searched if the workload gives them something to score."""
-HEAVIEST: Final = 10
+MAX_WEIGHT: Final = 10
 RATIO: Final = "RequestedToCapacityRatio"
 STRATEGIES: Final = ("LeastAllocated", "MostAllocated", RATIO)
 UTILIZATIONS: Final = (0, 50, 100)
@@ -56,9 +56,9 @@ _BATCH: Final = 4
 """Configurations proposed before the next results are used; the number of processes has no effect."""
 CANDIDATES: Final = 3
 """How many configurations are checked on unseen runs."""
-SURE: Final = 0.99
+CONFIDENCE: Final = 0.99
 """The confidence at which a configuration counts as better."""
-LEAST_GAIN: Final = 0.01
+MIN_GAIN: Final = 0.01
 """The minimum improvement, as a share of the base's value."""
 _UNSEEN: Final = 1_000_000
 """The offset of the seeds for unseen runs."""
@@ -221,7 +221,7 @@ class Tuning:
         if self.trials < 1 or self.seeds < 1 or self.unseen_seeds < 2:
             raise ConfigError("a search has at least one trial, one seed and two unseen seeds")
         self.check()
-        finished = _Finished(file, self._identity())
+        finished = _FinishedRuns(file, self._identity())
         return _Search(self, finished, processes=processes, dask=dask, on_progress=on_progress).run()
 
     def check(self) -> None:
@@ -239,12 +239,12 @@ class Tuning:
             if plugin not in named:
                 raise ConfigError(f"search {argument}: the configuration enables no plugin {plugin}")
             for bound in bounds:
-                config = tuned(self.base, {f"{_ARGUMENT}{argument}": bound})
+                config = with_parameters(self.base, {f"{_ARGUMENT}{argument}": bound})
                 try:
                     replace(self.policy, config=config).loaded()
                 except InvalidConfiguration as error:
                     problem = "; ".join(map(str, error.errors))
-                    raise ConfigError(f"search {argument}: {bound:g} will not do: {problem}") from error
+                    raise ConfigError(f"search {argument}: {bound:g} is invalid: {problem}") from error
 
     def _check_priorities(self, experiment: Experiment, seeds: Sequence[int]) -> None:
         wanted = {name: name.partition("@")[2] for name in self.objective.weights if "@" in name}
@@ -252,10 +252,10 @@ class Tuning:
             return
         found: set[int] = set()
         for seed in seeds:
-            coming = experiment.workload(seed)
-            if coming.managed or experiment.cluster.managed:
+            planned = experiment.workload(seed)
+            if planned.managed or experiment.cluster.managed:
                 return  # controllers make the pods
-            found.update(each.priority or each.spec.get("priority", 0) for each in coming.arrivals)
+            found.update(each.priority or each.spec.get("priority", 0) for each in planned.arrivals)
         for name, priority in wanted.items():
             if int(priority) not in found:
                 there = ", ".join(map(str, sorted(found))) or "no pods at all"
@@ -279,14 +279,14 @@ class Tuning:
     def _identity(self) -> str:
         """What the results of finished runs depend on."""
         experiment, policy = self.experiment, self.policy
-        coming = experiment.workload(self.seed)
+        planned = experiment.workload(self.seed)
         clusters = [each for each in (experiment.cluster, policy.cluster) if each is not None]
         objects = [obj for each in clusters for obj in (*each.objects, *each.managed)]
-        objects += (*coming.objects, *coming.managed)
+        objects += (*planned.objects, *planned.managed)
         parts = (
             kuberth.__version__,
             [encode(each) for each in (*(node for each in clusters for node in each.nodes), *objects)],
-            [msgspec.json.encode(each) for each in coming.arrivals],
+            [msgspec.json.encode(each) for each in planned.arrivals],
             [self.base, dict(self.objective.weights), self.seeds, self.seed, sorted(self.search.items())],
             [
                 experiment.until,
@@ -320,12 +320,12 @@ def _code_of(factory: object) -> tuple[str, ...]:
         return (name,)
 
 
-class _Line(msgspec.Struct, frozen=True):
+class _FinishedRun(msgspec.Struct, frozen=True):
     parameters: Parameters
     values: list[float]
 
 
-class _Finished:
+class _FinishedRuns:
     """Values of configurations, in a file."""
 
     def __init__(self, file: Path | None, identity: str) -> None:
@@ -341,7 +341,7 @@ class _Finished:
             raise ConfigError(f"{file}: it belongs to another search; give another file or delete it")
         for line in lines:
             try:
-                read = msgspec.json.decode(line, type=_Line)
+                read = msgspec.json.decode(line, type=_FinishedRun)
             except msgspec.DecodeError:
                 break  # the last line, where the program was interrupted
             self._values[_key(read.parameters)] = read.values
@@ -353,7 +353,7 @@ class _Finished:
         self._values[_key(parameters)] = values
         if self._file is not None:
             with self._file.open("ab") as stream:
-                stream.write(msgspec.json.encode(_Line(parameters, values)) + b"\n")
+                stream.write(msgspec.json.encode(_FinishedRun(parameters, values)) + b"\n")
                 stream.flush()
                 os.fsync(stream.fileno())
 
@@ -365,19 +365,19 @@ def _key(parameters: Parameters) -> bytes:
 @dataclass(eq=False)
 class _Search:
     tuning: Tuning
-    finished: _Finished
+    finished: _FinishedRuns
     processes: int | None
     dask: str
     on_progress: Callable[[TuningProgress], None]
 
     def __post_init__(self) -> None:
         tuning = self.tuning
-        coming = tuning.experiment.workload(tuning.seed)
-        self._resources = _requested(coming)
+        planned = tuning.experiment.workload(tuning.seed)
+        self._resources = _requested_resources(planned)
         own = tuning.own_weights()
-        self._plugins = [*weighed(tuning.experiment.cluster, coming), *own]
+        self._plugins = [*plugins_to_weigh(tuning.experiment.cluster, planned), *own]
         in_tree = {name: IN_TREE_PLUGINS[name].weight for name in self._plugins if name in IN_TREE_PLUGINS}
-        self._weights = {**in_tree, **{name: min(weight, HEAVIEST) for name, weight in own.items()}}
+        self._weights = {**in_tree, **{name: min(weight, MAX_WEIGHT) for name, weight in own.items()}}
         """The initial weights."""
 
     def run(self) -> Tuned:
@@ -387,7 +387,7 @@ class _Search:
             seed=tuning.seed, n_startup_trials=max(_BATCH, tuning.trials // 4)
         )
         study = optuna.create_study(sampler=sampler)
-        for known in self._known():
+        for known in self._first_trials():
             study.enqueue_trial(known)
         [base] = self._values([{}])
         tried: dict[bytes, tuple[float, Parameters]] = {}
@@ -395,7 +395,7 @@ class _Search:
         while done < tuning.trials:
             batch = [study.ask() for _ in range(min(_BATCH, tuning.trials - done))]
             done += len(batch)
-            drawn = [self._draw(trial) for trial in batch]
+            drawn = [self._propose(trial) for trial in batch]
             for trial, parameters, values in zip(batch, drawn, self._values(drawn), strict=True):
                 mean = statistics.fmean(a - b for a, b in zip(values, base, strict=True))
                 tried[_key(parameters)] = mean, parameters
@@ -409,7 +409,7 @@ class _Search:
             distinct.setdefault(mean, parameters)
         return self._check(sorted(pair for pair in distinct.items() if pair[0] < 0)[:CANDIDATES])
 
-    def _known(self) -> list[Parameters]:
+    def _first_trials(self) -> list[Parameters]:
         """The initial configurations: the default weights with each strategy."""
         resources = {f"resource {name}": 1 for name in self._resources}
         return [
@@ -418,19 +418,19 @@ class _Search:
             if strategy != RATIO
         ]
 
-    def _draw(self, trial: Any) -> Parameters:
+    def _propose(self, trial: Any) -> Parameters:
         strategy = trial.suggest_categorical("strategy", STRATEGIES)
         points = [f"shape {percent}" for percent in UTILIZATIONS] if strategy == RATIO else []
         return {
-            **{name: trial.suggest_int(name, 0, HEAVIEST) for name in self._plugins},
+            **{name: trial.suggest_int(name, 0, MAX_WEIGHT) for name in self._plugins},
             "strategy": strategy,
             **{
-                f"resource {name}": trial.suggest_int(f"resource {name}", 1, HEAVIEST)
+                f"resource {name}": trial.suggest_int(f"resource {name}", 1, MAX_WEIGHT)
                 for name in self._resources
             },
             **{name: trial.suggest_int(name, 0, MAX_CUSTOM_SCORE) for name in points},
             **{
-                f"{_ARGUMENT}{name}": _drawn(trial, f"{_ARGUMENT}{name}", bounds)
+                f"{_ARGUMENT}{name}": _suggest(trial, f"{_ARGUMENT}{name}", bounds)
                 for name, bounds in self.tuning.search.items()
             },
         }
@@ -458,7 +458,7 @@ class _Search:
         return outcomes
 
     def _policy(self, name: str, parameters: Parameters) -> Policy:
-        config = tuned(self.tuning.base, parameters) if parameters else self.tuning.base
+        config = with_parameters(self.tuning.base, parameters) if parameters else self.tuning.base
         return replace(self.tuning.policy, name=name, config=config)
 
     def _check(self, chosen: Sequence[tuple[float, Parameters]]) -> Tuned:
@@ -471,47 +471,49 @@ class _Search:
         outcomes = self._run(tuning.unseen or tuning.experiment, policies, seeds)
         values = {name: [tuning.objective.value(run) for run in runs] for name, runs in outcomes.items()}
         candidates = [
-            judged(name, tuned(tuning.base, each), mean, values["base"], values[name])
+            checked_configuration(
+                name, with_parameters(tuning.base, each), mean, values["base"], values[name]
+            )
             for name, (mean, each) in zip(names, chosen, strict=True)
         ]
         candidates.sort(key=lambda each: (not each.is_better, each.difference, each.name))
         return Tuned(rounded(statistics.fmean(values["base"])), candidates, compare(outcomes))
 
 
-def _drawn(trial: Any, name: str, bounds: tuple[float, float]) -> float:
+def _suggest(trial: Any, name: str, bounds: tuple[float, float]) -> float:
     low, high = bounds
     if isinstance(low, int) and isinstance(high, int):
         return int(trial.suggest_int(name, low, high))
     return rounded(trial.suggest_float(name, low, high))
 
 
-def judged(
+def checked_configuration(
     name: str, config: Mapping[str, Any], searched: float, base: Sequence[float], values: Sequence[float]
 ) -> TunedConfiguration:
-    """Whether values on unseen runs are better than the base's, seed by seed."""
+    """The configuration with its differences to the base on unseen runs, seed by seed."""
     differences = [value - other for value, other in zip(values, base, strict=True)]
     mean, spread, seeds = statistics.fmean(differences), statistics.stdev(differences), len(differences)
-    usual, sure = (interval(mean, spread, seeds=seeds, level=level) for level in (0.95, SURE))
+    usual, sure = (interval(mean, spread, seeds=seeds, level=level) for level in (0.95, CONFIDENCE))
     assert usual is not None
     assert sure is not None
-    least = LEAST_GAIN * abs(statistics.fmean(base))
+    least = MIN_GAIN * abs(statistics.fmean(base))
     is_better = sure[1] < 0 and -mean >= least
     return TunedConfiguration(name, dict(config), rounded(searched), rounded(mean), *usual, is_better)
 
 
-def tuned(base: Mapping[str, Any], parameters: Parameters) -> dict[str, Any]:
-    """The base configuration with the proposed weights and strategy, in every profile."""
-    profiles = [_tuned_profile(each, parameters) for each in base.get("profiles") or [{}]]
+def with_parameters(base: Mapping[str, Any], parameters: Parameters) -> dict[str, Any]:
+    """The base configuration with the proposed weights, strategy and arguments, in every profile."""
+    profiles = [_profile_with_parameters(each, parameters) for each in base.get("profiles") or [{}]]
     return {**base, "profiles": profiles}
 
 
-def _tuned_profile(profile: Mapping[str, Any], parameters: Parameters) -> dict[str, Any]:
+def _profile_with_parameters(profile: Mapping[str, Any], parameters: Parameters) -> dict[str, Any]:
     plugins = dict(profile.get("plugins") or {})
     named = {each["name"] for point in plugins.values() for each in (point or {}).get("enabled") or ()}
     weights = {
         name: weight
         for name, weight in parameters.items()
-        if " " not in name and name != "strategy" and (name in WEIGHED or name in named)
+        if " " not in name and name != "strategy" and (name in WEIGHTED_PLUGINS or name in named)
     }
     if weights:
         score = plugins.get("score") or {}
@@ -520,7 +522,10 @@ def _tuned_profile(profile: Mapping[str, Any], parameters: Parameters) -> dict[s
             for which in ("enabled", "disabled")
         )
         for name in sorted(
-            weights, key=lambda name: WEIGHED.index(name) if name in WEIGHED else len(WEIGHED)
+            weights,
+            key=lambda name: (
+                WEIGHTED_PLUGINS.index(name) if name in WEIGHTED_PLUGINS else len(WEIGHTED_PLUGINS)
+            ),
         ):
             disabled.append({"name": name})
             if weights[name]:
@@ -552,14 +557,15 @@ def _strategy(parameters: Parameters) -> dict[str, Any]:
     return strategy
 
 
-def weighed(cluster: ClusterState, coming: PlannedWorkload) -> list[str]:
-    """Plugins of `WEIGHED` that score nodes of this cluster for these pods: others keep their weights."""
-    if coming.managed or cluster.managed:
-        return list(WEIGHED)
-    affinities = [each.affinity or each.spec.get("affinity") or {} for each in coming.arrivals]
+def plugins_to_weigh(cluster: ClusterState, planned: PlannedWorkload) -> list[str]:
+    """Those of `WEIGHTED_PLUGINS` that score nodes of this cluster for these pods; others keep their
+    weights."""
+    if planned.managed or cluster.managed:
+        return list(WEIGHTED_PLUGINS)
+    affinities = [each.affinity or each.spec.get("affinity") or {} for each in planned.arrivals]
     scores = {
         "PodTopologySpread": any(
-            each.spread or each.spec.get("topologySpreadConstraints") for each in coming.arrivals
+            each.spread or each.spec.get("topologySpreadConstraints") for each in planned.arrivals
         ),
         "InterPodAffinity": any("podAffinity" in each or "podAntiAffinity" in each for each in affinities),
         "NodeAffinity": any("nodeAffinity" in each for each in affinities),
@@ -567,36 +573,36 @@ def weighed(cluster: ClusterState, coming: PlannedWorkload) -> list[str]:
             taint.effect == "PreferNoSchedule" for node in cluster.nodes for taint in node.spec.taints
         ),
     }
-    return [name for name in WEIGHED if scores.get(name, True)]
+    return [name for name in WEIGHTED_PLUGINS if scores.get(name, True)]
 
 
-def _requested(coming: PlannedWorkload) -> list[str]:
+def _requested_resources(planned: PlannedWorkload) -> list[str]:
     """Resources that arrivals request, besides CPU and memory."""
-    asked = {name for each in coming.arrivals for name in each.requests}
+    asked = {name for each in planned.arrivals for name in each.requests}
     return sorted({"cpu", "memory"} | (asked - {"pods", "ephemeral-storage"}))
 
 
-def halves(coming: PlannedWorkload) -> tuple[PlannedWorkload, PlannedWorkload] | None:
+def split_by_time(planned: PlannedWorkload) -> tuple[PlannedWorkload, PlannedWorkload] | None:
     """The arrivals of the first and the second half of the time; None if either would be empty.
 
     A gang belongs to the half in which its first member arrives. The second half begins at its first arrival.
     """
     first: dict[tuple[str, str], float] = {}
-    for each in coming.arrivals:
+    for each in planned.arrivals:
         if each.gang:
             key = each.tenant, each.gang
             first[key] = min(first.get(key, each.arrival), each.arrival)
-    at = [first.get((each.tenant, each.gang), each.arrival) for each in coming.arrivals]
-    if not at or coming.managed:
+    at = [first.get((each.tenant, each.gang), each.arrival) for each in planned.arrivals]
+    if not at or planned.managed:
         return None
     middle = (min(at) + max(at)) / 2
-    early = [each for each, time in zip(coming.arrivals, at, strict=True) if time <= middle]
-    late = [each for each, time in zip(coming.arrivals, at, strict=True) if time > middle]
+    early = [each for each, time in zip(planned.arrivals, at, strict=True) if time <= middle]
+    late = [each for each, time in zip(planned.arrivals, at, strict=True) if time > middle]
     if not early or not late:
         return None
     start = min(each.arrival for each in late)
     shifted = [msgspec.structs.replace(each, arrival=each.arrival - start) for each in late]
-    return coming._replace(arrivals=early), coming._replace(arrivals=shifted)
+    return planned._replace(arrivals=early), planned._replace(arrivals=shifted)
 
 
 def _optuna() -> Any:

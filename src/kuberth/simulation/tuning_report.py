@@ -53,7 +53,7 @@ def _summary(found: Tuned, objective: Objective, checked_on: str) -> Iterator[st
         yield f"{decimal(waiting)} of {count(run.pods.arrived, 'pod')} have no node at the end of a run{why}."
 
 
-def elsewhere(comparison: Comparison, name: str) -> Iterator[list[str]]:
+def other_changes(comparison: Comparison, name: str) -> Iterator[list[str]]:
     """Figures that differ from the base with 95 % confidence."""
     seeds = len(comparison.seeds)
     for each in comparison.figures:
@@ -82,7 +82,7 @@ def report_page(found: Tuned, objective: Objective, checked_on: str) -> str:
         header = ["configuration", "difference", "95 %", "in the search", "verdict"]
         parts.append(f"<h2>Differences to the base</h2>{html_table(header, rows)}{_intervals(found)}")
     for each in found.candidates:
-        changes = list(elsewhere(found.comparison, each.name))
+        changes = list(other_changes(found.comparison, each.name))
         if changes:
             parts.append(f"<h2>{escape(each.name)}: what else changes</h2>")
             parts.append(html_table(["figure", "base", each.name], changes))

@@ -66,7 +66,7 @@ def _read_pods(path: Path) -> PlannedWorkload:
         else:
             objects.append(obj)
     if not pods and not managed:
-        raise ConfigError(f"{path}: there is no pod in these manifests, nor anything that makes pods")
+        raise ConfigError(f"{path}: these manifests have no pod, and no workload that creates pods")
     priorities = {each.metadata.name: each.value for each in objects if isinstance(each, PriorityClass)}
     return PlannedWorkload([_as_arrival(pod, where, priorities) for where, pod in pods], objects, managed)
 

@@ -65,9 +65,9 @@ REFERENCE: Final = "NodeResourcesFit"
 _MAY_REJECT: Final = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
 _NODE_ADDED: Final = ClusterEvent(Resource.NODE, Action.ADD)
 _RUNS: Final = 5
-_TRIED: Final = frozenset(POINTS_OF_METHODS.values())
+_REACHABLE: Final = frozenset(POINTS_OF_METHODS.values())
 """The extension points that pods reach without pod groups."""
-_JUDGED: Final = frozenset({"preFilter", "filter", "preScore", "score"})
+_CHECKED_BY_OTHER_RULES: Final = frozenset({"preFilter", "filter", "preScore", "score"})
 """Extension points whose results are checked by other rules; a plugin may skip them for most pods."""
 _PODS_TRIED: Final = 50
 """The number of random pods among which a pod is searched that the plugin does not skip, to measure its time.
@@ -154,7 +154,7 @@ def check_plugin(
 ) -> PluginReport:
     """Check every rule; `start` is the first seed of the random clusters."""
     check = _Check(plugin, args, pods, range(start, start + clusters))
-    findings = [_found(check.construction, plugin.__module__)]
+    findings = [_run_rule(check.construction, plugin.__module__)]
     timings: Sequence[PluginTiming] = ()
     if findings[0].outcome is not RuleOutcome.FAILED:
         rules = (
@@ -169,7 +169,7 @@ def check_plugin(
             check.hints,
         )
         for rule in rules:
-            findings.append(_found(rule, plugin.__module__))
+            findings.append(_run_rule(rule, plugin.__module__))
             if findings[-1].rule == "answers" and findings[-1].outcome is RuleOutcome.FAILED:
                 break  # every other rule would report the same
         if timed and all(each.outcome is not RuleOutcome.FAILED for each in findings):
@@ -198,7 +198,7 @@ def check_queue(factory: QueueFactory, name: str) -> PluginReport:
 Result = tuple[RuleOutcome, str]
 
 
-def _found(rule: Callable[[], Result], module: str) -> RuleFinding:
+def _run_rule(rule: Callable[[], Result], module: str) -> RuleFinding:
     try:
         with time_limit(RULE_SECONDS, module):
             return RuleFinding(rule.__name__, *rule())
@@ -217,7 +217,7 @@ class _Check:
     seeds: range
 
     @cached_property
-    def _judges(self) -> bool:
+    def _evaluates_nodes(self) -> bool:
         return issubclass(self.plugin, PreFilterPlugin | FilterPlugin | ScorePlugin)
 
     # Rules, in the order they are shown
@@ -245,8 +245,8 @@ class _Check:
         return RuleOutcome.FAILED, "an unknown argument is accepted, so a typing error goes unnoticed"
 
     def answers(self) -> Result:
-        if not self._judges:
-            return RuleOutcome.SKIPPED, "it does not judge nodes"
+        if not self._evaluates_nodes:
+            return RuleOutcome.SKIPPED, "it does not filter or score nodes"
         asked = rejected = 0
         for cluster, evaluator in self._clusters():
             for pod in self._pods_of(cluster):
@@ -266,15 +266,19 @@ class _Check:
         if trial.not_started:
             return RuleOutcome.WARNING, f"no scheduler could be started with it: {trial.not_started}"
         if trial.errors:
-            return RuleOutcome.FAILED, _first(trial.errors)
+            return RuleOutcome.FAILED, _first_problem(trial.errors)
         served = points_of(self.plugin)
         message = f"{trial.pods} pods in {trial.clusters} schedulers, {trial.bound} bound"
-        missed = [point for point in served if point in _TRIED - _JUDGED and not trial.calls[point]]
+        missed = [
+            point
+            for point in served
+            if point in _REACHABLE - _CHECKED_BY_OTHER_RULES and not trial.calls[point]
+        ]
         if missed:
             return RuleOutcome.WARNING, (
                 f"{message}, and none reached {', '.join(missed)}; give it pods of yours (--pods FILE)"
             )
-        if untried := [point for point in served if point not in _TRIED]:
+        if untried := [point for point in served if point not in _REACHABLE]:
             message += f"; not tried: {', '.join(untried)} (it takes pod groups)"
         return RuleOutcome.OK, message
 
@@ -282,7 +286,7 @@ class _Check:
         """Compare pods and nodes before and after a whole scheduler has run."""
         changes = self._trial.changes
         if changes:
-            return RuleOutcome.FAILED, f"{_first(changes)}: change a copy (msgspec.structs.replace)"
+            return RuleOutcome.FAILED, f"{_first_problem(changes)}: change a copy (msgspec.structs.replace)"
         return RuleOutcome.OK, "it changes no pod and no node that it is given"
 
     @cached_property
@@ -299,8 +303,8 @@ class _Check:
         return trial
 
     def determinism(self) -> Result:
-        if not self._judges:
-            return RuleOutcome.SKIPPED, "it does not judge nodes"
+        if not self._evaluates_nodes:
+            return RuleOutcome.SKIPPED, "it does not filter or score nodes"
         for cluster, evaluator in self._clusters():
             twin = self._evaluator(cluster)
             for pod in self._pods_of(cluster):
@@ -313,7 +317,7 @@ class _Check:
     def forms(self) -> Result:
         """Compare both forms, and a view of one node with a view of all."""
         if not issubclass(self.plugin, FilterPlugin | ScorePlugin):
-            return RuleOutcome.SKIPPED, "it does not judge nodes one by one"
+            return RuleOutcome.SKIPPED, "it does not filter or score nodes one by one"
         for cluster, evaluator in self._clusters():
             plugin, nodes = evaluator.runner.profile.plugins[self.plugin.name], evaluator.cluster.all_nodes()
             for pod in self._pods_of(cluster):
@@ -520,7 +524,7 @@ class _Check:
         return tree
 
 
-def _first(problems: Collection[str]) -> str:
+def _first_problem(problems: Collection[str]) -> str:
     """The first problem, with the number of problems."""
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return f"{next(iter(problems))}{more}"

@@ -159,7 +159,7 @@ class ReadRecorder:
         """Reads that are not stated."""
         self.read: dict[str, set[str]] = {}
         """By plugin, all fields of a pod that were read."""
-        self._notes: dict[tuple[object, ...], _Notes] = {}
+        self._reads: dict[tuple[object, ...], _MethodReads] = {}
 
     def watching(self, factory: PluginFactory) -> PluginFactory:
         """A factory of the same plugin, whose reads are recorded if it gives a statement."""
@@ -189,15 +189,15 @@ class ReadRecorder:
     def _watch(self, plugin: Plugin, inputs: Inputs) -> None:
         def recorded(method: str, original: Callable[..., Any]) -> Callable[..., Any]:
             if method == HINT:
-                hint_notes = self._notes_of(plugin, inputs, method, None)
-                return lambda pod, old, new: original(hint_notes.pod(pod), old, new)
+                hint_reads = self._reads_of(plugin, inputs, method, None)
+                return lambda pod, old, new: original(hint_reads.pod(pod), old, new)
             stated = getattr(inputs, _PHASES[method]) if _PHASES[method] else DependsOn.ANYTHING
-            notes = self._notes_of(plugin, inputs, method, None if inputs.versions else stated)
+            reads = self._reads_of(plugin, inputs, method, None if inputs.versions else stated)
 
             def call(state: CycleState, pod: Pod, *rest: Any) -> Any:
-                info, state.pod_info = state.pod_info, notes.info(state.pod_info)
+                info, state.pod_info = state.pod_info, reads.info(state.pod_info)
                 try:
-                    return original(state, notes.pod(pod), *map(notes.nodes, rest))
+                    return original(state, reads.pod(pod), *map(reads.nodes, rest))
                 finally:
                     state.pod_info = info
 
@@ -205,15 +205,17 @@ class ReadRecorder:
 
         replace_methods(plugin, _PHASES, recorded)
 
-    def _notes_of(self, plugin: Plugin, inputs: Inputs, method: str, stated: DependsOn | None) -> _Notes:
+    def _reads_of(
+        self, plugin: Plugin, inputs: Inputs, method: str, stated: DependsOn | None
+    ) -> _MethodReads:
         key = (plugin.name, method, inputs.pod, stated)
-        if key not in self._notes:
-            self._notes[key] = _Notes(self, plugin.name, inputs, method, stated)
-        return self._notes[key]
+        if key not in self._reads:
+            self._reads[key] = _MethodReads(self, plugin.name, inputs, method, stated)
+        return self._reads[key]
 
 
 @dataclass(eq=False)
-class _Notes:
+class _MethodReads:
     """The reads of one method of one plugin."""
 
     recorder: ReadRecorder
@@ -276,17 +278,17 @@ class _Notes:
             self.recorder.outside.add(OutsideRead(self.plugin, self.method, f"table.{name}"))
 
 
-def _recording(kind: type[msgspec.Struct], path: str, note: Callable[[str], None]) -> Any:
+def _recording(kind: type[msgspec.Struct], path: str, record: Callable[[str], None]) -> Any:
     """The same struct type; every read of a field is recorded."""
     fields = frozenset(kind.__struct_fields__)
 
     def get(self: Any, name: str) -> Any:
         if name in fields:
-            note(f"{path}.{name}")
+            record(f"{path}.{name}")
         return kind.__getattribute__(self, name)
 
     def equals(self: Any, other: object) -> bool:
-        note(f"{path} as a whole")
+        record(f"{path} as a whole")
         return bool(kind.__eq__(self, other))
 
     body = {"__getattribute__": get, "__eq__": equals, "__hash__": kind.__hash__}
@@ -298,35 +300,35 @@ def _recording(kind: type[msgspec.Struct], path: str, note: Callable[[str], None
 class _RecordingInfo(PodInfo):
     """Derived values of a pod; every read of an attribute is recorded."""
 
-    __slots__ = ("notes",)
+    __slots__ = ("reads",)
 
-    notes: _Notes
+    reads: _MethodReads
 
     def __getattribute__(self, name: str) -> Any:
         value = super().__getattribute__(name)
         if name in _DERIVED_FROM:
-            super().__getattribute__("notes").read(f"info.{name}")
+            super().__getattribute__("reads").read(f"info.{name}")
         return value
 
 
-def _recording_info(info: PodInfo, notes: _Notes) -> PodInfo:
+def _recording_info(info: PodInfo, reads: _MethodReads) -> PodInfo:
     made = _RecordingInfo.__new__(_RecordingInfo)
     for slot in PodInfo.__slots__:
         value = object.__getattribute__(info, slot)
-        setattr(made, slot, notes.pod(value) if slot == "pod" else value)
-    made.notes = notes
+        setattr(made, slot, reads.pod(value) if slot == "pod" else value)
+    made.reads = reads
     return made
 
 
 class _RecordingTable:
     """The cluster table; every read of a column is recorded."""
 
-    def __init__(self, table: Any, note: Callable[[str], None]) -> None:
+    def __init__(self, table: Any, record: Callable[[str], None]) -> None:
         self._table = table
-        self._note = note
+        self._record = record
 
     def __getattr__(self, name: str) -> Any:
-        self._note(name)
+        self._record(name)
         return getattr(self._table, name)
 
 

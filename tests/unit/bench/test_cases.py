@@ -9,7 +9,7 @@ import pytest
 from kuberth.bench.cases import (
     ThresholdMetricSelector,
     Workload,
-    enabled,
+    matches_labels,
     read_cases,
     read_workloads,
     select,
@@ -199,11 +199,11 @@ def case_with(operation: str = BASE, workload: str = "{name: w}", more: str = ""
         (case_with(workload="{}"), "case C: workload 0: name: required, but missing"),
         (case_with(workload="{name: w, threshold: -1}"), "a threshold cannot be below zero, but is -1"),
         (case_with(workload="{name: w, threshold: fast}"), "workload w: "),
-        (case_with(workload="{name: w}\n  - {name: w}"), "the workload w is there twice"),
-        (case_with() + case_with(), "the case C is there twice"),
+        (case_with(workload="{name: w}\n  - {name: w}"), "the workload w is defined twice"),
+        (case_with() + case_with(), "the case C is defined twice"),
         (case_with(more="  speed: 1\n"), "case C: speed: unknown field"),
         ("- name: C\n  workloadTemplate: [{opcode: sleep}]\n  workloads: [{name: w}]", "nothing is measured"),
-        (f"- name: C\n  workloadTemplate: [{BASE}]\n", "it has no workloads"),
+        (f"- name: C\n  workloadTemplate: [{BASE}]\n", "the case has no workloads"),
     ],
     ids=lambda text: text[-50:].strip().replace("\n", " "),
 )
@@ -275,7 +275,7 @@ def test_workloads_with_devices_are_known_by_gate_operation_or_object(tmp_path: 
 
 def test_an_unused_parameter_is_refused(tmp_path: Path) -> None:
     (found,) = read_workloads(written(tmp_path, case_with(workload="{name: w, params: {nodes: 1}}")))
-    assert str(found.refusal()).startswith("no operation takes $nodes; is a name misspelled")
+    assert str(found.refusal()).startswith("no operation takes $nodes; a name may be misspelled")
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_an_unused_parameter_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_filters_of_labels(labels: str, present: list[str], passes: bool) -> None:
-    assert enabled(labels, present) is passes
+    assert matches_labels(labels, present) is passes
 
 
 def test_choosing_by_name(tmp_path: Path) -> None:

@@ -262,7 +262,7 @@ def failure(folder: Path, *operations: str, pace: Pace = PACE) -> str:
             "{opcode: createAny, templatePath: config-map.yaml}",
             "a ConfigMap is in a namespace; name a namespace",
         ),
-        ("{opcode: createAny, templatePath: node.yaml, namespace: a}", "take the namespace away"),
+        ("{opcode: createAny, templatePath: node.yaml, namespace: a}", "remove the namespace"),
         (
             "{opcode: updateAny, templatePath: node.yaml}",
             'op 0 (updateAny): nodes "node-0" not found',

@@ -13,9 +13,9 @@ from kuberth.bench.measurements import (
     MetricSummary,
     RateSample,
     ThresholdVerdict,
-    judged,
     median,
     plain,
+    threshold_verdict,
 )
 from kuberth.bench.running import WorkloadResult
 
@@ -51,14 +51,14 @@ def measured(average: float, **fields: object) -> Measurement:
 )
 def test_thresholds(threshold: float, selector: ThresholdMetricSelector, met: bool | None) -> None:
     metrics = [MetricSummary("m", {"a": "b"}, Distribution(1, 2, 3, 4, 5))]
-    verdict = judged(threshold, selector, FLAT, metrics)
+    verdict = threshold_verdict(threshold, selector, FLAT, metrics)
     assert verdict is not None
     assert verdict.met is met
 
 
 def test_no_threshold_and_nothing_sampled() -> None:
-    assert judged(0, ThresholdMetricSelector(), FLAT, []) is None
-    verdict = judged(5, ThresholdMetricSelector(), None, [])
+    assert threshold_verdict(0, ThresholdMetricSelector(), FLAT, []) is None
+    verdict = threshold_verdict(5, ThresholdMetricSelector(), None, [])
     assert verdict is not None
     assert verdict.met is None
 

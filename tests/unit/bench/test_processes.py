@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kuberth.assembly import full_registry
-from kuberth.bench.arenas import Arena, expect_https, find_program, shown_gates
+from kuberth.bench.arenas import Arena, expect_https, find_program, format_gates
 from kuberth.bench.cases import shipped, upstream, upstream_folder
 from kuberth.bench.contenders import OwnScheduler, configuration
 from kuberth.bench.processes import free_port, is_listening, running, usage_of
@@ -49,13 +49,13 @@ def test_a_program_that_never_gets_ready(tmp_path: Path) -> None:
         asyncio.run(main())
 
 
-@pytest.mark.parametrize("gently", [False, True])
-def test_a_program_is_gone_after_its_block(tmp_path: Path, gently: bool) -> None:
+@pytest.mark.parametrize("graceful", [False, True])
+def test_a_program_is_gone_after_its_block(tmp_path: Path, graceful: bool) -> None:
     async def main() -> int:
         command = python(
             f"import os, time; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); time.sleep(60)"
         )
-        async with running("p", command, folder=tmp_path, gently=gently) as program:
+        async with running("p", command, folder=tmp_path, graceful=graceful) as program:
 
             async def written() -> bool:
                 return bool((tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
@@ -181,4 +181,4 @@ def test_a_bench_turns_leader_election_off(tmp_path: Path) -> None:
 
 
 def test_gates_as_a_flag() -> None:
-    assert shown_gates({"A": True, "B": False}) == "A=true,B=false"
+    assert format_gates({"A": True, "B": False}) == "A=true,B=false"

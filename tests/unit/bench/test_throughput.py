@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kuberth.bench.measurements import Distribution, ThroughputSampler, summarized
+from kuberth.bench.measurements import Distribution, ThroughputSampler, summarize
 from kuberth.text.figures import percentile
 
 
@@ -54,7 +54,7 @@ def test_percentiles_are_nearest_ranks(numbers: list[float], percent: int, expec
 
 
 def test_the_order_of_numbers_does_not_matter() -> None:
-    assert summarized([30, 10, 20]) == Distribution(20, 20, 30, 30, 30)
+    assert summarize([30, 10, 20]) == Distribution(20, 20, 30, 30, 30)
 
 
 def test_buckets_are_found_by_scheduler_perfs_names() -> None:

@@ -99,10 +99,10 @@ def test_the_list(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main_ended.splitlines() == [
         "Tiny/two  [short]",
         "Tiny/three  [threshold 100000]",
-        "Tiny/wrong  [broken; cannot run: no operation takes $nodes; is a name misspelled, or does only the "
-        "Go code of its test read it?]",
-        "Strange/one  [odd; cannot run: no operation takes $gpus; is a name misspelled, or does only the "
-        "Go code of its test read it?]",
+        "Tiny/wrong  [broken; cannot run: no operation takes $nodes; a name may be misspelled, or only the "
+        "Go code of its test reads it]",
+        "Strange/one  [odd; cannot run: no operation takes $gpus; a name may be misspelled, or only the "
+        "Go code of its test reads it]",
     ]
     assert bench_list(capsys, "cases.yaml", "--label-filter", "short") == "Tiny/two  [short]\n"
     assert "Quick/100Nodes  [quick]" in bench_list(capsys)

@@ -105,7 +105,7 @@ def test_sorting_and_filtering() -> None:
     assert [row[2] for row in pressed(view="pods").pods()] == ["web-2", "web-1", "db\x1b[31m", "new"]
     model = pressed("/", *"web", "enter", view="pods")
     assert ([row[2] for row in model.pods()], model.sought) == (["web-2", "web-1"], "web")
-    model.take_found(
+    model.add_found(
         {"pods": [["default", "web-7", "placed", "node-1"], ["default", "web-1", "unschedulable", ""]]}
     )
     assert [row[2] for row in model.pods()] == ["web-2", "web-1", "web-7"]

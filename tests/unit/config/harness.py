@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from kuberth.config import InvalidConfiguration, load
+from kuberth.config import InvalidConfiguration, KubeSchedulerConfiguration, load
 from kuberth.config.in_tree import IN_TREE_POINTS
+from kuberth.config.loading import Source, decode_source
 
 
 def document(**fields: Any) -> dict[str, Any]:
@@ -15,6 +16,14 @@ def document(**fields: Any) -> dict[str, Any]:
         "kind": "KubeSchedulerConfiguration",
         **fields,
     }
+
+
+def decoded(source: Source) -> KubeSchedulerConfiguration:
+    """The configuration without defaults."""
+    given, _translation, _broken, errors = decode_source(source, {})
+    assert given is not None
+    assert not errors
+    return given
 
 
 def one_profile(**fields: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import pytest
 
 from kuberth.config import FeatureGates, apply_defaults, default_configuration, load
 from kuberth.config.defaults import merge_plugin_set
+from kuberth.config.feature_gates import parse_settings
 from kuberth.config.in_tree import IN_TREE_POINTS
 from kuberth.config.plugin_args import (
     DynamicResourcesArgs,
@@ -47,7 +48,7 @@ DEFAULT_PLUGINS = [
 
 
 def multi_point(gates: str = "") -> list[tuple[str, int]]:
-    config = default_configuration(FeatureGates.parse(gates))
+    config = default_configuration(FeatureGates(parse_settings(gates)))
     return [(ref.name, ref.weight or 0) for ref in config.profiles[0].plugins.multi_point.enabled]
 
 

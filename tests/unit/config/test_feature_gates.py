@@ -47,7 +47,7 @@ def test_the_table_is_sound() -> None:
 
 
 def test_a_gate_locked_upstream_but_free_here() -> None:
-    assert not FeatureGates.parse("SchedulerQueueingHints=false").enabled("SchedulerQueueingHints")
+    assert not FeatureGates(parse_settings("SchedulerQueueingHints=false")).enabled("SchedulerQueueingHints")
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_gate_locked_upstream_but_free_here() -> None:
 )
 def test_refused(text: str, error: str) -> None:
     with pytest.raises(InvalidConfiguration) as caught:
-        FeatureGates.parse(text)
+        FeatureGates(parse_settings(text))
     assert str(caught.value) == error
 
 
@@ -124,7 +124,7 @@ def test_refused(text: str, error: str) -> None:
     ],
 )
 def test_effect(text: str, expected: dict[str, bool]) -> None:
-    gates = FeatureGates.parse(text)
+    gates = FeatureGates(parse_settings(text))
     assert {name: gates[name] for name in expected} == expected
 
 

@@ -4,7 +4,6 @@ import contextlib
 import gzip
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from kuberth.config import InvalidConfiguration, load, parse, resolve_profile
+from kuberth.config import InvalidConfiguration, load, resolve_profile
 from kuberth.config.in_tree import IN_TREE_POINTS
 from kuberth.config.plugin_args import InterPodAffinityArgs
 from kuberth.config.types import KubeSchedulerConfiguration, PluginRef, PluginSet
 from kuberth.errors import ConfigError
-from tests.unit.config.harness import document, errors_of, one_profile, with_args, with_plugins
+from tests.unit.config.harness import decoded, document, errors_of, one_profile, with_args, with_plugins
 
 TEXT = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -74,21 +73,20 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         load(tmp_path / "nope.yaml")
 
 
-@pytest.mark.parametrize("read", [load, parse])
-def test_every_problem_of_a_file_has_its_name(read: Callable[[Path], object], tmp_path: Path) -> None:
+def test_every_problem_of_a_file_has_its_name(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text("{apiVersion: v1, kind: ConfigMap}")
     with pytest.raises(InvalidConfiguration) as caught:
-        read(file)
+        load(file)
     lines = str(caught.value).splitlines()
     assert len(lines) == len(caught.value.errors) == 2
     assert all(line.startswith(f"{file}: ") for line in lines)
 
 
-def test_parse_adds_nothing() -> None:
-    assert parse(document()) == KubeSchedulerConfiguration()
+def test_decoding_adds_no_defaults() -> None:
+    assert decoded(document()) == KubeSchedulerConfiguration()
     with pytest.raises(InvalidConfiguration):
-        parse(document(x=1))
+        load(document(x=1))
 
 
 @pytest.mark.parametrize(

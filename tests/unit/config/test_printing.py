@@ -16,7 +16,6 @@ from kuberth.config import (
     apply_defaults,
     default_configuration,
     load,
-    parse,
     to_json,
     to_yaml,
 )
@@ -33,7 +32,7 @@ from kuberth.config.types import (
     Plugins,
     PluginSet,
 )
-from tests.unit.config.harness import document, one_profile
+from tests.unit.config.harness import decoded, document, one_profile
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 name = st.text(string.ascii_letters + "*é-. 0", min_size=1, max_size=8)
@@ -117,8 +116,8 @@ configurations = st.builds(
 
 @given(configurations)
 def test_what_is_printed_is_read_back(config: KubeSchedulerConfiguration) -> None:
-    assert parse(to_yaml(config)) == config
-    assert parse(to_json(config)) == config
+    assert decoded(to_yaml(config)) == config
+    assert decoded(to_json(config)) == config
 
 
 class OwnArgs(Struct, frozen=True, kw_only=True):
@@ -218,4 +217,4 @@ def test_order_and_spelling() -> None:
 
 def test_defaults_are_printed_the_same_after_defaulting_again() -> None:
     config = default_configuration()
-    assert to_yaml(apply_defaults(parse(to_yaml(config)))) == to_yaml(config)
+    assert to_yaml(apply_defaults(decoded(to_yaml(config)))) == to_yaml(config)

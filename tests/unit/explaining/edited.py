@@ -6,7 +6,7 @@ from typing import Any
 
 from kuberth.api.core import Node, Pod
 from kuberth.api.resource import ResourceClaim
-from kuberth.explaining.edits import EditedCluster, released
+from kuberth.explaining.edits import EditedCluster, released_claims
 from kuberth.informers.store import object_key
 
 
@@ -19,6 +19,6 @@ def applied(edited: EditedCluster, objects: list[Any]) -> tuple[Pod, list[Any]]:
         and not (isinstance(obj, Pod) and object_key(obj) in edited.gone)
     ]
     claims = [obj for obj in kept if isinstance(obj, ResourceClaim)]
-    after = {object_key(old): new for old, new in released(claims, edited.gone)}
+    after = {object_key(old): new for old, new in released_claims(claims, edited.gone)}
     kept = [after.get(object_key(obj), obj) if isinstance(obj, ResourceClaim) else obj for obj in kept]
     return edited.pod, [*kept, *edited.nodes.values()]

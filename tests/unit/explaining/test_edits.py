@@ -78,7 +78,7 @@ def test_edits_add_and_delete_objects() -> None:
     new = nodes["n-added-1"]
     assert new.metadata.labels == {"kubernetes.io/hostname": "n-added-1", "x": "1"}
     assert new.status.allocatable == NODE.status.allocatable
-    # A new node of its kind has its lasting taints, and none of its troubles.
+    # A new node of its kind has its permanent_taints taints, and none of its troubles.
     assert not new.spec.unschedulable
     assert [taint.key for taint in new.spec.taints] == ["a"]
 

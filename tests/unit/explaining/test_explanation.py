@@ -171,13 +171,13 @@ def test_without_a_configuration_the_default_one_judges_and_says_so() -> None:
     answer = ask(make_pod("p", scheduler="volcano"), make_node("n"))
     assert (answer.verdict, answer.profile) == ("fits", "default-scheduler")
     assert answer.notes == (
-        "the pod waits for the scheduler volcano; it was judged by the profile default-scheduler",
+        "the pod waits for the scheduler volcano; it was evaluated with the profile default-scheduler",
     )
 
 
 def test_a_pod_of_a_group_is_judged_alone_and_that_is_said() -> None:
     answer = ask(make_pod("p", schedulingGroup={"podGroupName": "g"}), make_node("n"))
-    assert answer.notes == ("the pod is in the group default/g and was judged without the group",)
+    assert answer.notes == ("the pod is in the group default/g and was evaluated without the group",)
 
 
 def test_the_profile_is_the_pods_own() -> None:

@@ -28,8 +28,8 @@ from kuberth.explaining.edits import (
     Tolerate,
     Uncordon,
 )
-from kuberth.explaining.proposals import MOST_LEAVING, TRIED_IN_FULL, minimal
-from kuberth.explaining.question import Judge
+from kuberth.explaining.proposals import MAX_DELETIONS, TRIED_IN_FULL, minimal
+from kuberth.explaining.question import PodEvaluation
 from kuberth.testing import make_node, make_pod
 from tests.unit.explaining.edited import applied
 
@@ -48,7 +48,7 @@ def edits(answer: Explanation) -> list[tuple[Edit, ...]]:
 
 
 def takes(pod: Pod, objects: Iterable[Any], changes: Iterable[Edit]) -> bool:
-    """Judged from scratch, by an evaluator that knows nothing of what was tried before."""
+    """Evaluated from scratch, by an evaluator that knows nothing of what was tried before."""
     everything = list(objects)
     nodes = {obj.metadata.name: obj for obj in everything if isinstance(obj, Node)}
     scene = EditedCluster(pod, nodes.get)
@@ -337,21 +337,21 @@ def test_of_changes_that_do_not_help_nothing_is_left() -> None:
 
 def test_a_search_that_finds_nothing_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
-    frees = Judge.frees
+    helps = PodEvaluation.helps
 
-    def counted(judge: Judge, given: Iterable[Edit]) -> bool:
+    def counted(evaluation: PodEvaluation, given: Iterable[Edit]) -> bool:
         tried.append(1)
-        return frees(judge, given)
+        return helps(evaluation, given)
 
-    monkeypatch.setattr(Judge, "frees", counted)
-    monkeypatch.setattr(proposals, "MOST_TRIES", 10)
+    monkeypatch.setattr(PodEvaluation, "helps", counted)
+    monkeypatch.setattr(proposals, "MAX_TRIES", 10)
     objects: list[Any] = []
     for number in range(12):
         name = f"n{number}"
         objects.append(make_node(name, cpu=str(number + 1), taints=[GPU, BROKEN]))
         objects += (make_pod(f"q{number}-{each}", cpu="10m", node=name) for each in range(30))
     ask(make_pod("p", cpu="64", nodeSelector={"a": "b"}), *objects)
-    assert len(tried) < 10 + MOST_LEAVING + 2**TRIED_IN_FULL
+    assert len(tried) < 10 + MAX_DELETIONS + 2**TRIED_IN_FULL
 
 
 # By chance

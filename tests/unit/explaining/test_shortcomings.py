@@ -8,7 +8,7 @@ import pytest
 
 from kuberth.api.core import NodeSelectorRequirement, Pod
 from kuberth.explaining import Question, explain
-from kuberth.explaining.shortcomings import _satisfying, amount_text
+from kuberth.explaining.shortcomings import _satisfying_value, amount_text
 from kuberth.testing import make_node, make_pod
 
 PORT = [{"name": "main", "ports": [{"containerPort": 80, "hostPort": 80, "protocol": "TCP"}]}]
@@ -260,4 +260,4 @@ def test_amounts_read_as_kubernetes_writes_them(resource: str, amount: int, text
 def test_the_nearest_value_that_meets_a_requirement(
     operator: str, values: tuple[str, ...], value: tuple[str | None] | None
 ) -> None:
-    assert _satisfying(NodeSelectorRequirement(key="k", operator=operator, values=values)) == value
+    assert _satisfying_value(NodeSelectorRequirement(key="k", operator=operator, values=values)) == value

@@ -16,7 +16,7 @@ from kuberth.framework import CycleState, PermitPlugin, PermitResult
 from kuberth.overview import overview as overview_module
 from kuberth.overview import pending
 from kuberth.overview.node_rows import NodeRows
-from kuberth.overview.overview import MOST_SUBSCRIBERS, TooManySubscribers
+from kuberth.overview.overview import MAX_SUBSCRIBERS, TooManySubscribers
 from kuberth.overview.pending import PendingPods
 from kuberth.queue import PriorityQueue
 from kuberth.testing import make_node, make_pod
@@ -257,7 +257,7 @@ def test_a_slow_reader_receives_the_current_state_without_steps_between() -> Non
 def test_a_reader_that_misses_many_deletions_receives_everything_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kuberth.overview.overview.MOST_GONE", 3)
+    monkeypatch.setattr("kuberth.overview.overview.MAX_GONE", 3)
 
     async def scenario() -> None:
         async with watching(make_node("n1")) as watched:
@@ -332,7 +332,7 @@ def test_silence_is_broken_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None
 def test_the_number_of_subscribers_is_limited() -> None:
     async def scenario() -> None:
         async with watching() as watched:
-            readers = [Reader(watched.overview) for _ in range(MOST_SUBSCRIBERS)]
+            readers = [Reader(watched.overview) for _ in range(MAX_SUBSCRIBERS)]
             with pytest.raises(TooManySubscribers, match="has 32 subscribers already"):
                 watched.overview.subscribe()
             assert [piece async for piece in watched.overview.stream()] == []

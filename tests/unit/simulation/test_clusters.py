@@ -14,7 +14,7 @@ from kuberth.errors import ConfigError
 from kuberth.local.memory_api import MemoryApi
 from kuberth.simulation.clusters import from_shapes, read_cluster, shape_of
 from kuberth.simulation.generating import MIXES, generate, mix_named, shapes_for
-from kuberth.simulation.snapshots import read_snapshot, take_snapshot, write_whole
+from kuberth.simulation.snapshots import read_snapshot, take_snapshot, write_atomically
 from kuberth.simulation.workloads import read_workload
 from kuberth.testing import make_namespace, make_node, make_pod
 
@@ -50,7 +50,7 @@ def test_a_snapshot_holds_what_a_scheduler_sees_and_no_annotations(tmp_path: Pat
     content = run_in_virtual_time(lambda: take_snapshot(api))
     assert b"secret" not in gzip.decompress(content)
     path = tmp_path / "c.json.gz"
-    write_whole(path, content)
+    write_atomically(path, content)
     cluster = read_cluster(path)
     assert [node.metadata.name for node in cluster.nodes] == ["n"]
     (pod,) = [each for each in cluster.objects if isinstance(each, Pod)]
@@ -64,8 +64,8 @@ def test_a_snapshot_holds_what_a_scheduler_sees_and_no_annotations(tmp_path: Pat
         (gzip.compress(json.dumps({"version": "kuberth.dev/snapshot/v9", "items": []}).encode()), "v9"),
         (gzip.compress(b'{"version": "kuberth.dev/snapshot/v1", "items": 3}'), "list of items"),
         (gzip.compress(b"[]"), "of version None"),
-        (gzip.compress(b"{}")[:-9], "not all of it"),
-        (b"plain", "no snapshot"),
+        (gzip.compress(b"{}")[:-9], "not all of one"),
+        (b"plain", "not a snapshot"),
     ],
     ids=["version", "items", "list", "cut", "plain"],
 )
@@ -79,7 +79,7 @@ def test_a_snapshot_that_is_none(tmp_path: Path, content: bytes, expected: str) 
 def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "taken").mkdir()
     with pytest.raises(ConfigError):
-        write_whole(tmp_path / "taken", b"x")
+        write_atomically(tmp_path / "taken", b"x")
     assert [each.name for each in tmp_path.iterdir()] == ["taken"]
 
 

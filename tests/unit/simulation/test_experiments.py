@@ -144,7 +144,7 @@ def test_policies_have_names_of_their_own() -> None:
     ("make", "problem"),
     [
         pytest.param(lambda: Experiment(nodes_of(1), [pod(0, 1)]), "FixedWorkload", id="a list of arrivals"),  # type: ignore[arg-type]
-        pytest.param(lambda: Policy(queue="kuberth.queue:FairShareQueue"), "no class", id="a queue's name"),  # type: ignore[arg-type]
+        pytest.param(lambda: Policy(queue="a:Queue"), "not a class", id="a queue's name"),  # type: ignore[arg-type]
         pytest.param(lambda: few(pod(0, 1)).compare([Policy()], seeds=0), "one seed", id="no seeds"),
     ],
 )

@@ -1,19 +1,19 @@
-"""The books of a run: what is taken, wasted and shared."""
+"""The usage of a run: what is taken, wasted and shared."""
 
 from __future__ import annotations
 
 import pytest
 
 from kuberth.api.core import Pod
-from kuberth.simulation.observing import Books
+from kuberth.simulation.observing import ClusterUsage
 from kuberth.testing import make_node, make_pod
 
 
-def books(*nodes: str) -> Books:
-    return Books([make_node(name, cpu="4", memory="8Gi") for name in nodes])
+def usage(*nodes: str) -> ClusterUsage:
+    return ClusterUsage([make_node(name, cpu="4", memory="8Gi") for name in nodes])
 
 
-def placed(on: Books, name: str, *, node: str, cpu: str, namespace: str = "default") -> Pod:
+def placed(on: ClusterUsage, name: str, *, node: str, cpu: str, namespace: str = "default") -> Pod:
     pod = make_pod(name, cpu=cpu, namespace=namespace)
     on.record_arrival(pod, 0.0)
     bound = make_pod(name, cpu=cpu, namespace=namespace, node=node, uid=pod.metadata.uid)
@@ -21,12 +21,12 @@ def placed(on: Books, name: str, *, node: str, cpu: str, namespace: str = "defau
     return bound
 
 
-def shares(on: Books) -> dict[str, float]:
+def shares(on: ClusterUsage) -> dict[str, float]:
     return dict(zip(on.resources, on.used(), strict=True))
 
 
 def test_queue_is_taken_and_given_back() -> None:
-    kept = books("a", "b")
+    kept = usage("a", "b")
     pod = placed(kept, "p", node="a", cpu="2")
     assert shares(kept)["cpu"] == pytest.approx(0.25)
     assert (kept.running, kept.waiting) == (1, 0)
@@ -37,7 +37,7 @@ def test_queue_is_taken_and_given_back() -> None:
 
 
 def test_queue_that_no_pod_can_use_is_fragmented() -> None:
-    kept = books("a", "b")
+    kept = usage("a", "b")
     assert kept.fragmentation() == 0
     placed(kept, "p", node="a", cpu="3")
     # One CPU is free on a, where the only kind of pod there is does not fit; four are on b, where it does.
@@ -47,7 +47,7 @@ def test_queue_that_no_pod_can_use_is_fragmented() -> None:
 
 
 def test_fairness_is_among_tenants_that_want_something() -> None:
-    kept = books("a", "b")
+    kept = usage("a", "b")
     assert kept.fairness() == 1
     placed(kept, "p", node="a", cpu="2", namespace="blue")
     assert kept.fairness() == 1
@@ -58,7 +58,7 @@ def test_fairness_is_among_tenants_that_want_something() -> None:
 
 
 def test_a_pod_on_a_node_that_is_not_measured_counts_once() -> None:
-    kept = books("a")
+    kept = usage("a")
     pod = placed(kept, "p", node="elsewhere", cpu="2")
     assert kept.has_started(pod)
     assert shares(kept)["cpu"] == 0

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kuberth.errors import ConfigError
-from kuberth.simulation.arrivals import Arrival, ArrivalPods, named, pod_groups
+from kuberth.simulation.arrivals import Arrival, ArrivalPods, pod_groups, with_names
 from kuberth.simulation.traces import read_trace, write_trace
 
 
@@ -52,17 +52,17 @@ def test_csv_and_json_lines_say_the_same(tmp_path: Path) -> None:
         ("t.csv", "arrival,cpu\n1,much\n", ":2:2: requests:"),
         ("t.csv", "arrival,cpu\n1,-1\n", ":2:2: requests: negative amounts are not allowed"),
         ("t.csv", "arrival,colour\n1,red\n", ":1:2: unknown column colour"),
-        ("t.csv", "arrival,arrival\n1,2\n", ":1:2: column arrival is there twice"),
-        ("t.csv", "cpu\n1\n", ":1:1: there is no column arrival"),
+        ("t.csv", "arrival,arrival\n1,2\n", ":1:2: column arrival is given twice"),
+        ("t.csv", "cpu\n1\n", ":1:1: the column arrival is missing"),
         ("t.csv", "arrival,cpu\n1\n", ":2:2: 1 cells where the header has 2"),
         ("t.csv", 'arrival,labels\n1,"{"\n', ":2:2: labels:"),
-        ("t.csv", 'arrival,name\n1,"a\n', "this is no CSV"),
+        ("t.csv", 'arrival,name\n1,"a\n', "this is not CSV"),
         ("t.csv", "arrival\n", "there is no pod in this trace"),
-        ("t.jsonl", '{"arrival": 1}\n{"arrival": 1 2}\n', ":2:15: this is no JSON"),
-        ("t.jsonl", '{"arrival": NaN}\n', ":1:1: this is no JSON: NaN"),
+        ("t.jsonl", '{"arrival": 1}\n{"arrival": 1 2}\n', ":2:15: this is not JSON"),
+        ("t.jsonl", '{"arrival": NaN}\n', ":1:1: this is not JSON: NaN"),
         ("t.jsonl", '{"arrival": 1, "colour": "red"}\n', ":1:16: unknown field colour"),
         ("t.jsonl", '{"arrival": 1, "priority": "high"}\n', ":1:16: priority:"),
-        ("t.jsonl", '{"duration": 1}\n', ":1:1: there is no arrival"),
+        ("t.jsonl", '{"duration": 1}\n', ":1:1: the field arrival is missing"),
         ("t.jsonl", "[1]\n", ":1:1: expected an object"),
         ("t.jsonl", '{"arrival": 1, "gang_size": 2}\n', ":1:16: gang_size: a gang's size"),
         ("t.jsonl", '{"arrival": 1, "tolerations": [{"effect": 3}]}\n', ":1:16: tolerations:"),
@@ -115,6 +115,6 @@ def test_pods_that_ask_alike_share_their_spec() -> None:
 
 def test_two_pods_of_one_name_and_gangs_that_never_fill_are_refused() -> None:
     with pytest.raises(ConfigError, match="entries 1 and 2 are both pod a of default"):
-        named([Arrival(1, name="a"), Arrival(2, name="a")])
+        with_names([Arrival(1, name="a"), Arrival(2, name="a")])
     with pytest.raises(ConfigError, match="asks for 3 members, but 1 ever arrive"):
         pod_groups([Arrival(1, gang="g", gang_size=3)])

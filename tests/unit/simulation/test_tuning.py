@@ -29,7 +29,16 @@ from kuberth.simulation import (
     SpotInterruptions,
     nodes_of,
 )
-from kuberth.simulation.tuning import Objective, Tuned, Tuning, TuningProgress, halves, judged, tuned, weighed
+from kuberth.simulation.tuning import (
+    Objective,
+    Tuned,
+    Tuning,
+    TuningProgress,
+    checked_configuration,
+    plugins_to_weigh,
+    split_by_time,
+    with_parameters,
+)
 from kuberth.testing import make_pod
 from tests.unit.simulation.harness import pod
 
@@ -100,15 +109,15 @@ def noisy(rng: random.Random, shift: float) -> tuple[list[float], list[float]]:
 
 def test_noise_is_not_better() -> None:
     rng = random.Random(5)
-    verdicts = [judged("c", {}, -1.0, *noisy(rng, 0.0)).is_better for _ in range(200)]
+    verdicts = [checked_configuration("c", {}, -1.0, *noisy(rng, 0.0)).is_better for _ in range(200)]
     assert sum(verdicts) <= 4, "a half in a hundred is expected"
-    assert all(judged("c", {}, -1.0, *noisy(rng, -30.0)).is_better for _ in range(20))
+    assert all(checked_configuration("c", {}, -1.0, *noisy(rng, -30.0)).is_better for _ in range(20))
 
 
 def test_a_gain_that_does_not_matter_is_none() -> None:
     base = [100.0, 101.0, 102.0]
-    assert not judged("c", {}, -1.0, base, [value - 0.5 for value in base]).is_better
-    assert judged("c", {}, -1.0, base, [value - 5 for value in base]).is_better
+    assert not checked_configuration("c", {}, -1.0, base, [value - 0.5 for value in base]).is_better
+    assert checked_configuration("c", {}, -1.0, base, [value - 5 for value in base]).is_better
 
 
 def encoded(found: Tuned) -> bytes:
@@ -189,7 +198,7 @@ def test_the_identity_of_a_search_is_the_same_in_every_process() -> None:
 
 def test_the_shape_of_a_strategy_is_searched() -> None:
     drawn = {"NodeResourcesFit": 1, "strategy": "RequestedToCapacityRatio", "resource cpu": 1}
-    made = tuned({}, {**drawn, "shape 0": 0, "shape 50": 9, "shape 100": 4})
+    made = with_parameters({}, {**drawn, "shape 0": 0, "shape 50": 9, "shape 100": 4})
     config = load({"apiVersion": API_VERSION, "kind": KIND, **made})
     [args] = [each.args for each in config.profiles[0].plugin_config if each.name == "NodeResourcesFit"]
     shape = args.scoring_strategy.requested_to_capacity_ratio.shape
@@ -212,7 +221,7 @@ def test_the_base_keeps_what_is_not_searched() -> None:
             }
         ],
     }
-    made = tuned(base, {**drawn, "strategy": "MostAllocated"})
+    made = with_parameters(base, {**drawn, "strategy": "MostAllocated"})
     (profile,) = made["profiles"]
     assert (made["parallelism"], profile["schedulerName"]) == (4, "own")
     names = [each["name"] for each in profile["plugins"]["score"]["enabled"]]
@@ -233,7 +242,7 @@ def test_the_weight_of_an_own_plugin_is_searched_where_it_is_enabled() -> None:
     search = Tuning(NONE, WAITS, policy=OWN, base={"profiles": ENABLED["profiles"][:1]})
     assert search.own_weights() == {"NoRule": 12}
     assert Tuning(NONE, WAITS, policy=OWN).own_weights() == {}
-    first, second = tuned(ENABLED, {"NoRule": 4, "strategy": "MostAllocated"})["profiles"]
+    first, second = with_parameters(ENABLED, {"NoRule": 4, "strategy": "MostAllocated"})["profiles"]
     assert first["plugins"]["score"] == {
         "enabled": [{"name": "NoRule", "weight": 4}],
         "disabled": [{"name": "NoRule"}],
@@ -267,8 +276,8 @@ def test_arguments_are_drawn_within_their_bounds() -> None:
     [
         ({"InterPodAffinity": (0, 1)}, "expected PLUGIN.argument"),
         ({"InterPodAffinity.hardPodAffinityWeight": (9, 1)}, "9 is not below 1"),
-        ({"InterPodAffinity.hardPodAffinityWeight": (0, 101)}, "101 will not do: .*hardPodAffinityWeight"),
-        ({"InterPodAffinity.softWeight": (0, 1)}, "0 will not do: .*softWeight"),
+        ({"InterPodAffinity.hardPodAffinityWeight": (0, 101)}, "101 is invalid: .*hardPodAffinityWeight"),
+        ({"InterPodAffinity.softWeight": (0, 1)}, "0 is invalid: .*softWeight"),
         ({"NoRule.share": (0, 1)}, "the configuration enables no plugin NoRule"),
     ],
 )
@@ -321,7 +330,7 @@ ALWAYS = {"NodeResourcesFit", "NodeResourcesBalancedAllocation"}
 def test_only_plugins_that_have_something_to_score_are_searched(
     arrival: Arrival, shape: dict[str, Any], more: set[str]
 ) -> None:
-    assert set(weighed(nodes_of(1, shape), PlannedWorkload([arrival]))) == ALWAYS | more
+    assert set(plugins_to_weigh(nodes_of(1, shape), PlannedWorkload([arrival]))) == ALWAYS | more
 
 
 @pytest.mark.parametrize(
@@ -352,11 +361,11 @@ def test_an_objective_is_a_weighted_sum() -> None:
 
 def test_a_trace_is_halved_by_time_and_gangs_stay_whole() -> None:
     arrivals = [Arrival(0), Arrival(4, gang="g"), Arrival(6, gang="g"), Arrival(8), Arrival(10)]
-    found = halves(PlannedWorkload(arrivals))
+    found = split_by_time(PlannedWorkload(arrivals))
     assert found is not None
     assert [each.arrival for each in found[0].arrivals] == [0, 4, 6]
     assert [each.arrival for each in found[1].arrivals] == [0, 2]
-    assert halves(PlannedWorkload([Arrival(3)])) is None
+    assert split_by_time(PlannedWorkload([Arrival(3)])) is None
 
 
 def test_optuna_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

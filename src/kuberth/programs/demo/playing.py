@@ -172,13 +172,13 @@ class _Tour:
             if number:
                 await asyncio.sleep(pause_seconds / 2)
             self._print("command", step.command)
-            await self._do(step)
+            await self._make_changes(step)
             if step.explain:
                 await self._explain(step.explain)
             else:
-                self._print("result", await self._seen(step))
+                self._print("result", await self._wait_for_result(step))
 
-    async def _do(self, step: TourStep) -> None:
+    async def _make_changes(self, step: TourStep) -> None:
         core = self._cluster.core
         for tree in step.manifests:
             await apply(core, Manifest(tree))
@@ -191,7 +191,7 @@ class _Tour:
                 namespace="default",
             )
 
-    async def _seen(self, step: TourStep) -> str:
+    async def _wait_for_result(self, step: TourStep) -> str:
         polls = round(PATIENCE_SECONDS / POLL_SECONDS)
         for _ in range(polls):
             line = step.seen(await self._pods())

@@ -35,8 +35,8 @@ from kuberth.explaining.page import explain_page
 from kuberth.framework.registry import Registry
 from kuberth.observe.metrics import ClientMetrics, Family, LeaderElectionMetrics
 from kuberth.overview import Overview, overview_pages
+from kuberth.programs.memory import find_allocator, release_memory
 from kuberth.programs.reloading import Reloading, Rules, RuleSource
-from kuberth.programs.run.allocator import find_allocator, release_memory
 from kuberth.programs.run.inspection import inspect
 from kuberth.programs.run.leader_election import ElectionEvents, LeaderElector, make_identity
 from kuberth.programs.run.watchdog import EX_FAILURE, Watchdog, on_signals
@@ -63,7 +63,7 @@ added."""
 BINDINGS: Final = Batching()
 EVENTS: Final = Batching(max_connections=8, max_batch=16, busy_connections=1, max_wait_seconds=0.02)
 """Events may be late, so they wait longer to be batched."""
-REFUSALS: Final = 4
+MAX_REFUSALS: Final = 4
 """After this number of consecutive rejections, credentials are considered wrong."""
 
 
@@ -308,7 +308,7 @@ class SchedulerProcess:
                     rest.append(tasks.create_task(self.overview.run(), name="overview"))
                 with (
                     on_signals(lambda: self._inspect(tasks), signal.SIGUSR2),
-                    on_signals(self._read_again, signal.SIGHUP),
+                    on_signals(self._request_reload, signal.SIGHUP),
                 ):
                     await self._stop.wait()
                 logger.info("shutting down")
@@ -353,7 +353,7 @@ class SchedulerProcess:
             self._broken = True
             self._stop.set()
 
-    def _read_again(self) -> None:
+    def _request_reload(self) -> None:
         if self.reloading is None:
             logger.warning("SIGHUP: nothing to reload: neither --config nor --reload was given")
         else:
@@ -382,14 +382,14 @@ async def reach(api: Api, *, rng: random.Random | None = None) -> None:
             if exc.code in (403, 404):
                 return
             refusals = refusals + 1 if isinstance(exc, UnauthorizedError) else 0
-            if refusals >= REFUSALS or _distrusts(exc):
+            if refusals >= MAX_REFUSALS or _rejects_certificate(exc):
                 raise
             logger.error("the API server is not reachable yet, retrying: %s", exc)
         await asyncio.sleep(seconds * (1 + rng.random()))
         seconds = min(2 * seconds, LONGEST_PAUSE_SECONDS)
 
 
-def _distrusts(error: BaseException) -> bool:
+def _rejects_certificate(error: BaseException) -> bool:
     """Whether the server's certificate was the reason."""
     cause: BaseException | None = error
     while cause is not None:

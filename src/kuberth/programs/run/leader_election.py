@@ -4,7 +4,7 @@ In: an API with the lease, a clock and upstream's three durations. Out: `acquire
 leads, `hold` renews until it cannot, `may_write` says at any moment whether a write is still safe,
 and events record which replica leads.
 
-A lease gives no fence. Whether it is free is judged by how long its record has not changed on the local
+A lease gives no fence. Whether it is free depends on how long its record has not changed on the local
 clock, never by the times written in it, so clocks need not agree, only run at the same speed.
 """
 
@@ -160,7 +160,7 @@ class LeaderElector:
                 if lease.spec.holder_identity != self.identity:
                     return True
                 spec = msgspec.structs.replace(
-                    self._wanted(self._clock.now_ns(), keeping=None),
+                    self._new_record(self._clock.now_ns(), keeping=None),
                     holder_identity="",
                     lease_duration_seconds=1,
                     lease_transitions=lease.spec.lease_transitions or 0,
@@ -197,7 +197,7 @@ class LeaderElector:
         try:
             if self._is_holder() and self._is_valid(now_ns):
                 try:
-                    await self._write(self._wanted(now_ns, keeping=self._observed), now_ns)
+                    await self._write(self._new_record(now_ns, keeping=self._observed), now_ns)
                     return True
                 except _FAILURES as error:
                     logger.debug("the lease %s changed or could not be written: %s", self, _text(error))
@@ -206,7 +206,7 @@ class LeaderElector:
                     lease = await self._api.get(Lease, self._name, namespace=self._namespace)
             except NotFoundError:
                 metadata = ObjectMeta(name=self._name, namespace=self._namespace)
-                lease = Lease(metadata=metadata, spec=self._wanted(now_ns, keeping=None))
+                lease = Lease(metadata=metadata, spec=self._new_record(now_ns, keeping=None))
                 await self._send(self._api.create, lease, now_ns)
                 return True
             return await self._take_over(lease, now_ns)
@@ -226,16 +226,16 @@ class LeaderElector:
             logger.debug("the lease %s is held by %s", self, record.holder_identity)
             return False
         if self._is_holder():
-            wanted = self._wanted(now_ns, keeping=record)
+            wanted = self._new_record(now_ns, keeping=record)
             self._metrics.slowpath.inc((self._name,))
         else:
             wanted = msgspec.structs.replace(
-                self._wanted(now_ns, keeping=None), lease_transitions=(record.lease_transitions or 0) + 1
+                self._new_record(now_ns, keeping=None), lease_transitions=(record.lease_transitions or 0) + 1
             )
         await self._write(wanted, now_ns)
         return True
 
-    def _wanted(self, now_ns: int, *, keeping: LeaseSpec | None) -> LeaseSpec:
+    def _new_record(self, now_ns: int, *, keeping: LeaseSpec | None) -> LeaseSpec:
         """Our record; a renewal keeps the acquire time and the number of transitions."""
         now = micro_moment(now_ns, MicroTime)
         return LeaseSpec(

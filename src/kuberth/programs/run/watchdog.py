@@ -42,7 +42,7 @@ class WatchdogLimits(NamedTuple):
 
 @contextmanager
 def on_signals(call: Callable[[], object], *numbers: signal.Signals) -> Iterator[None]:
-    """Call it in the running event loop for each of these signals, while the block lasts."""
+    """Call a function in the running event loop for each of these signals, while the block lasts."""
     loop = asyncio.get_running_loop()
     for number in numbers:
         loop.add_signal_handler(number, call)
@@ -117,7 +117,7 @@ class Watchdog:
             self._log_blocked(silent)
         signalled_at = self._signalled_at
         if signalled_at is not None and beat_at < signalled_at and now - signalled_at >= self._limits.signal:
-            self._finish(f"a signal came {now - signalled_at:.0f} s ago and {_blame()}; ending without it")
+            self._finish(f"a signal came {now - signalled_at:.0f} s ago and {_cause()}; ending without it")
 
     def _log_blocked(self, silent: float) -> None:
         frame = _main_frame()
@@ -126,7 +126,7 @@ class Watchdog:
             "the event loop has been blocked for %.0f s: %s. Nothing is scheduled and probes fail; "
             "only a restart helps if this does not end\n%s",
             silent,
-            _blame(),
+            _cause(),
             stack.rstrip(),
         )
 
@@ -174,15 +174,16 @@ class Watchdog:
             thread.join()
 
 
-def _blame() -> str:
-    found = held_by(_main_frame())
+def _cause() -> str:
+    """What blocks the main thread, as a clause."""
+    found = running_plugin(_main_frame())
     if found is None:
         return "no plugin is running"
     plugin, point = found
     return f"plugin {plugin} is running at {point} and has not returned"
 
 
-def held_by(frame: FrameType | None) -> tuple[str, str] | None:
+def running_plugin(frame: FrameType | None) -> tuple[str, str] | None:
     """The plugin and extension point of the innermost plugin call on the stack; None if there is none."""
     called = ""
     while frame is not None:

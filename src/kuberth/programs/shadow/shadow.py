@@ -28,12 +28,12 @@ from kuberth.evaluation import Evaluator
 from kuberth.framework.object_changes import node_changes
 from kuberth.informers.reflector import Reflector
 from kuberth.informers.store import Store, object_key
+from kuberth.programs.shadow.comparing import Alteration, ShadowComparison, ShadowEvaluator, Surroundings
 from kuberth.programs.shadow.decisions import Agreement, ShadowDecision
-from kuberth.programs.shadow.judging import Alteration, ShadowComparison, ShadowJudge, Surroundings
 
 SETTLE_SECONDS: Final = 2.0
 """Changes within this number of seconds before and after a decision count as simultaneous."""
-MOST_AROUND: Final = 2000
+MAX_AROUND: Final = 2000
 """The maximum number of changes before, or after, a decision that are considered."""
 FAILED_SCHEDULING: Final = "reason=FailedScheduling"
 
@@ -64,11 +64,11 @@ class _Change(NamedTuple):
     """The inverse of a change of the table."""
 
     at: float
-    turned_back: Alteration
-    place: _Place | None = None
+    inverse: Alteration
+    place: _QueuePlace | None = None
 
 
-_Place = tuple[int, int]
+_QueuePlace = tuple[int, int]
 """The queue order of a pod that was never rejected: by priority, then by number."""
 
 
@@ -88,7 +88,9 @@ class Shadow:
     ) -> None:
         self._evaluator = evaluator
         self._cluster, self._nominator = evaluator.cluster, evaluator.nominator
-        self._judge = ShadowJudge(evaluator, percentage_of_nodes_to_score=percentage_of_nodes_to_score)
+        self._shadow_evaluator = ShadowEvaluator(
+            evaluator, percentage_of_nodes_to_score=percentage_of_nodes_to_score
+        )
         self._derive = derive
         self._scheduler_name = scheduler_name
         self._on_decision = on_decision
@@ -101,7 +103,7 @@ class Shadow:
         """Number of failures by the pod's UID, then by event."""
         self._stream: deque[_Arrival] = deque()
         """Changes that were seen, but are not in the table yet."""
-        self._recent: deque[_Change] = deque(maxlen=MOST_AROUND)
+        self._recent: deque[_Change] = deque(maxlen=MAX_AROUND)
         self._changed_nodes: dict[str, float] = {}
         self._begun = False
         self.synced = asyncio.Event()
@@ -120,7 +122,9 @@ class Shadow:
                     for kind in sorted(kinds, key=lambda kind: kind.__name__)
                 ),
                 Reflector(api, Pod, stores.of(Pod), self._handler(Pod), field_selector=UNFINISHED),
-                Reflector(api, Event, Store(), self._event, field_selector=FAILED_SCHEDULING, optional=True),
+                Reflector(
+                    api, Event, Store(), self._count_failures, field_selector=FAILED_SCHEDULING, optional=True
+                ),
             ]
         )
 
@@ -140,7 +144,7 @@ class Shadow:
             syncing.cancel()
             self._following.stop()
         while self._stream:
-            self._take(self._stream.popleft())
+            self._apply(self._stream.popleft())
 
     def stop(self) -> None:
         self.stopped.set()
@@ -149,7 +153,7 @@ class Shadow:
         now = asyncio.get_running_loop().time
         while True:
             while self._stream and (wait := self._stream[0].at + self._settle - now()) <= 0:
-                self._take(self._stream.popleft())
+                self._apply(self._stream.popleft())
                 # One decision takes milliseconds: let the watches run.
                 await asyncio.sleep(0)
             if self._stream:
@@ -162,27 +166,22 @@ class Shadow:
 
     def _handler(self, kind: type[Any]) -> Callable[[Any, Any], None]:
         if kind not in (Pod, Node, Namespace):
-            return _nothing
+            return _ignore
 
         def handle(old: Any, new: Any) -> None:
-            arrival = _Arrival(
-                asyncio.get_running_loop().time(),
-                kind,
-                old,
-                new,
-                self._coming(old, new) if kind is Pod and self._begun else None,
-            )
+            coming = self._alteration_of(old, new) if kind is Pod and self._begun else None
+            arrival = _Arrival(asyncio.get_running_loop().time(), kind, old, new, coming)
             if kind is Pod and old is None and new is not None:
                 self.schedulers[new.spec.scheduler_name] += 1
             if self._begun:
                 self._stream.append(arrival)
                 self._arrived.set()
             else:
-                self._take(arrival)
+                self._apply(arrival)
 
         return handle
 
-    def _event(self, old: Event | None, new: Event | None) -> None:
+    def _count_failures(self, old: Event | None, new: Event | None) -> None:
         """Count the failed attempts that events report."""
         event = new or old
         if event is None:
@@ -198,17 +197,17 @@ class Shadow:
 
     # The table
 
-    def _take(self, arrival: _Arrival) -> None:
+    def _apply(self, arrival: _Arrival) -> None:
         if arrival.kind is Pod:
-            self._pod(arrival)
+            self._apply_pod(arrival)
         elif arrival.kind is Node:
-            self._node(arrival)
+            self._apply_node(arrival)
         else:
             gone = arrival.new is None
             namespace = (arrival.old if gone else arrival.new).metadata
             self._cluster.set_namespace(namespace.name, None if gone else namespace.labels)
 
-    def _node(self, arrival: _Arrival) -> None:
+    def _apply_node(self, arrival: _Arrival) -> None:
         old, new = arrival.old, arrival.new
         if new is None:
             self._cluster.remove_node(old.metadata.name)
@@ -217,7 +216,7 @@ class Shadow:
         if self._begun and (old is None or new is None or node_changes(old, new)):
             self._changed_nodes[(new or old).metadata.name] = arrival.at
 
-    def _pod(self, arrival: _Arrival) -> None:
+    def _apply_pod(self, arrival: _Arrival) -> None:
         old, new = arrival.old, _unfinished(arrival.new)
         if old is not None and old.spec.node_name:
             if new is not None:
@@ -227,16 +226,16 @@ class Shadow:
                 self._cluster.remove_pod(placed.uid)
                 self._record_change(_Change(arrival.at, Alteration(placed, adds=True, is_learned=True)))
         elif new is not None and new.spec.node_name:
-            self._bound(arrival.at, old, new)
+            self._handle_binding(arrival.at, old, new)
         elif self._is_shadowed(new or old):
-            self._waits(arrival.at, old, new)
+            self._handle_pending(arrival.at, old, new)
 
     def _is_shadowed(self, pod: Pod | None) -> bool:
         return pod is not None and pod.spec.scheduler_name == self._scheduler_name
 
-    def _bound(self, at: float, old: Pod | None, new: Pod) -> None:
+    def _handle_binding(self, at: float, old: Pod | None, new: Pod) -> None:
         info = self._derive(new)
-        place = self._place(new)
+        place = self._queue_place(new)
         is_own = self._is_shadowed(new)
         if old is not None and is_own:
             if self._begun:
@@ -245,7 +244,7 @@ class Shadow:
         self._cluster.add_pod(info)
         self._record_change(_Change(at, Alteration(info, adds=False, is_learned=not is_own), place))
 
-    def _waits(self, at: float, old: Pod | None, new: Pod | None) -> None:
+    def _handle_pending(self, at: float, old: Pod | None, new: Pod | None) -> None:
         if new is None:
             assert old is not None
             self._forget(old)
@@ -271,7 +270,7 @@ class Shadow:
         self._pending.pop(pod.metadata.uid, None)
         self._failures.pop(pod.metadata.uid, None)
 
-    def _place(self, pod: Pod) -> _Place | None:
+    def _queue_place(self, pod: Pod) -> _QueuePlace | None:
         pending = self._pending.get(pod.metadata.uid)
         if pending is None or pending.rejections:
             return None
@@ -287,14 +286,14 @@ class Shadow:
         uid = pod.metadata.uid
         pending = self._pending.setdefault(uid, _Pending(next(self._numbers), None))
         pending.own_attempts += 1
-        around = self._around(at, pod)
+        around = self._surroundings(at, pod)
         pending.rejections += not node
         verdict: ShadowComparison | None = None
         try:
             if node:
-                verdict = self._judge.placed(_as_it_waited(pod), node, around)
+                verdict = self._shadow_evaluator.placed(_without_announced_node(pod), node, around)
             else:
-                verdict = self._judge.rejected(pod, around)
+                verdict = self._shadow_evaluator.rejected(pod, around)
             problem = verdict.answer.message
         except KuberthError as failure:
             problem = str(failure)
@@ -313,36 +312,36 @@ class Shadow:
             )
         )
 
-    def _around(self, at: float, pod: Pod) -> Surroundings:
+    def _surroundings(self, at: float, pod: Pod) -> Surroundings:
         earliest, latest = at - self._settle, at + self._settle
         while self._recent and self._recent[0].at < earliest:
             self._recent.popleft()
         self._changed_nodes = {
             name: changed for name, changed in self._changed_nodes.items() if changed >= earliest
         }
-        own = self._place(pod)
+        own = self._queue_place(pod)
         coming = (
             arrival.coming
             for arrival in self._stream
             if arrival.coming is not None and arrival.at <= latest and self._may_be_known(arrival.coming, own)
         )
-        after = list(islice(coming, MOST_AROUND))
+        after = list(islice(coming, MAX_AROUND))
         crossed: list[Alteration] = []
         if own is not None:
-            crossed += (each.turned_back for each in self._recent if each.place and each.place > own)
+            crossed += (each.inverse for each in self._recent if each.place and each.place > own)
             crossed += (
-                each for each in after if each.adds and (place := self._place(each.info.pod)) and place < own
+                each
+                for each in after
+                if each.adds and (place := self._queue_place(each.info.pod)) and place < own
             )
         return Surroundings(
-            before=[
-                each.turned_back for each in reversed(self._recent) if not _stands_before(each.place, own)
-            ],
+            before=[each.inverse for each in reversed(self._recent) if not _popped_before(each.place, own)],
             after=after,
             nodes=tuple(self._changed_nodes),
             crossed=crossed,
         )
 
-    def _may_be_known(self, coming: Alteration, own: _Place | None) -> bool:
+    def _may_be_known(self, coming: Alteration, own: _QueuePlace | None) -> bool:
         """Whether the real scheduler may have made this binding before the decision of the pod at `own`.
 
         The pod existed then, and is not behind the other one in the queue. What others do to pods reaches the
@@ -351,18 +350,20 @@ class Shadow:
         pod = coming.info.pod
         if not coming.adds or not self._is_shadowed(pod):
             return False
-        return pod.metadata.uid in self._pending and not _stands_before(own, self._place(pod))
+        return pod.metadata.uid in self._pending and not _popped_before(own, self._queue_place(pod))
 
-    def _coming(self, old: Pod | None, new: Pod | None) -> Alteration | None:
-        old, new = _on_node(old), _on_node(_unfinished(new))
-        if new is not None and old is None:
-            return Alteration(self._derive(new), adds=True)
-        if old is not None and new is None:
-            return Alteration(self._derive(old), adds=False)
-        return None
+    def _alteration_of(self, old: Pod | None, new: Pod | None) -> Alteration | None:
+        """The pod that this change places or removes; None if it does neither."""
+        new = _unfinished(new)
+        placed, stays = (pod is not None and bool(pod.spec.node_name) for pod in (old, new))
+        if placed == stays:
+            return None
+        pod = new if stays else old
+        assert pod is not None
+        return Alteration(self._derive(pod), adds=stays)
 
 
-def _stands_before(first: _Place | None, second: _Place | None) -> bool:
+def _popped_before(first: _QueuePlace | None, second: _QueuePlace | None) -> bool:
     """Whether the scheduler popped the first pod before the second.
 
     The first arrived earlier, with at least the same priority. A later pod of a higher priority may have
@@ -407,8 +408,8 @@ def rejection_of(pod: Pod) -> PodCondition | None:
     )
 
 
-def _as_it_waited(pod: Pod) -> Pod:
-    """The pod without a nomination that only announces its binding: that is the decision itself.
+def _without_announced_node(pod: Pod) -> Pod:
+    """The pod without a nominated node that only announces its binding, which is the decision itself.
 
     A nomination by preemption comes with a rejection.
     """
@@ -423,9 +424,5 @@ def _unfinished(pod: Pod | None) -> Pod | None:
     return None if is_finished else pod
 
 
-def _on_node(pod: Pod | None) -> Pod | None:
-    return pod if pod is not None and pod.spec.node_name else None
-
-
-def _nothing(_old: object, _new: object) -> None:
-    """Plugins read these kinds from stores; the table does not contain them."""
+def _ignore(_old: object, _new: object) -> None:
+    """Do nothing: plugins read these kinds from stores, and the table does not contain them."""

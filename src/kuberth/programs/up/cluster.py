@@ -39,7 +39,7 @@ from kuberth.local.manifests import Manifest
 from kuberth.overview import PAGE_PATH, Overview, overview_pages
 from kuberth.programs.reloading import Reloading, Rules, RuleSource
 from kuberth.programs.up.kubeconfig_files import merge_into, temporary_kubeconfig
-from kuberth.programs.up.node_counts import settle
+from kuberth.programs.up.node_counts import resolve_node_count
 from kuberth.programs.up.own_configuration import OwnConfiguration
 from kuberth.programs.up.summary import Observer, Summary
 from kuberth.queue.interface import QueueFactory
@@ -56,7 +56,7 @@ PAGE_PORT: Final = 6480
 _PAGE_FLAGS: Final = AddressFlags("--page-port", "--page-port")
 
 
-_READ: Final = ("pki", "pki/*", "cluster.sqlite*", "kubeconfig")
+_STARTUP_FILES: Final = ("pki", "pki/*", "cluster.sqlite*", "kubeconfig")
 """Files that are read at startup; other files in the folder are ignored."""
 _ADVICE: Final = "choose another folder with --data, or keep nothing with --memory"
 
@@ -126,11 +126,11 @@ async def running_cluster(
 ) -> AsyncIterator[EmbeddedCluster]:
     """All components, started in order and stopped in reverse."""
     clock = SystemClock()
-    controllers = _chosen(settings.without)
+    controllers = _enabled_controllers(settings.without)
     load_shapes(settings.shapes, count=0)  # errors are reported before anything is created
     drivers = None if settings.devices is None else load_devices(settings.devices)
     async with AsyncExitStack() as stack:
-        with _naming_files(settings):
+        with _file_errors(settings):
             store = await RevisionStore.open(_database(settings.data))
             stack.push_async_callback(store.close)
             credentials = _credentials(settings)
@@ -153,7 +153,7 @@ async def running_cluster(
                 open_pages=open_pages,
             )
         )
-        with _naming_files(settings):
+        with _file_errors(settings):
             kubeconfig_path = stack.enter_context(
                 _kubeconfig_file(settings, kubeconfig_tree(server.url, credentials))
             )
@@ -163,7 +163,7 @@ async def running_cluster(
             page = await _serve_page(stack, settings.page, server, report=progress)
             await stack.enter_async_context(_background(overview.run(), name="overview"))
             page_link = f"{page.url}{PAGE_PATH}/#token={credentials.token}"
-        count = await settle(
+        count = await resolve_node_count(
             core,
             nodes=settings.nodes,
             shapes=settings.shapes,
@@ -240,7 +240,7 @@ def _database(data: Path | None) -> Path | None:
     if data is None:
         return None
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    expect_own(data)
+    expect_owned(data)
     return data / DATABASE
 
 
@@ -266,8 +266,8 @@ def _kubeconfig_file(settings: ClusterSettings, tree: Obj) -> Iterator[Path]:
 
 
 @contextmanager
-def _naming_files(settings: ClusterSettings) -> Iterator[None]:
-    """An OS error about a file, with the file's name and what to do."""
+def _file_errors(settings: ClusterSettings) -> Iterator[None]:
+    """Raise OS errors about files as ConfigErrors with the file's name and what to do."""
     try:
         yield
     except OSError as error:
@@ -301,7 +301,7 @@ def _scheduler_pages(scheduler: Scheduler) -> dict[str, Page]:
     return {path: page for path, page in routes.items() if path in served}
 
 
-def _chosen(without: frozenset[str]) -> set[str]:
+def _enabled_controllers(without: frozenset[str]) -> set[str]:
     if unknown := without - CONTROLLERS.keys():
         raise ConfigError(
             f"there is no controller {', '.join(sorted(unknown))}; known are {', '.join(CONTROLLERS)}"
@@ -386,9 +386,9 @@ async def apply(core: Core, manifest: Manifest) -> None:
         raise ConfigError(f"{manifest}: {error}") from error
 
 
-def expect_own(folder: Path) -> None:
-    """ConfigError unless only this user can write all of it."""
-    for path in _parts(folder):
+def expect_owned(folder: Path) -> None:
+    """Raise ConfigError unless the folder and its files belong to this user and only they can write them."""
+    for path in _startup_files(folder):
         found = path.stat()
         if found.st_uid != os.geteuid():
             raise ConfigError(
@@ -402,7 +402,7 @@ def expect_own(folder: Path) -> None:
             )
 
 
-def _parts(folder: Path) -> Iterator[Path]:
+def _startup_files(folder: Path) -> Iterator[Path]:
     yield folder
-    for pattern in _READ:
+    for pattern in _STARTUP_FILES:
         yield from (path for path in sorted(folder.glob(pattern)) if path.exists())

@@ -29,7 +29,7 @@ def merge_into(path: Path, tree: Obj) -> None:
     """Set the entries of `tree` and make its context the current one; other entries stay."""
     # A link stays a link: users may keep their configuration elsewhere.
     target = path.resolve()
-    merged = _merged(_read(target), tree)
+    merged = _merge(_read(target), tree)
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_privately(target, write_yaml(merged).encode())
 
@@ -40,31 +40,31 @@ def _read(path: Path) -> Obj:
     except FileNotFoundError:
         return {}
     except InvalidConfiguration as error:
-        raise _no_kubeconfig(path, str(error.errors[0])) from error
+        raise _not_a_kubeconfig(path, str(error.errors[0])) from error
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
     if errors:
-        raise _no_kubeconfig(path, str(errors[0]))
+        raise _not_a_kubeconfig(path, str(errors[0]))
     if tree is None:
         return {}
     if not isinstance(tree, dict) or tree.get("kind", "Config") != "Config":
-        raise _no_kubeconfig(path, "expected apiVersion v1, kind Config")
+        raise _not_a_kubeconfig(path, "expected apiVersion v1, kind Config")
     if not tree.keys() & {"kind", "current-context", *_LISTS}:
-        raise _no_kubeconfig(path, "it has none of a kubeconfig's fields")
+        raise _not_a_kubeconfig(path, "it has none of a kubeconfig's fields")
     for name in _LISTS:
         entries = tree.get(name) or []
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-            raise _no_kubeconfig(path, f"{name} is no list of entries with names")
+            raise _not_a_kubeconfig(path, f"{name} is not a list of entries with names")
     return tree
 
 
-def _no_kubeconfig(path: Path, problem: str) -> ConfigError:
+def _not_a_kubeconfig(path: Path, problem: str) -> ConfigError:
     return ConfigError(
         f"{path} is not a kubeconfig and was not changed: {problem}; give another file with --kubeconfig-out"
     )
 
 
-def _merged(old: Obj, ours: Obj) -> Obj:
+def _merge(old: Obj, ours: Obj) -> Obj:
     merged: Obj = {"apiVersion": "v1", "kind": "Config", **old, "current-context": ours["current-context"]}
     for name in _LISTS:
         new = {entry["name"]: entry for entry in ours[name]}
@@ -84,8 +84,8 @@ def _merged(old: Obj, ours: Obj) -> Obj:
 def temporary_kubeconfig(tree: Obj, *, folder: Path | None = None) -> Iterator[Path]:
     """A kubeconfig for the lifetime of the process; files of dead processes are removed."""
     folder = _private_folder() if folder is None else folder
-    with _alone_in(folder):
-        _sweep(folder)
+    with _exclusive_access(folder):
+        _remove_stale(folder)
         path = folder / f"memory-{secrets.token_hex(4)}{_ENDING}"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         # The lock marks a file in use: the system releases it with the
@@ -119,7 +119,7 @@ def _private_folder() -> Path:
 
 
 @contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
+def _exclusive_access(folder: Path) -> Iterator[None]:
     """While the block lasts, no other process removes or creates a file here."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -129,7 +129,7 @@ def _alone_in(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _sweep(folder: Path) -> None:
+def _remove_stale(folder: Path) -> None:
     for path in folder.glob(f"*{_ENDING}"):
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
         try:

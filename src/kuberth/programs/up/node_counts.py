@@ -22,7 +22,7 @@ FIRST_NODES: Final = 5
 _SHOWN: Final = 3
 
 
-async def settle(
+async def resolve_node_count(
     core: Core,
     *,
     nodes: int | None,
@@ -31,33 +31,33 @@ async def settle(
     now: str,
     report: Callable[[str], None],
 ) -> int:
-    """Remove surplus nodes; returns how many nodes to register, None for those that exist."""
+    """Remove surplus nodes if `remove`; returns how many nodes to register, 0 if the existing ones stay."""
     present = {name_of(node) for node in (await core.list("nodes"))["items"] if _is_made_here(node)}
     if nodes is None and shapes is None and present:
         return 0
     count = FIRST_NODES if nodes is None else nodes
     wanted = {name_of(node): node for node in make_nodes(load_shapes(shapes, count=count), now=now)}
     if shapes is not None:
-        await _check(core, wanted, shapes)
-    surplus = sorted(present - wanted.keys(), key=_natural)
+        await _expect_valid(core, wanted, shapes)
+    surplus = sorted(present - wanted.keys(), key=_natural_key)
     if not surplus:
         return count
     if remove:
         for name in surplus:
             await core.delete("nodes", name)
         gone = counted(len(surplus), "hollow node")
-        report(f"{gone} beyond the {len(wanted)} asked for removed: {_listed(surplus)}")
+        report(f"{gone} beyond the {len(wanted)} asked for removed: {_list_names(surplus)}")
     else:
         kept = counted(len(present), "hollow node")
         report(
             f"{kept} are kept from before, {len(surplus)} more than asked for: all stay; "
-            f"--remove-nodes removes {_listed(surplus)} with the pods on them"
+            f"--remove-nodes removes {_list_names(surplus)} with the pods on them"
         )
     return count
 
 
-async def _check(core: Core, nodes: Mapping[str, Obj], shapes: Path) -> None:
-    """Reject shapes whose first node the server would reject: here the file is known."""
+async def _expect_valid(core: Core, nodes: Mapping[str, Obj], shapes: Path) -> None:
+    """Raise ConfigError with the file's name if the server would reject the first node of a shape."""
     for name, node in nodes.items():
         if name.endswith("-1"):
             try:
@@ -68,18 +68,18 @@ async def _check(core: Core, nodes: Mapping[str, Obj], shapes: Path) -> None:
 
 
 def _is_made_here(node: Obj) -> bool:
-    """Nodes that users created with the annotation belong to them."""
+    """Whether `kuberth up` created the node; those that users created with the annotation are theirs."""
     annotations = node["metadata"].get("annotations") or {}
     provider = str(node.get("spec", {}).get("providerID", ""))
     return annotations.get(HOLLOW) == "true" and provider.startswith("kuberth://hollow/")
 
 
-def _natural(name: str) -> tuple[str, int, str]:
+def _natural_key(name: str) -> tuple[str, int, str]:
     stem, _, number = name.rpartition("-")
     return stem, int(number) if number.isdecimal() else -1, name
 
 
-def _listed(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     if len(names) <= _SHOWN + 1:
         return ", ".join(names)
     return f"{', '.join(names[:_SHOWN])} and {len(names) - _SHOWN} more"

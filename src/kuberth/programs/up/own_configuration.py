@@ -42,12 +42,12 @@ class OwnConfiguration:
         return ConfigMapReference({"metadata": {"namespace": NAMESPACE, "name": NAME, **uid}})
 
     async def _version(self) -> object:
-        found = await self._object()
+        found = await self._read()
         return None if found is None else (found["metadata"].get("uid"), found.get("data"))
 
     async def text(self) -> str | None:
         """The text of the configuration; None if there is no ConfigMap."""
-        found = await self._object()
+        found = await self._read()
         if found is None:
             return None
         text = (found.get("data") or {}).get(KEY)
@@ -55,7 +55,7 @@ class OwnConfiguration:
             raise ConfigError(f"ConfigMap {NAMESPACE}/{NAME}: it needs a KubeSchedulerConfiguration at {KEY}")
         return text
 
-    async def _object(self) -> Obj | None:
+    async def _read(self) -> Obj | None:
         try:
             found = await self._core.get("configmaps", NAME, namespace=NAMESPACE)
         except StatusError as error:

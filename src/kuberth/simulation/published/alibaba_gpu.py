@@ -24,7 +24,7 @@ _NODE: Final = ("sn", "cpu_milli", "memory_mib", "gpu")
 
 
 def read_pods(path: Path) -> list[Arrival]:
-    """Times begin with the first pod's creation; a pod runs from when it was scheduled to its deletion."""
+    """The pods, from the time of the first one on; each runs from when it was scheduled to its deletion."""
     rows = list(read_rows(path, needed=_POD))
     if not rows:
         raise ConfigError(f"{path}: there is no pod in this trace")
@@ -68,7 +68,7 @@ def on_models(models: str) -> dict[str, Any]:
 
 
 def read_nodes(path: Path) -> Sequence[dict[str, Any]]:
-    """As shapes of one node each, called by their serial numbers."""
+    """The nodes as shapes of one node each, named after their serial numbers."""
     shapes = []
     for row in read_rows(path, needed=_NODE):
         capacity = {

@@ -18,7 +18,7 @@ from kuberth.simulation.csv_rows import TableRow, read_rows
 
 MACHINE: Final = {"cpu_milli": 64_000, "memory_mib": 512 * 1024}
 """The amount that 1.0 means here; the trace does not say."""
-_NEEDED: Final = (
+_COLUMNS: Final = (
     "time",
     "type",
     "collection_id",
@@ -57,12 +57,12 @@ class _Instance:
 
 
 def read_instances(path: Path) -> list[Arrival]:
-    """An instance for each that was submitted; one that ended and was submitted again comes once for each."""
+    """One arrival per submission: an instance that ended and was submitted again arrives twice."""
     users = _users(path)
     instances: list[_Instance] = []
     current: dict[tuple[str, str], _Instance] = {}
     rows = sorted(
-        ((row.number("time"), number, row) for number, row in enumerate(read_rows(path, needed=_NEEDED))),
+        ((row.number("time"), number, row) for number, row in enumerate(read_rows(path, needed=_COLUMNS))),
         key=lambda each: each[:2],
     )
     for time, _, row in rows:

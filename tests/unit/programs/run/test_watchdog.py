@@ -17,7 +17,7 @@ import pytest
 from kuberth.framework.extension_points import FilterPlugin
 from kuberth.framework.running.calls import Calls
 from kuberth.observe.metrics import SchedulerMetrics
-from kuberth.programs.run.watchdog import Watchdog, WatchdogLimits, held_by
+from kuberth.programs.run.watchdog import Watchdog, WatchdogLimits, running_plugin
 
 LIMITS = WatchdogLimits(beat=1, blocked=10, again=60, signal=5)
 
@@ -105,11 +105,11 @@ class Looking(FilterPlugin):
 
 def test_the_plugin_that_blocks_the_loop_is_read_from_the_stack() -> None:
     found: list[object] = []
-    plugin = Looking(lambda: found.append(held_by(sys._getframe())))
+    plugin = Looking(lambda: found.append(running_plugin(sys._getframe())))
     Calls("default-scheduler", SchedulerMetrics()).call(plugin, "Filter", plugin.filter, None, None, None)
     assert found == [("Looking", "Filter")]
-    assert held_by(sys._getframe()) is None
-    assert held_by(None) is None
+    assert running_plugin(sys._getframe()) is None
+    assert running_plugin(None) is None
 
 
 SCRIPT = """

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kuberth.errors import ConfigError
-from kuberth.programs.up.cluster import expect_own
+from kuberth.programs.up.cluster import expect_owned
 
 
 @pytest.fixture
@@ -20,21 +20,21 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_ones_own_folder(folder: Path) -> None:
-    expect_own(folder)
+    expect_owned(folder)
 
 
 def test_other_files_do_not_matter(folder: Path) -> None:
     (folder / "notes").touch()
     (folder / "notes").chmod(0o777)
     (folder / "pki" / "old").symlink_to("nowhere")
-    expect_own(folder)
+    expect_owned(folder)
 
 
 @pytest.mark.parametrize("part", [".", "pki", "pki/token", "cluster.sqlite"])
 def test_what_everybody_can_write_is_refused(folder: Path, part: str) -> None:
     (folder / part).chmod(0o777)
     with pytest.raises(ConfigError, match="can be written by every user"):
-        expect_own(folder)
+        expect_owned(folder)
 
 
 @pytest.mark.parametrize("part", [".", "pki", "pki/token", "cluster.sqlite"])
@@ -46,4 +46,4 @@ def test_what_belongs_to_another_user_is_refused(
     else:
         monkeypatch.setattr(os, "geteuid", lambda: (folder / part).stat().st_uid + 1)
     with pytest.raises(ConfigError, match="belongs to another user"):
-        expect_own(folder)
+        expect_owned(folder)

@@ -6,7 +6,7 @@ import pytest
 
 from kuberth.errors import ConfigError
 from kuberth.local.hollow.shapes import HOLLOW, load_shapes, make_nodes
-from kuberth.programs.up.node_counts import settle
+from kuberth.programs.up.node_counts import resolve_node_count
 from tests.unit.local.apiserver.harness import CoreHarness, run
 
 NOW = "2026-01-01T00:00:00Z"
@@ -27,7 +27,7 @@ def settled(
         theirs = {"name": "theirs", "annotations": {HOLLOW: "true"}}
         await harness.core.create("nodes", {"metadata": theirs})
         reports: list[str] = []
-        count = await settle(
+        count = await resolve_node_count(
             harness.core, nodes=nodes, shapes=shapes, remove=remove, now=NOW, report=reports.append
         )
         return count, reports, await names(harness)

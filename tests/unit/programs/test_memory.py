@@ -1,19 +1,27 @@
-"""The garbage collector looks at an object in one full search at most."""
+"""The garbage collector looks at an object in one full search at most; what became free goes back once."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import time
 import weakref
+from collections.abc import Sequence
 
 import pytest
 
-from kuberth.programs.collecting import (
+from kuberth.programs.memory import (
     COLLECTED_AFTER,
     FULL_COLLECTION_SECONDS,
+    MIN_FREED_BYTES,
+    RELEASE_SECONDS,
+    Allocator,
     collecting_in_portions,
+    find_allocator,
+    release_memory,
     unfreeze_objects,
 )
+from kuberth.testing import run_in_virtual_time
 
 
 class Ring:
@@ -110,3 +118,65 @@ def test_everything_is_looked_at_less_often_where_that_takes_long(
         gc.collect()
         gc.collect()
         assert gone() is None
+
+
+# Memory of the C library
+
+
+class Fake(Allocator):
+    """Has this much free memory in each minute."""
+
+    def __init__(self, free: Sequence[int]) -> None:
+        self.free = free
+        self.trimmed: list[int] = []
+
+    @property
+    def _minute(self) -> int:
+        return int(asyncio.get_running_loop().time() / RELEASE_SECONDS + 0.01)
+
+    def free_bytes(self) -> int:
+        return self.free[self._minute]
+
+    def trim(self) -> None:
+        self.trimmed.append(len(self.trimmed))
+
+
+@pytest.mark.parametrize(
+    ("free", "times"),
+    [
+        pytest.param([0, MIN_FREED_BYTES, MIN_FREED_BYTES, MIN_FREED_BYTES], 0, id="little"),
+        pytest.param([0, MIN_FREED_BYTES + 1, MIN_FREED_BYTES + 1, MIN_FREED_BYTES + 1], 1, id="much, once"),
+        pytest.param(
+            [0, MIN_FREED_BYTES + 1, 2 * MIN_FREED_BYTES + 2, 2 * MIN_FREED_BYTES + 2], 2, id="more"
+        ),
+        pytest.param([0, MIN_FREED_BYTES + 1, 0, MIN_FREED_BYTES + 1], 2, id="in use in between"),
+        pytest.param(
+            [0, MIN_FREED_BYTES + 1, MIN_FREED_BYTES, MIN_FREED_BYTES + 1], 1, id="a little in use in between"
+        ),
+    ],
+)
+def test_what_became_free_is_given_back(free: Sequence[int], times: int) -> None:
+    fake = Fake(free)
+
+    async def main() -> None:
+        task = asyncio.ensure_future(release_memory(fake))
+        await asyncio.sleep((len(free) - 0.5) * RELEASE_SECONDS)
+        task.cancel()
+
+    run_in_virtual_time(main)
+    assert len(fake.trimmed) == times
+
+
+def test_without_an_allocator_that_is_known_nothing_is_done() -> None:
+    run_in_virtual_time(lambda: release_memory(None))
+
+
+def test_glibc_says_how_much_is_free() -> None:
+    allocator = find_allocator()
+    if allocator is None:
+        pytest.skip("another C library")
+    blocks = [bytearray(100_000) for _ in range(400)]
+    before = allocator.free_bytes()
+    del blocks[:-1:2]
+    assert allocator.free_bytes() - before > 10_000_000
+    allocator.trim()

@@ -64,7 +64,7 @@ class Surroundings(NamedTuple):
     one by one, but their bindings arrive in any order."""
 
 
-class ShadowJudge:
+class ShadowEvaluator:
     """Evaluates pods with an evaluator that the caller updates."""
 
     def __init__(self, evaluator: Evaluator, *, percentage_of_nodes_to_score: int | None = None) -> None:
@@ -161,13 +161,13 @@ class _Search:
 
     def run(self, answer: Answer) -> DifferenceExplanation | None:
         found = (
-            self._on_nodes_that_matter(answer, directed=True)
-            or self._on_nodes_that_matter(answer, directed=False)
+            self._on_relevant_nodes(answer, directed=True)
+            or self._on_relevant_nodes(answer, directed=False)
             or self._nearest()
         )
         if not found:
             return None
-        fewest = self._whole(self._fewest(found))
+        fewest = self._with_later_learned(self._minimal(found))
         texts = []
         later = tuple(each.info.key for each in fewest if each in self.around.after)
         earlier = tuple(each.info.key for each in fewest if each not in self.around.after)
@@ -179,7 +179,7 @@ class _Search:
             DifferenceCause.BINDINGS, f"both agree {' and '.join(texts)}", pods=(*earlier, *later)
         )
 
-    def _on_nodes_that_matter(self, answer: Answer, *, directed: bool) -> list[Alteration]:
+    def _on_relevant_nodes(self, answer: Answer, *, directed: bool) -> list[Alteration]:
         """Fill the nodes that are better here, and free the chosen one, as far as the changes allow.
 
         If not directed, also the opposite, since an additional pod may also balance a node.
@@ -218,7 +218,7 @@ class _Search:
                 return taken
         return []
 
-    def _fewest(self, found: list[Alteration]) -> list[Alteration]:
+    def _minimal(self, found: list[Alteration]) -> list[Alteration]:
         """Remove changes that make no difference, in halves, quarters and so on."""
         size = len(found) // 2
         while size:
@@ -232,7 +232,7 @@ class _Search:
             size = min(size // 2, len(found) // 2) if size > 1 else 0
         return found
 
-    def _whole(self, taken: Sequence[Alteration]) -> Sequence[Alteration]:
+    def _with_later_learned(self, taken: Sequence[Alteration]) -> Sequence[Alteration]:
         """With a change that the scheduler had not learned of yet, all those that came after it."""
         first = max((self._learned.index(each) for each in taken if each.is_learned), default=-1)
         return [*taken, *(each for each in self._learned[: first + 1] if each not in taken)]
@@ -242,7 +242,7 @@ class _Search:
         table = self.evaluator.cluster
         what_if = LoggedWhatIf(table)
         try:
-            for info, adds, _is_learned in self._whole(alterations):
+            for info, adds, _is_learned in self._with_later_learned(alterations):
                 row = table.row_of(info.node_name)
                 if row is None:
                     continue

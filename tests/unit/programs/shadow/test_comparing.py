@@ -7,8 +7,8 @@ import pytest
 from kuberth.api.core import Pod
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.evaluation import Evaluator
+from kuberth.programs.shadow.comparing import Alteration, ShadowEvaluator, Surroundings
 from kuberth.programs.shadow.decisions import Agreement, DifferenceCause
-from kuberth.programs.shadow.judging import Alteration, ShadowJudge, Surroundings
 from kuberth.testing import make_node, make_pod
 
 NOTHING = Surroundings()
@@ -22,49 +22,49 @@ def small() -> Pod:
     return make_pod("p", cpu="100m", memory="100Mi")
 
 
-def judge(*objects: object) -> tuple[ShadowJudge, Evaluator]:
+def shadow_evaluator(*objects: object) -> tuple[ShadowEvaluator, Evaluator]:
     evaluator = Evaluator(objects)
-    return ShadowJudge(evaluator), evaluator
+    return ShadowEvaluator(evaluator), evaluator
 
 
 def test_the_one_best_node() -> None:
-    judging, _ = judge(make_node("n1"), make_node("n2"), big("a", "n1"))
-    verdict = judging.placed(small(), "n2", NOTHING)
+    shadow, _ = shadow_evaluator(make_node("n1"), make_node("n2"), big("a", "n1"))
+    verdict = shadow.placed(small(), "n2", NOTHING)
     assert (verdict.agreement, verdict.own_node, verdict.equals) == (Agreement.SAME, "n2", 1)
 
 
 @pytest.mark.parametrize("node", ["n1", "n2"])
 def test_one_of_several_best_nodes(node: str) -> None:
-    judging, _ = judge(make_node("n1"), make_node("n2"), make_node("n3", cpu="100m"))
-    verdict = judging.placed(small(), node, NOTHING)
+    shadow, _ = shadow_evaluator(make_node("n1"), make_node("n2"), make_node("n3", cpu="100m"))
+    verdict = shadow.placed(small(), node, NOTHING)
     assert (verdict.agreement, verdict.own_node, verdict.equals) == (Agreement.EQUAL, node, 2)
 
 
 def test_another_node_that_nothing_explains() -> None:
-    judging, _ = judge(make_node("n1"), make_node("n2"), big("a", "n1"))
-    verdict = judging.placed(small(), "n1", NOTHING)
+    shadow, _ = shadow_evaluator(make_node("n1"), make_node("n2"), big("a", "n1"))
+    verdict = shadow.placed(small(), "n1", NOTHING)
     assert (verdict.agreement, verdict.own_node, verdict.explanation) == (Agreement.OTHER, "n2", None)
 
 
 def test_a_node_that_does_not_pass() -> None:
-    judging, _ = judge(make_node("n1", unschedulable=True), make_node("n2"))
-    verdict = judging.placed(small(), "n1", NOTHING)
+    shadow, _ = shadow_evaluator(make_node("n1", unschedulable=True), make_node("n2"))
+    verdict = shadow.placed(small(), "n1", NOTHING)
     assert (verdict.agreement, verdict.own_node) == (Agreement.OTHER, "n2")
 
 
 def test_no_node_passes() -> None:
-    judging, _ = judge(make_node("n1", unschedulable=True))
-    verdict = judging.placed(small(), "n1", NOTHING)
+    shadow, _ = shadow_evaluator(make_node("n1", unschedulable=True))
+    verdict = shadow.placed(small(), "n1", NOTHING)
     assert (verdict.agreement, verdict.own_node) == (Agreement.NOT_PLACED, "")
     assert verdict.answer.message
 
 
 def test_explained_by_a_binding_that_was_seen_just_before() -> None:
     late, other = big("late", "n1"), big("other", "n3")
-    judging, evaluator = judge(make_node("n1"), make_node("n2"), make_node("n3"), late, other)
+    shadow, evaluator = shadow_evaluator(make_node("n1"), make_node("n2"), make_node("n3"), late, other)
     evaluator.add(make_pod("some", cpu="1", node="n2"))
     before = [Alteration(PodInfo(each), adds=False) for each in (other, late)]
-    verdict = judging.placed(small(), "n1", Surroundings(before=before))
+    verdict = shadow.placed(small(), "n1", Surroundings(before=before))
     assert verdict.agreement is Agreement.OTHER
     assert verdict.explanation is not None
     assert (verdict.explanation.cause, verdict.explanation.pods) == (
@@ -74,9 +74,9 @@ def test_explained_by_a_binding_that_was_seen_just_before() -> None:
 
 
 def test_explained_by_a_binding_that_is_seen_only_afterwards() -> None:
-    judging, _ = judge(make_node("n1"), make_node("n2"), make_pod("a", cpu="500m", node="n1"))
+    shadow, _ = shadow_evaluator(make_node("n1"), make_node("n2"), make_pod("a", cpu="500m", node="n1"))
     after = [Alteration(PodInfo(big(name, node)), adds=True) for name, node in (("x", "n9"), ("y", "n2"))]
-    verdict = judging.placed(small(), "n1", Surroundings(after=after))
+    verdict = shadow.placed(small(), "n1", Surroundings(after=after))
     assert verdict.explanation is not None
     assert verdict.explanation.pods == ("default/y",)
     assert "afterwards" in verdict.explanation.text
@@ -100,9 +100,9 @@ def test_ends_of_pods_are_learned_in_their_order(gone: tuple[str, ...], explaine
     there = make_pod("there", cpu="500m" if gone == ("late",) else "1500m", node="n2")
     if gone[0] == "other":
         left["early"] = make_pod("early", cpu="2", node="n1")
-    judging, _ = judge(make_node("n1"), make_node("n2"), there)
+    shadow, _ = shadow_evaluator(make_node("n1"), make_node("n2"), there)
     before = [Alteration(PodInfo(left[name]), adds=True, is_learned=True) for name in gone]
-    explanation = judging.placed(small(), "n2", Surroundings(before=before)).explanation
+    explanation = shadow.placed(small(), "n2", Surroundings(before=before)).explanation
     assert (None if explanation is None else sorted(explanation.pods)) == explained
 
 
@@ -110,7 +110,7 @@ def test_explained_by_pods_elsewhere_in_the_domain() -> None:
     """A pod counts for its whole zone: neither node of the difference has to be its own."""
     zones = {"n1": "a", "n2": "a", "n3": "b"}
     nodes = [make_node(name, labels={"zone": zone}) for name, zone in zones.items()]
-    judging, _ = judge(*nodes)
+    shadow, _ = shadow_evaluator(*nodes)
     spreading = make_pod(
         "p",
         cpu="100m",
@@ -124,33 +124,33 @@ def test_explained_by_pods_elsewhere_in_the_domain() -> None:
             }
         ],
     )
-    judging._evaluator.add(make_pod("weight", cpu="3", node="n3"))
+    shadow._evaluator.add(make_pod("weight", cpu="3", node="n3"))
     after = [Alteration(PodInfo(make_pod("y", labels={"app": "x"}, node="n2")), adds=True)]
-    verdict = judging.placed(spreading, "n3", Surroundings(after=after))
+    verdict = shadow.placed(spreading, "n3", Surroundings(after=after))
     assert verdict.explanation is not None
     assert verdict.explanation.pods == ("default/y",)
 
 
 def test_bindings_that_crossed_are_put_back_in_order() -> None:
-    judging, _ = judge(make_node("n1"), make_node("n2"), make_pod("a", cpu="500m", node="n1"))
+    shadow, _ = shadow_evaluator(make_node("n1"), make_node("n2"), make_pod("a", cpu="500m", node="n1"))
     earlier = Alteration(PodInfo(big("earlier", "n2")), adds=True)
-    verdict = judging.placed(small(), "n1", Surroundings(after=[earlier], crossed=[earlier]))
+    verdict = shadow.placed(small(), "n1", Surroundings(after=[earlier], crossed=[earlier]))
     assert (verdict.agreement, verdict.explanation) == (Agreement.SAME, None)
     assert verdict.reordered == ("default/earlier",)
 
 
 def test_a_trial_leaves_the_table_as_it_was() -> None:
-    judging, evaluator = judge(make_node("n1"), make_node("n2"), big("a", "n1"))
+    shadow, evaluator = shadow_evaluator(make_node("n1"), make_node("n2"), big("a", "n1"))
     before = evaluator.evaluate(small())
     after = [Alteration(PodInfo(big("y", "n2")), adds=True)]
-    judging.placed(small(), "n1", Surroundings(after=after))
-    judging.rejected(small(), Surroundings(after=after))
+    shadow.placed(small(), "n1", Surroundings(after=after))
+    shadow.rejected(small(), Surroundings(after=after))
     assert evaluator.evaluate(small()) == before
 
 
 def test_explained_by_a_node_that_just_changed() -> None:
-    judging, _ = judge(make_node("n1"), make_node("n2"), big("a", "n1"))
-    verdict = judging.placed(small(), "n1", Surroundings(nodes=["n2"]))
+    shadow, _ = shadow_evaluator(make_node("n1"), make_node("n2"), big("a", "n1"))
+    verdict = shadow.placed(small(), "n1", Surroundings(nodes=["n2"]))
     assert verdict.explanation is not None
     assert (verdict.explanation.cause, verdict.explanation.nodes) == (DifferenceCause.NODES, ("n2",))
 
@@ -159,28 +159,28 @@ def test_explained_by_a_node_that_just_changed() -> None:
 def test_explained_by_sampling(percentage: int | None, cause: DifferenceCause | None) -> None:
     nodes = [make_node(f"n{i:03d}") for i in range(200)]
     evaluator = Evaluator([*nodes, big("a", "n000")])
-    judging = ShadowJudge(evaluator, percentage_of_nodes_to_score=percentage)
+    shadow = ShadowEvaluator(evaluator, percentage_of_nodes_to_score=percentage)
     evaluator.add(*(make_pod(f"some-{i}", cpu="1", node=f"n{i:03d}") for i in range(100, 200)))
-    verdict = judging.placed(small(), "n150", NOTHING)
+    verdict = shadow.placed(small(), "n150", NOTHING)
     assert (verdict.explanation and verdict.explanation.cause) == cause
-    worst = judging.placed(small(), "n000", NOTHING)
+    worst = shadow.placed(small(), "n000", NOTHING)
     assert worst.explanation is None, "199 better nodes cannot all have been left out"
 
 
 def test_rejected_by_both() -> None:
-    judging, _ = judge(make_node("n1", unschedulable=True))
-    assert judging.rejected(small(), NOTHING).agreement is Agreement.SAME_VERDICT
+    shadow, _ = shadow_evaluator(make_node("n1", unschedulable=True))
+    assert shadow.rejected(small(), NOTHING).agreement is Agreement.SAME_VERDICT
 
 
 def test_rejected_there_and_placed_here() -> None:
-    judging, _ = judge(make_node("n1"))
-    verdict = judging.rejected(small(), NOTHING)
+    shadow, _ = shadow_evaluator(make_node("n1"))
+    verdict = shadow.rejected(small(), NOTHING)
     assert (verdict.agreement, verdict.own_node, verdict.explanation) == (Agreement.NOT_REJECTED, "n1", None)
 
 
 def test_a_rejection_explained_by_a_pod_that_left_just_before() -> None:
-    judging, _ = judge(make_node("n1", cpu="2"))
+    shadow, _ = shadow_evaluator(make_node("n1", cpu="2"))
     gone = [Alteration(PodInfo(big("gone", "n1")), adds=True)]
-    verdict = judging.rejected(small(), Surroundings(before=gone))
+    verdict = shadow.rejected(small(), Surroundings(before=gone))
     assert verdict.explanation is not None
     assert verdict.explanation.pods == ("default/gone",)
