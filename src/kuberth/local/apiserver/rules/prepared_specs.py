@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.patching.field_sets import FieldSet
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.rules.admission import ACCOUNTS, MIRROR, RUNTIME_CLASSES
+from kuberth.local.apiserver.rules.admission import ACCOUNTS, MIRROR_ANNOTATION, RUNTIME_CLASSES
 from kuberth.local.apiserver.rules.quotas import LIMIT_RANGES
 from kuberth.local.apiserver.store.store import RevisionStore
 
@@ -60,7 +60,7 @@ class PreparedSpecs:
             return None
         # A gated pod's condition has a time; a mirror pod has no account; limit ranges add an annotation.
         annotations = metadata.get("annotations")
-        if "schedulingGates" in spec or (annotations and MIRROR in annotations):
+        if "schedulingGates" in spec or (annotations and MIRROR_ANNOTATION in annotations):
             return None
         if self._store.latest_list(LIMIT_RANGES, namespace=namespace):
             return None

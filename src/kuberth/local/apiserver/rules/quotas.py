@@ -73,7 +73,7 @@ NAMED_COUNTS: Final = (
 )
 """Kinds that may be counted by their bare names, as before there was `count/`."""
 _COMPUTE: Final = ("cpu", "memory", "ephemeral-storage")
-_MUST_BE_ASKED_FOR: Final = ("cpu", "memory")
+_MUST_BE_REQUESTED: Final = ("cpu", "memory")
 _STORAGE_CLASS: Final = ".storageclass.storage.k8s.io/"
 _RESOURCE_CLAIMS: Final = "resourceclaims.resource.k8s.io"
 _DEVICE_CLASS: Final = ".deviceclass.resource.k8s.io/devices"
@@ -84,11 +84,12 @@ _MOST_DEVICES: Final = 32
 _ENDED: Final = ("Succeeded", "Failed")
 
 
-def check_quotas(row: ServedResource, new: Obj, old: Obj | None, context: WriteContext) -> None:
+def check_quotas(new: Obj, old: Obj | None, context: WriteContext) -> None:
     """StatusError 403 if a write would exceed a quota."""
+    row = context.row
     for quota in _quotas(context.store, row, new):
         if old is None and row.stored_as == "pods" and _in_scope(quota, row.stored_as, new):
-            _check_asked_for(row, new, quota)
+            _check_requested(row, new, quota)
         try:
             delta = _delta(quota, row.stored_as, new, old)
             exceeded = _exceeded(quota, delta)
@@ -317,7 +318,7 @@ def _pod_terms(spec: Obj) -> Iterator[Obj]:
             yield weighted.get("podAffinityTerm", {})
 
 
-def _check_asked_for(row: ServedResource, pod: Obj, quota: Obj) -> None:
+def _check_requested(row: ServedResource, pod: Obj, quota: Obj) -> None:
     """Refuse containers without requests or limits of cpu or memory that a quota limits."""
     spec = pod.get("spec", {})
     if spec.get("resources"):
@@ -325,7 +326,7 @@ def _check_asked_for(row: ServedResource, pod: Obj, quota: Obj) -> None:
     missing = []
     for name in sorted(quota["status"]["hard"]):
         field, _, resource = name.rpartition(".")
-        if resource not in _MUST_BE_ASKED_FOR or field not in ("", "requests", "limits"):
+        if resource not in _MUST_BE_REQUESTED or field not in ("", "requests", "limits"):
             continue
         silent = sorted(
             container.get("name", "")
@@ -362,8 +363,9 @@ def set_limit_range_defaults(pod: Obj, context: WriteContext) -> None:
             annotations[_ANNOTATION] = f"LimitRanger plugin set: {'; '.join(notes)}"
 
 
-def check_limit_ranges(row: ServedResource, new: Obj, old: Obj | None, context: WriteContext) -> None:
+def check_limit_ranges(new: Obj, old: Obj | None, context: WriteContext) -> None:
     """StatusError 403 if an object requests too little or too much; existing pods are not checked."""
+    row = context.row
     if row.stored_as not in (_PODS, _CLAIMS) or (old is not None and row.stored_as == _PODS):
         return
     find_problems = _pod_problems if row.stored_as == _PODS else _claim_problems

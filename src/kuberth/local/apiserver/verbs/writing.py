@@ -17,8 +17,8 @@ from kuberth.local.apiserver.objects import Obj, key_of, make_key, name_of, name
 from kuberth.local.apiserver.patching import managers
 from kuberth.local.apiserver.patching.managers import changes_with_status
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.rules import bootstrap, pod_validation, quotas
-from kuberth.local.apiserver.rules.admission import ACCOUNTS, expect_namespace
+from kuberth.local.apiserver.rules import pod_validation, quotas
+from kuberth.local.apiserver.rules.admission import ACCOUNTS, DEFAULT_ACCOUNT, expect_namespace
 from kuberth.local.apiserver.rules.kind_rules import rules_for
 from kuberth.local.apiserver.rules.metadata_validation import validate_metadata, validate_metadata_update
 from kuberth.local.apiserver.rules.prepared_specs import PreparedSpec
@@ -75,8 +75,8 @@ class Writer:
     def now(self) -> str:
         return timestamp(self._clock.now_ns())
 
-    def context(self) -> WriteContext:
-        return WriteContext(self.store, self._gates, self.now)
+    def _context(self, row: ServedResource) -> WriteContext:
+        return WriteContext(row, self.store, self._gates, self.now)
 
     def create(
         self,
@@ -101,9 +101,9 @@ class Writer:
         metadata |= {"uid": str(uid), "creationTimestamp": self.now}
         if row.has_generation:
             metadata["generation"] = 1
-        context = self.context()
+        context = self._context(row)
         if row.namespaced:
-            expect_namespace(row, metadata.get("name", ""), namespace, context)
+            expect_namespace(metadata.get("name", ""), namespace, context)
         if prepared is None:
             rules = rules_for(row)
             rules.default(obj)
@@ -121,7 +121,7 @@ class Writer:
         key = make_key(metadata.get("namespace", "") if row.namespaced else "", metadata["name"])
         if self.store.latest(row.stored_as, key) is not None:
             raise already_exists(row, metadata["name"])
-        self._admit(row, obj, None, context)
+        self._check_limits(obj, None, context)
         if options.dry_run:
             return obj
         stored = self.stage(row, key, obj)
@@ -152,7 +152,7 @@ class Writer:
             metadata = _metadata_with_status(row, old_metadata, metadata)
             new = {**old, "metadata": metadata, "status": new.get("status") or {}}
             rules.default_status(new)
-            rules.prepare_status(new, old, self.context())
+            rules.prepare_status(new, old, self._context(row))
             self._sign(row, old, new, options)
             causes = [
                 *validate_metadata_update(row, new["metadata"], old_metadata),
@@ -177,14 +177,14 @@ class Writer:
                     new["status"] = old["status"]
             rules.default(new)
             self._sign(row, old, new, options)
-            rules.prepare(new, old, self.context())
+            rules.prepare(new, old, self._context(row))
             causes = [*validate_metadata_update(row, metadata, old_metadata), *rules.validate(new, old)]
         if causes:
             raise invalid(row, name, causes)
         if new == old:
             return old
         if subresource in ("", "resize"):
-            self._admit(row, new, old, self.context())
+            self._check_limits(new, old, self._context(row))
         if row.has_generation and _spec_of(new) != _spec_of(old):
             new["metadata"] = {**new["metadata"], "generation": int(old_metadata.get("generation", 0)) + 1}
         if options.dry_run:
@@ -231,10 +231,11 @@ class Writer:
     def make_account(self, namespace: str) -> None:
         """Create the default service account of a namespace if it is missing."""
         found = self.store.latest("namespaces", namespace)
-        account = bootstrap.default_account(namespace)
         if found is None or found["metadata"].get("deletionTimestamp"):
             return
-        if self.store.latest(ACCOUNTS, key_of(account)) is None:
+        if self.store.latest(ACCOUNTS, make_key(namespace, DEFAULT_ACCOUNT)) is None:
+            metadata = {"name": DEFAULT_ACCOUNT, "namespace": namespace}
+            account = {"kind": "ServiceAccount", "apiVersion": "v1", "metadata": metadata}
             self.create(_ACCOUNTS_ROW, account, namespace=namespace)
 
     def repair(self) -> None:
@@ -246,11 +247,11 @@ class Writer:
             if counted["status"] != quota.get("status"):
                 self.store.stage(quotas.QUOTAS, key_of(quota), counted)
 
-    def _admit(self, row: ServedResource, new: Obj, old: Obj | None, context: WriteContext) -> None:
+    def _check_limits(self, new: Obj, old: Obj | None, context: WriteContext) -> None:
         """Check limit ranges, then quotas, after validation, as upstream."""
-        if row.namespaced:
-            quotas.check_limit_ranges(row, new, old, context)
-            quotas.check_quotas(row, new, old, context)
+        if context.row.namespaced:
+            quotas.check_limit_ranges(new, old, context)
+            quotas.check_quotas(new, old, context)
 
     def _free_name(self, row: ServedResource, namespace: str, prefix: str) -> str:
         name = ""
