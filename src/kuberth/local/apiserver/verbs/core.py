@@ -236,7 +236,7 @@ class Core:
         stored = self._writer.create(row, obj, options, namespace=namespace, prepared=prepared)
         if key is not None and prepared is None:
             self._prepared.add(key, stored)
-        return await self._settle(row, stored, dry_run=dry_run)
+        return await self._answer_when_durable(row, stored, dry_run=dry_run)
 
     @_writes
     async def update(
@@ -312,7 +312,7 @@ class Core:
         asked = read_options(options)
         old = self._latest(row, namespace, name)
         stored, gone = self._remove(row, old, asked, dry_run=dry_run or bool(asked.get("dryRun")))
-        answer = await self._settle(row, stored, dry_run=stored is old)
+        answer = await self._answer_when_durable(row, stored, dry_run=stored is old)
         if gone and not row.returns_deleted:
             details = {"name": name, "kind": row.plural, "uid": old["metadata"]["uid"]}
             if row.group:
@@ -427,7 +427,7 @@ class Core:
             )
             obj = decode(row, wanted)
             stored = self._writer.create(row, obj, options, namespace=namespace)
-            return await self._settle(row, stored, dry_run=options.dry_run), True
+            return await self._answer_when_durable(row, stored, dry_run=options.dry_run), True
         if subresource == "scale":
             wanted = subresources.applied_scale(row, wanted)
         merged = managers.merge_applied(
@@ -439,7 +439,7 @@ class Core:
 
     async def _scale(self, row: ServedResource, old: Obj, asked: Obj, options: WriteOptions) -> Obj:
         stored = self._writer.replace(row, old, subresources.scaled(row, old, asked), options)
-        return subresources.scale_of(row, await self._settle(row, stored, dry_run=options.dry_run))
+        return subresources.scale_of(row, await self._answer_when_durable(row, stored, dry_run=options.dry_run))
 
     # The common ways of reading and writing
 
@@ -468,7 +468,7 @@ class Core:
                 why = f"does not match the {field} on the {source} ({present})"
                 raise bad_request(f"the {field} of the object ({given}) {why}")
         stored = self._writer.replace(row, old, to_stored(row, new), options)
-        return await self._settle(row, stored, dry_run=options.dry_run)
+        return await self._answer_when_durable(row, stored, dry_run=options.dry_run)
 
     def _remove(self, row: ServedResource, old: Obj, options: Obj, *, dry_run: bool) -> tuple[Obj, bool]:
         """Stage a deletion; the object afterwards, and whether it is gone."""
@@ -495,8 +495,8 @@ class Core:
                         self._create_first(row, service)
         return stored, plan.remove
 
-    async def _settle(self, row: ServedResource, stored: Obj, *, dry_run: bool) -> Obj:
-        """Wait until a write is durable, and return the written object."""
+    async def _answer_when_durable(self, row: ServedResource, stored: Obj, *, dry_run: bool) -> Obj:
+        """The written object as its resource shows it, once the write is durable."""
         if not dry_run:
             gone = self._store.latest(row.stored_as, key_of(stored)) is None
             self._after_write(row, stored, gone=gone)
