@@ -12,7 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from typing import Any, Final, Protocol
 
-from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of, revision_of
+from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of, revision_of, with_metadata
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.hollow.working import retry_seconds
@@ -127,6 +127,11 @@ class Informer:
         if status == obj.get("status", {}):
             return obj
         return await self.update({**obj, "status": status}, subresource="status")
+
+    async def remove_finalizer(self, obj: Obj, finalizer: str) -> Obj:
+        """Remove a finalizer of the object; the object afterwards."""
+        rest = [each for each in obj["metadata"].get("finalizers") or () if each != finalizer]
+        return await self.update(with_metadata(obj, finalizers=rest))
 
     async def delete(self, obj: Obj, *, grace_seconds: int | None = None, propagation: str = "") -> None:
         """Delete the object with this UID; it is no error if it is gone or was created again."""

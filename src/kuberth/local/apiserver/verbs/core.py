@@ -439,7 +439,9 @@ class Core:
 
     async def _scale(self, row: ServedResource, old: Obj, asked: Obj, options: WriteOptions) -> Obj:
         stored = self._writer.replace(row, old, subresources.scaled(row, old, asked), options)
-        return subresources.scale_of(row, await self._answer_when_durable(row, stored, dry_run=options.dry_run))
+        return subresources.scale_of(
+            row, await self._answer_when_durable(row, stored, dry_run=options.dry_run)
+        )
 
     # The common ways of reading and writing
 

@@ -17,7 +17,6 @@ from kuberth.local.apiserver.objects import (
     make_key,
     name_of,
     namespace_of,
-    with_metadata,
 )
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
@@ -189,8 +188,7 @@ class ResourceClaimController(Controller):
                 user = pod_claims.as_user(pod, is_group=False)
                 if group is not None and pod_claims.is_of_group(group, wanted):
                     user = pod_claims.as_user(group, is_group=True)
-                changed = {**claim, "status": {**status, "reservedFor": [*reserved, user]}}
-                await self._claims.update(changed, subresource="status")
+                await self._claims.write_status(claim, {**status, "reservedFor": [*reserved, user]})
 
     # Claims: deallocate unused ones
 
@@ -204,11 +202,11 @@ class ResourceClaimController(Controller):
             freed = protected and not remaining
             claim = await self._write_status(claim, remaining, freed=freed)
             if freed:
-                claim = await self._unprotect(claim)
+                claim = await self._claims.remove_finalizer(claim, FINALIZER)
         elif protected and going and not remaining:
             if "allocation" in status:
                 claim = await self._write_status(claim, remaining, freed=True)
-            claim = await self._unprotect(claim)
+            claim = await self._claims.remove_finalizer(claim, FINALIZER)
         if not remaining and not self._claims.is_leaving(claim) and self._is_left_over(claim):
             await self._claims.delete(claim)
 
@@ -230,10 +228,6 @@ class ResourceClaimController(Controller):
         if freed:
             status.pop("allocation", None)
         return await self._claims.write_status(claim, status)
-
-    async def _unprotect(self, claim: Obj) -> Obj:
-        rest = [each for each in claim["metadata"].get("finalizers") or () if each != FINALIZER]
-        return await self._claims.update(with_metadata(claim, finalizers=rest))
 
     def _is_left_over(self, claim: Obj) -> bool:
         """Whether its pod has ended but still exists; of a deleted pod the garbage collector deletes it."""
@@ -261,8 +255,7 @@ async def _write_names(informer: Informer, owner: Obj, made: dict[str, str]) -> 
     status = owner.get("status") or {}
     kept = [each for each in status.get("resourceClaimStatuses") or () if each.get("name") not in made]
     new = [{"name": name, "resourceClaimName": claim} for name, claim in made.items()]
-    changed = {**owner, "status": {**status, "resourceClaimStatuses": [*kept, *new]}}
-    return await informer.update(changed, subresource="status")
+    return await informer.write_status(owner, {**status, "resourceClaimStatuses": [*kept, *new]})
 
 
 def _claim(owner: Obj, wanted: pod_claims.PodClaim, template: Obj, kind: _OwnerKind) -> Obj:
