@@ -71,14 +71,11 @@ class HttpApi(Api):
         max_connections: int = 32,
         timeout_seconds: float = 30.0,
         list_timeout_seconds: float = 60.0,
-        max_list_bytes: int = MAX_LIST_BYTES,
         max_body_bytes: int = MAX_BODY_BYTES,
-        compress_lists: bool = False,
         user_agent: str = "",
         batching: Batching = Batching(),  # noqa: B008 - a tuple
         metrics: ClientMetrics | None = None,
         clock: Clock | None = None,
-        rng: random.Random | None = None,
     ) -> None:
         clock = SystemClock() if clock is None else clock
         self.config = config
@@ -86,10 +83,7 @@ class HttpApi(Api):
         self._host = _host_label(config)
         self._timeout = timeout_seconds
         self._list_timeout = list_timeout_seconds
-        self._max_list_bytes = max_list_bytes
         self._max_body_bytes = max_body_bytes
-        self._list_headers = "Accept-Encoding: gzip\r\n" if compress_lists else ""
-        self._rng = random.Random() if rng is None else rng
         self._limiter = RateLimiter(qps, burst)
         self._credentials: Credentials = (
             ExecCredentials(config.exec_plugin, clock, source=config.source)
@@ -154,7 +148,7 @@ class HttpApi(Api):
         self, kind: type[Any], *, resource_version: str, field_selector: str = ""
     ) -> AsyncIterator[WatchEvent]:
         info = REGISTRY.of(kind)
-        seconds = self._rng.randint(*WATCH_SECONDS)
+        seconds = random.randint(*WATCH_SECONDS)
         parameters = {
             "watch": "true",
             "allowWatchBookmarks": "true",
@@ -372,7 +366,6 @@ class HttpApi(Api):
         body: bytes = b"",
         content_type: str = JSON,
         accept: str = JSON,
-        headers: str = "",
         info: KindInfo | None = None,
         verb: str = "",
         subresource: str = "",
@@ -391,10 +384,11 @@ class HttpApi(Api):
         if tries is None:
             tries = _Tries(started + (timeout_seconds or self._timeout))
         deadline = tries.deadline
+        headers = ""
         if body:
-            headers += f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
+            headers = f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
         elif method == "POST":
-            headers += "Content-Length: 0\r\n"
+            headers = "Content-Length: 0\r\n"
         while True:
             credential = self._credentials.current_nowait() or await self._credentials.current()
             data = self._heads.head(method, path, headers, credential, accept=accept) + body
@@ -437,11 +431,10 @@ class HttpApi(Api):
             "GET",
             f"{path_of(info)}{query(parameters)}",
             what=f"list {info.plural}",
-            headers=self._list_headers,
             info=info,
             verb="list",
             timeout_seconds=self._list_timeout,
-            cap=self._max_list_bytes,
+            cap=MAX_LIST_BYTES,
         )
 
     async def _list_all(self, info: KindInfo, parameters: Mapping[str, str]) -> ObjectList:

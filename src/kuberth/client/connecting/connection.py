@@ -8,7 +8,6 @@ deadlines belong to the pool. `Connection` is the base of this class and of `pip
 from __future__ import annotations
 
 import asyncio
-import zlib
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -305,13 +304,12 @@ class RequestConnection(Connection):
         if future.done():
             return
         headers = {name.lower(): value for name, value in self._headers.items()}
-        if b"content-encoding" in headers:
-            try:
-                body = _decompressed(body, headers[b"content-encoding"], self._cap)
-            except (AnswerTooLargeError, BrokenAnswerError) as error:
-                future.set_exception(error)
-                return
-        future.set_result(HttpAnswer(self._parser.get_status_code(), headers, body))
+        encoding = headers.get(b"content-encoding", b"identity")
+        if encoding.lower() == b"identity":
+            future.set_result(HttpAnswer(self._parser.get_status_code(), headers, body))
+        else:
+            problem = f"the answer is encoded as {encoding[:20]!r}, which the request does not accept"
+            future.set_exception(BrokenAnswerError(problem))
 
     def _too_large(self) -> None:
         self.abort(AnswerTooLargeError(f"the answer is larger than the {self._cap} bytes allowed for it"))
@@ -330,22 +328,3 @@ class RequestConnection(Connection):
         on_end, self._on_end = self._on_end, None
         if on_end is not None:
             on_end(self)
-
-
-def _decompressed(body: bytes, encoding: bytes, cap: int) -> bytes:
-    if encoding.lower() == b"identity":
-        return body
-    if encoding.lower() != b"gzip":
-        raise BrokenAnswerError(
-            f"the answer is encoded as {encoding[:20]!r}, which the request does not accept"
-        )
-    try:
-        unzip = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
-        plain = unzip.decompress(body, cap + 1)
-    except zlib.error as error:
-        raise BrokenAnswerError(f"the answer's gzip is damaged ({error})") from error
-    if len(plain) > cap:
-        raise AnswerTooLargeError(f"the answer is larger than the {cap} bytes allowed for it")
-    if not unzip.eof:
-        raise BrokenAnswerError("the answer's gzip is cut short")
-    return plain
