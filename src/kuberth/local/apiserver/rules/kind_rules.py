@@ -7,7 +7,7 @@ are declared in schema/rules.yaml; `RULES` has what needs code. Kinds in neither
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -33,8 +33,8 @@ def _nothing(*_args: object) -> None:
     pass
 
 
-def _no_causes(new: Obj, old: Obj | None) -> list[Cause]:
-    return []
+def _no_causes(new: Obj, old: Obj | None) -> Iterable[Cause]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,13 @@ class KindRules:
     """Set upstream's defaults."""
     prepare: Callable[[Obj, Obj | None, WriteContext], None] = _nothing
     """Set the fields that the server owns; raises StatusError if the object is not admitted."""
-    validate: Callable[[Obj, Obj | None], list[Cause]] = _no_causes
+    validate: Callable[[Obj, Obj | None], Iterable[Cause]] = _no_causes
     """Everything that is wrong with the object, or with the change from the old one."""
     default_status: Callable[[Obj], None] = _nothing
     """Set upstream's defaults in a write of the status subresource."""
     prepare_status: Callable[[Obj, Obj, WriteContext], None] = _nothing
     """The same for a write of the status subresource."""
-    validate_status: Callable[[Obj, Obj | None], list[Cause]] = _no_causes
+    validate_status: Callable[[Obj, Obj | None], Iterable[Cause]] = _no_causes
     """Everything that is wrong with the object, or with the change, in a write of the status subresource."""
 
 
