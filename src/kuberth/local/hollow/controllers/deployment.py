@@ -76,7 +76,7 @@ class DeploymentController(Controller):
     async def _sync(self, deployment: Obj) -> float | None:
         sets = await claim(self._sets, deployment)
         new, old = _split(deployment, sets)
-        if self._deployments.is_leaving(deployment):
+        if self._deployments.is_terminating(deployment):
             return await self._write_status(deployment, new, old)
         if deployment["spec"].get("paused") or rollout.is_scaling(deployment, sets):
             return await self._resize(deployment, new, old)
@@ -215,7 +215,7 @@ class DeploymentController(Controller):
     async def _clean_up(self, deployment: Obj, old: Sequence[Obj]) -> None:
         """Keep the last `revisionHistoryLimit` versions for a rollback."""
         limit = deployment["spec"].get("revisionHistoryLimit", 10)
-        idle = [each for each in old if not self._sets.is_leaving(each)]
+        idle = [each for each in old if not self._sets.is_terminating(each)]
         for each in sorted(idle, key=_revision)[: max(0, len(idle) - limit)]:
             if not replicas_of(each) and not each.get("status", {}).get("replicas"):
                 await self._sets.delete(each)

@@ -130,10 +130,10 @@ class JobController(Controller):
         if is_over(job):
             left = self._pods.by(OWNER_INDEX, job["metadata"]["uid"])
             await wait_all(self._pods.remove_finalizer(pod, TRACKING) for pod in left if _is_tracked(pod))
-            return None if self._jobs.is_leaving(job) else await self._expire(job)
+            return None if self._jobs.is_terminating(job) else await self._expire(job)
         pods = await self._claim(job)
         tally = self._tally(job, pods)
-        if self._jobs.is_leaving(job):
+        if self._jobs.is_terminating(job):
             await self._count(job, tally, [pod for pod in pods if _is_tracked(pod)])
             return None
         end, wait = self._end(job, tally), None
@@ -161,7 +161,7 @@ class JobController(Controller):
     def _tally(self, job: Obj, pods: Sequence[Obj]) -> _Tally:
         status = job.get("status", {})
         uncounted = status.get("uncountedTerminatedPods") or {}
-        leaving = {pod["metadata"]["uid"] for pod in pods if self._pods.is_leaving(pod)}
+        leaving = {pod["metadata"]["uid"] for pod in pods if self._pods.is_terminating(pod)}
         failed = [
             pod for pod in pods if job_rules.is_failed(job, pod, leaving=pod["metadata"]["uid"] in leaving)
         ]

@@ -102,7 +102,7 @@ class ResourceClaimController(Controller):
     # Pods and groups: make what they ask for
 
     async def _sync_pod(self, pod: Obj) -> None:
-        if self._pods.is_leaving(pod) or is_finished(pod):
+        if self._pods.is_terminating(pod) or is_finished(pod):
             return
         group = None
         if self._groups is not None and (keys := pod_claims.group_keys(pod)):
@@ -114,7 +114,7 @@ class ResourceClaimController(Controller):
             await self._reserve(updated, group)
 
     async def _sync_group(self, group: Obj) -> None:
-        if self._groups is not None and not self._groups.is_leaving(group):
+        if self._groups is not None and not self._groups.is_terminating(group):
             await self._make_all(group, _GROUP, self._groups, None)
 
     async def _make_all(
@@ -184,7 +184,7 @@ class ResourceClaimController(Controller):
                 continue
             status = claim["status"]
             reserved = status.get("reservedFor") or []
-            if len(reserved) < _MOST_RESERVED and not self._claims.is_leaving(claim):
+            if len(reserved) < _MOST_RESERVED and not self._claims.is_terminating(claim):
                 user = pod_claims.as_user(pod, is_group=False)
                 if group is not None and pod_claims.is_of_group(group, wanted):
                     user = pod_claims.as_user(group, is_group=True)
@@ -207,7 +207,7 @@ class ResourceClaimController(Controller):
             if "allocation" in status:
                 claim = await self._write_status(claim, remaining, freed=True)
             claim = await self._claims.remove_finalizer(claim, FINALIZER)
-        if not remaining and not self._claims.is_leaving(claim) and self._is_left_over(claim):
+        if not remaining and not self._claims.is_terminating(claim) and self._is_left_over(claim):
             await self._claims.delete(claim)
 
     async def _still_uses(self, user: Obj, namespace: str) -> bool:

@@ -70,7 +70,7 @@ class _EvictionController(Controller):
 
     async def _sync(self, pod: Obj) -> float | None:
         pods, uid = self._watched["pods"], pod["metadata"]["uid"]
-        if pods.is_leaving(pod):
+        if pods.is_terminating(pod):
             return None
         due_ns, now_ns = self._due_ns(pod), self._clock.now_ns()
         if due_ns is None:
