@@ -178,7 +178,7 @@ class HttpApi(Api):
     async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T:
         info = REGISTRY.of(kind)
         what = f"get {object_name(info, name, namespace)}"
-        answer = await self._ask("GET", path_of(info, name, namespace), what=what, info=info, verb="get")
+        answer = await self._request("GET", path_of(info, name, namespace), what=what, info=info, verb="get")
         return _decoded(kind, answer, what)
 
     async def write(self, write: Write) -> Any:
@@ -186,7 +186,7 @@ class HttpApi(Api):
         # An object is created in its collection, a subresource under the object's own name.
         name = "" if write.verb is Verb.CREATE and not write.subresource else write.name
         body = write.delete_options if write.verb is Verb.DELETE else write.body
-        answer = await self._ask(
+        answer = await self._request(
             _METHODS[write.verb],
             path_of(info, name, write.namespace, write.subresource),
             body=body if isinstance(body, bytes) else encode(body),
@@ -280,7 +280,7 @@ class HttpApi(Api):
             self.metrics.retries.inc((str(answer.status), "POST", self._host))
             if post.future.done():
                 return
-            await self._ask(
+            await self._request(
                 "POST",
                 target.path,
                 body=post.body,
@@ -308,8 +308,8 @@ class HttpApi(Api):
     async def add_finalizer(self, kind: type[T], name: str, finalizer: str, *, namespace: str = "") -> T:
         info = REGISTRY.of(kind)
         path, what = path_of(info, name, namespace), f"update {object_name(info, name, namespace)}"
-        present = await self._ask("GET", path, accept=PROTOBUF, what=what, info=info, verb="get")
-        answer = await self._ask(
+        present = await self._request("GET", path, accept=PROTOBUF, what=what, info=info, verb="get")
+        answer = await self._request(
             "PUT",
             path,
             body=with_finalizer(present.body, finalizer),
@@ -324,7 +324,9 @@ class HttpApi(Api):
 
     async def call(self, method: str, path: str, *, body: bytes = b"", content_type: str = JSON) -> bytes:
         """Send a request to any path, for objects without a struct: discovery, health, token reviews."""
-        answer = await self._ask(method, path, body=body, content_type=content_type, what=f"{method} {path}")
+        answer = await self._request(
+            method, path, body=body, content_type=content_type, what=f"{method} {path}"
+        )
         return answer.body
 
     async def stream(self, path: str) -> AsyncGenerator[bytes, None]:
@@ -357,7 +359,7 @@ class HttpApi(Api):
 
     # One request with its retries
 
-    async def _ask(
+    async def _request(
         self,
         method: str,
         path: str,
@@ -427,7 +429,7 @@ class HttpApi(Api):
         return True
 
     async def _list(self, info: KindInfo, parameters: Mapping[str, str]) -> HttpAnswer:
-        return await self._ask(
+        return await self._request(
             "GET",
             f"{path_of(info)}{query(parameters)}",
             what=f"list {info.plural}",

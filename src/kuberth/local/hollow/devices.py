@@ -185,12 +185,7 @@ class ClassEntry(_Written, frozen=True, kw_only=True, rename="camel"):
         """The DeviceClass; one without selectors would have the devices of all drivers."""
         spec = {"selectors": [{"cel": {"expression": f'device.driver == "{driver}"'}}], **self.tree()}
         metadata = {"name": spec.pop("name")}
-        return {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "DeviceClass",
-            "metadata": metadata,
-            "spec": spec,
-        }
+        return {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": metadata, "spec": spec}
 
 
 class Driver(msgspec.Struct, frozen=True, kw_only=True):

@@ -57,11 +57,7 @@ def to_table(
 
 def metadata_alone(obj: Obj, *, api_version: str = META_V1) -> Obj:
     """An object reduced to its metadata."""
-    return {
-        "kind": "PartialObjectMetadata",
-        "apiVersion": api_version,
-        "metadata": obj.get("metadata", {}),
-    }
+    return {"kind": "PartialObjectMetadata", "apiVersion": api_version, "metadata": obj.get("metadata", {})}
 
 
 def parse_include(text: str) -> Include:

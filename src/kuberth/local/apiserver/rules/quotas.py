@@ -38,10 +38,15 @@ def pod_amounts(spec: Obj, field: str) -> Amounts:
     there are some.
     """
     total = sum_containers(
-        (_of(each, field) for each in spec.get("containers", ())),
-        ((each.get("restartPolicy") == SIDECAR, _of(each, field)) for each in spec.get("initContainers", ())),
+        (_amounts_of(each, field) for each in spec.get("containers", ())),
+        (
+            (each.get("restartPolicy") == SIDECAR, _amounts_of(each, field))
+            for each in spec.get("initContainers", ())
+        ),
     )
-    total |= {name: amount for name, amount in _of(spec, field).items() if is_pod_level_resource(name)}
+    total |= {
+        name: amount for name, amount in _amounts_of(spec, field).items() if is_pod_level_resource(name)
+    }
     overhead = parse_amounts(spec.get("overhead", {}))
     if field == "limits":
         overhead = {name: amount for name, amount in overhead.items() if name in total}
@@ -54,7 +59,7 @@ def added(left: Amounts, right: Amounts) -> Amounts:
     return total
 
 
-def _of(holder: Obj, field: str) -> Amounts:
+def _amounts_of(holder: Obj, field: str) -> Amounts:
     return parse_amounts((holder.get("resources") or {}).get(field, {}))
 
 
@@ -232,7 +237,7 @@ def _device_usage(claim: Obj) -> Amounts:
         most: dict[str, int] = {}
         for asked in request.get("firstAvailable") or [request.get("exactly") or {}]:
             name = asked.get("deviceClassName", "")
-            most[name] = max(most.get(name, 0), _devices(asked))
+            most[name] = max(most.get(name, 0), _device_count(asked))
         for name, number in most.items():
             by_class[name] = by_class.get(name, 0) + number
     usage = {f"{name}{_DEVICE_CLASS}": Quantity(number) for name, number in by_class.items() if name}
@@ -242,10 +247,10 @@ def _device_usage(claim: Obj) -> Amounts:
     return usage
 
 
-def _devices(asked: Obj) -> int:
-    mode = asked.get("allocationMode", "ExactCount")
+def _device_count(request: Obj) -> int:
+    mode = request.get("allocationMode", "ExactCount")
     if mode == "ExactCount":
-        return int(asked.get("count", 1))
+        return int(request.get("count", 1))
     return _MOST_DEVICES if mode == "All" else 0
 
 
@@ -328,13 +333,13 @@ def _check_requested(row: ServedResource, pod: Obj, quota: Obj) -> None:
         field, _, resource = name.rpartition(".")
         if resource not in _MUST_BE_REQUESTED or field not in ("", "requests", "limits"):
             continue
-        silent = sorted(
+        lacking = sorted(
             container.get("name", "")
             for container in all_containers(spec)
             if resource not in container.get("resources", {}).get(field or "requests", {})
         )
-        if silent:
-            missing.append(f"{name} for: {','.join(silent)}")
+        if lacking:
+            missing.append(f"{name} for: {','.join(lacking)}")
     if missing:
         why = f"failed quota: {name_of(quota)}: must specify {'; '.join(missing)}"
         raise forbidden(row, name_of(pod), why)

@@ -229,7 +229,7 @@ class Core:
             why = "create not allowed while custom resource definition is terminating"
             raise StatusError(405, "MethodNotAllowed", why)
         options = WriteOptions(field_manager, dry_run=dry_run)
-        key = self._prepared.key(row, body, namespace=namespace, signed=bool(field_manager))
+        key = self._prepared.key(row, body, namespace=namespace, tracked=bool(field_manager))
         prepared = self._prepared.get(key)
         obj = decode(row, body if prepared is None else {**body, "spec": {}})
         obj.setdefault("metadata", {})

@@ -38,7 +38,13 @@ from kuberth.local.apiserver.verbs.aliases import to_stored, to_view
 from kuberth.text.names import GENERATE_ATTEMPTS, generate_name
 from kuberth.text.timestamps import timestamp
 
-_OWNED: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+_SERVER_METADATA: Final = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+)
 """Metadata that only the server sets."""
 _ACCOUNTS_ROW: Final = ServedResource("", "v1", "ServiceAccount", ACCOUNTS)
 
@@ -54,7 +60,7 @@ class WriteOptions(NamedTuple):
     """The object comes with its managedFields: it was merged by server-side apply."""
 
 
-_PLAIN: Final = WriteOptions()
+_UNTRACKED: Final = WriteOptions()
 _WRITTEN_AS: Final = {"scale": "", "approval": "status"}
 """Subresources that are written as another one is."""
 
@@ -82,7 +88,7 @@ class Writer:
         self,
         row: ServedResource,
         obj: Obj,
-        options: WriteOptions = _PLAIN,
+        options: WriteOptions = _UNTRACKED,
         *,
         namespace: str,
         prepared: PreparedSpec | None = None,
@@ -92,9 +98,9 @@ class Writer:
         metadata = obj.setdefault("metadata", {})
         if metadata.pop("resourceVersion", "") not in ("", "0"):
             raise bad_request("resourceVersion should not be set on objects to be created")
-        for name in (*_OWNED, "selfLink"):
+        for name in (*_SERVER_METADATA, "selfLink"):
             metadata.pop(name, None)
-        _fit_namespace(row, metadata, namespace)
+        _set_namespace(row, metadata, namespace)
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = self._free_name(row, namespace, metadata["generateName"])
         uid = uuid.UUID(int=self._rng.getrandbits(128), version=4)
@@ -107,7 +113,7 @@ class Writer:
         if prepared is None:
             rules = rules_for(row)
             rules.default(obj)
-            self._sign(row, None, obj, options)
+            self._track_fields(row, None, obj, options)
             rules.prepare(obj, None, context)
             causes = [*validate_metadata(row, metadata), *rules.validate(obj, None)]
         else:
@@ -137,7 +143,7 @@ class Writer:
         name, subresource = name_of(old), _WRITTEN_AS.get(options.subresource, options.subresource)
         metadata, old_metadata = new.setdefault("metadata", {}), old["metadata"]
         expect_same(row, old, metadata)
-        for field in _OWNED:
+        for field in _SERVER_METADATA:
             if field in old_metadata:
                 metadata[field] = old_metadata[field]
             else:
@@ -153,7 +159,7 @@ class Writer:
             new = {**old, "metadata": metadata, "status": new.get("status") or {}}
             rules.default_status(new)
             rules.prepare_status(new, old, self._context(row))
-            self._sign(row, old, new, options)
+            self._track_fields(row, old, new, options)
             causes = [
                 *validate_metadata_update(row, new["metadata"], old_metadata),
                 *rules.validate_status(new, old),
@@ -163,12 +169,12 @@ class Writer:
             if "managedFields" in metadata:
                 kept["managedFields"] = metadata["managedFields"]
             new, causes = {**old, "metadata": kept, "spec": new.get("spec") or {}}, []
-            self._sign(row, old, new, options)
+            self._track_fields(row, old, new, options)
         elif subresource == "resize":
             rules.default(new)
             managed = {"managedFields": metadata["managedFields"]} if "managedFields" in metadata else {}
             new = {**pod_validation.resized(new, old), "metadata": {**old_metadata, **managed}}
-            self._sign(row, old, new, options)
+            self._track_fields(row, old, new, options)
             causes = pod_validation.validate_resize(new, old, spec_causes=rules.validate(new, None))
         else:
             if row.has_status:
@@ -176,7 +182,7 @@ class Writer:
                 if "status" in old:
                     new["status"] = old["status"]
             rules.default(new)
-            self._sign(row, old, new, options)
+            self._track_fields(row, old, new, options)
             rules.prepare(new, old, self._context(row))
             causes = [*validate_metadata_update(row, metadata, old_metadata), *rules.validate(new, old)]
         if causes:
@@ -198,7 +204,7 @@ class Writer:
             }
         return self.stage(row, key, new)
 
-    def _sign(self, row: ServedResource, old: Obj | None, new: Obj, options: WriteOptions) -> None:
+    def _track_fields(self, row: ServedResource, old: Obj | None, new: Obj, options: WriteOptions) -> None:
         """Record in the metadata of `new` which fields its writer owns."""
         if not options.manager or options.applied:
             return
@@ -289,7 +295,8 @@ def storage_failed(error: StorageError) -> StatusError:
     return StatusError(500, "InternalError", f"Internal error occurred: {error}")
 
 
-def _fit_namespace(row: ServedResource, metadata: Obj, namespace: str) -> None:
+def _set_namespace(row: ServedResource, metadata: Obj, namespace: str) -> None:
+    """Set the namespace of the request; 400 for an object of another one."""
     given = metadata.get("namespace", "")
     if not row.namespaced:
         metadata.pop("namespace", None)  # a given namespace is ignored, as upstream

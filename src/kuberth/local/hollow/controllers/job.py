@@ -37,13 +37,7 @@ from kuberth.local.hollow.controllers.job_rules import (
     is_over,
 )
 from kuberth.local.hollow.controlling import Controller, by_namespace
-from kuberth.local.hollow.ownership import (
-    OWNER_INDEX,
-    claim,
-    controller_of,
-    owner_key,
-    pod_from_template,
-)
+from kuberth.local.hollow.ownership import OWNER_INDEX, claim, controller_of, owner_key, pod_from_template
 from kuberth.local.hollow.pod_states import deletion_order, is_finished, is_ready, phase
 from kuberth.local.hollow.working import COALESCE_SECONDS, wait_all
 from kuberth.text.timestamps import parse_timestamp, seconds_since, stamp

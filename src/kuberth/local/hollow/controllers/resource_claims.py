@@ -10,14 +10,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kuberth.local.apiserver.objects import (
-    Obj,
-    annotation_of,
-    key_of,
-    make_key,
-    name_of,
-    namespace_of,
-)
+from kuberth.local.apiserver.objects import Obj, annotation_of, key_of, make_key, name_of, namespace_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.hollow import pod_claims
