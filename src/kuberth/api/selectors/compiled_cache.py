@@ -17,7 +17,7 @@ MAX_LENGTH: Final = 131_072
 results are dropped."""
 
 
-class Remembered(Generic[V]):
+class CompiledCache(Generic[V]):
     """Compiled results by the identity of parts, which the versions of a pod and replicas share.
 
     Not thread-safe: every plugin has its own cache.
