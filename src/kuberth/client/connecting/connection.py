@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple, cast
 
 import httptools
@@ -21,6 +21,7 @@ MAX_HEAD_BYTES: Final = 64 * 1024
 STREAM_PAUSE_BYTES: Final = 1024 * 1024
 """If this many bytes of a watch are unread, the server is paused."""
 
+_CLOSE_SECONDS: Final = 1.0
 _FRAMING_HEADERS: Final = frozenset((b"content-length", b"transfer-encoding"))
 
 
@@ -208,6 +209,18 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self._in_body = True
+
+
+async def end_connections(connections: Collection[Connection], *, grace: bool) -> None:
+    """Abort connections, with `grace` after a moment in which they may end by themselves."""
+    ends = [connection.closed for connection in connections]
+    if ends and grace:
+        await asyncio.wait(ends, timeout=_CLOSE_SECONDS)
+    for connection in connections:
+        connection.abort()
+    if ends:
+        # Transports call connection_lost in a later turn of the loop.
+        await asyncio.wait(ends, timeout=_CLOSE_SECONDS)
 
 
 class RequestConnection(Connection):

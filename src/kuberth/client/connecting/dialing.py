@@ -11,7 +11,7 @@ import logging
 import socket
 import ssl
 from functools import cache
-from typing import Final, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from kuberth.client.connecting.failures import connect_failure, describe
 from kuberth.client.identity.client_config import ClientConfig, Proxy, TlsSettings
@@ -173,23 +173,18 @@ class Dialer:
         return connection
 
     @property
-    def _server_name(self) -> str:
-        return self._config.tls.server_name or self._address.host
+    def _handshake(self) -> dict[str, Any]:
+        """The options of asyncio for the TLS handshake with the server."""
+        return {
+            "server_hostname": self._config.tls.server_name or self._address.host,
+            "ssl_handshake_timeout": HANDSHAKE_SECONDS,
+            "ssl_shutdown_timeout": _SHUTDOWN_SECONDS,
+        }
 
     async def _straight(self, connection: asyncio.Protocol) -> asyncio.BaseTransport:
         loop, address = asyncio.get_running_loop(), self._address
-        if self._tls is None:
-            transport, _ = await loop.create_connection(lambda: connection, address.host, address.port)
-            return transport
-        transport, _ = await loop.create_connection(
-            lambda: connection,
-            address.host,
-            address.port,
-            ssl=self._tls.context,
-            server_hostname=self._server_name,
-            ssl_handshake_timeout=HANDSHAKE_SECONDS,
-            ssl_shutdown_timeout=_SHUTDOWN_SECONDS,
-        )
+        options = {} if self._tls is None else {"ssl": self._tls.context, **self._handshake}
+        transport, _ = await loop.create_connection(lambda: connection, address.host, address.port, **options)
         return transport
 
     async def _through(self, proxy: Proxy, connection: asyncio.Protocol) -> asyncio.BaseTransport:
@@ -212,14 +207,7 @@ class Dialer:
                 transport.set_protocol(connection)
                 connection.connection_made(transport)
                 return transport
-            secured = await loop.start_tls(
-                transport,
-                connection,
-                self._tls.context,
-                server_hostname=self._server_name,
-                ssl_handshake_timeout=HANDSHAKE_SECONDS,
-                ssl_shutdown_timeout=_SHUTDOWN_SECONDS,
-            )
+            secured = await loop.start_tls(transport, connection, self._tls.context, **self._handshake)
         except BaseException:
             transport.abort()
             raise
