@@ -60,6 +60,7 @@ def added(left: Amounts, right: Amounts) -> Amounts:
 
 
 def _amounts_of(holder: Obj, field: str) -> Amounts:
+    """The `requests` or `limits` of a container, of a pod itself, or of a claim."""
     return parse_amounts((holder.get("resources") or {}).get(field, {}))
 
 
@@ -407,12 +408,8 @@ def _pod_problems(pod: Obj, limit: Obj) -> Iterator[str]:
     spec = pod.get("spec", {})
     if limit.get("type") == "Container":
         for container in all_containers(spec):
-            resources = container.get("resources", {})
-            asked, most = (
-                {name: parse(text) for name, text in resources.get(field, {}).items()}
-                for field in ("requests", "limits")
-            )
-            yield from _limit_problems(limit, asked, most)
+            requests, limits = _amounts_of(container, "requests"), _amounts_of(container, "limits")
+            yield from _limit_problems(limit, requests, limits)
     elif limit.get("type") == "Pod":
         yield from _limit_problems(limit, pod_amounts(spec, "requests"), pod_amounts(spec, "limits"))
 
@@ -420,14 +417,12 @@ def _pod_problems(pod: Obj, limit: Obj) -> Iterator[str]:
 def _claim_problems(claim: Obj, limit: Obj) -> Iterator[str]:
     if limit.get("type") != "PersistentVolumeClaim":
         return
-    requests = (claim.get("spec", {}).get("resources") or {}).get("requests", {})
-    asked = {name: parse(text) for name, text in requests.items()}
+    requests = _amounts_of(claim.get("spec", {}), "requests")
     # A claim has no limits: its request is compared with the maximum.
-    yield from _limit_problems({**limit, "max": {}}, asked, {})
+    yield from _limit_problems({**limit, "max": {}}, requests, {})
     for name, text in limit.get("max", {}).items():
-        yield from _excess_problems(
-            f"maximum {name} usage per {limit['type']} is {text}", parse(text), asked.get(name), "request"
-        )
+        rule = f"maximum {name} usage per {limit['type']} is {text}"
+        yield from _excess_problems(rule, parse(text), requests.get(name), "request")
 
 
 def _limit_problems(limit: Obj, requests: Amounts, limits: Amounts) -> Iterator[str]:
@@ -448,12 +443,8 @@ def _limit_problems(limit: Obj, requests: Amounts, limits: Amounts) -> Iterator[
             over = list(_excess_problems(rule, ceiling, requests[name], "request"))
         yield from over
     for name, text in limit.get("maxLimitRequestRatio", {}).items():
-        yield from _ratio_problems(
-            f"{name} max limit to request ratio per {kind} is {text}",
-            parse(text),
-            requests.get(name),
-            limits.get(name),
-        )
+        rule = f"{name} max limit to request ratio per {kind} is {text}"
+        yield from _ratio_problems(rule, parse(text), requests.get(name), limits.get(name))
 
 
 def _excess_problems(rule: str, ceiling: Quantity, found: Quantity | None, word: str) -> Iterator[str]:
