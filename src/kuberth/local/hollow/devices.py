@@ -30,6 +30,7 @@ from kuberth.api import quantity
 from kuberth.clock import Clock
 from kuberth.errors import ConfigError, QuantityError
 from kuberth.local.apiserver.objects import Obj, annotation_of, labels_of, name_of
+from kuberth.local.apiserver.rules.device_rules import LISTS
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.hollow.controlling import Controller
@@ -39,13 +40,12 @@ from kuberth.local.hollow.shapes import HOLLOW
 from kuberth.text.decoding import decode_tree
 from kuberth.text.documents import read_file
 
-_MOST_COUNT: Final = 4096
-_MOST_DEVICES: Final = 128
-_MOST_WITH_EXTRAS: Final = 64
+_MAX_COUNT: Final = 4096
+_MAX_DEVICES: Final = 128
+_MAX_WITH_EXTRAS: Final = 64
 """The most devices in a slice with a taint, with counters, or with lists among the attributes."""
-_MOST_COUNTER_SETS: Final = 8
+_MAX_COUNTER_SETS: Final = 8
 _SHAPE_LABEL: Final = "node.kubernetes.io/instance-type"
-_LISTS: Final = {"bools", "ints", "strings", "versions"}
 
 
 class NodeChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +93,7 @@ class DeviceEntry(_Written, frozen=True, kw_only=True, rename="camel"):
     """A device, or `count` devices that differ in the number after their name."""
 
     name: str
-    count: Annotated[int, msgspec.Meta(ge=1, le=_MOST_COUNT)] | None = None
+    count: Annotated[int, msgspec.Meta(ge=1, le=_MAX_COUNT)] | None = None
     attributes: dict[str, Any] = {}
     capacity: dict[str, Any] = {}
     consumes_counters: list[ConsumedCounters] = []
@@ -111,7 +111,7 @@ class DeviceEntry(_Written, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def has_extras(self) -> bool:
-        lists = any(_LISTS & value.keys() for value in self.attributes.values())
+        lists = any(value.keys() & LISTS for value in self.attributes.values())
         return bool(self.taints or self.consumes_counters or lists)
 
     def trees(self) -> Iterator[Obj]:
@@ -168,9 +168,9 @@ class PoolEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", dict=
     def slices(self) -> Iterator[Obj]:
         """The spec of each of its slices: counters apart from devices, as few slices as the limits allow."""
         counters = [each.tree() for each in self.shared_counters]
-        for start in range(0, len(counters), _MOST_COUNTER_SETS):
-            yield {"sharedCounters": counters[start : start + _MOST_COUNTER_SETS]}
-        most = _MOST_WITH_EXTRAS if any(each.has_extras for each in self.devices) else _MOST_DEVICES
+        for start in range(0, len(counters), _MAX_COUNTER_SETS):
+            yield {"sharedCounters": counters[start : start + _MAX_COUNTER_SETS]}
+        most = _MAX_WITH_EXTRAS if any(each.has_extras for each in self.devices) else _MAX_DEVICES
         for start in range(0, len(self.trees), most):
             yield {"devices": list(self.trees[start : start + most])}
 

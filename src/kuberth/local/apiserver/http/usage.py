@@ -80,10 +80,7 @@ class Usages:
                 for container in _containers(pod):
                     total.update(_requests(container))
         return [
-            {
-                **self._head(NODES, node),
-                "usage": _usage(totals.get(node["metadata"]["name"], Counter())),
-            }
+            {**self._head(NODES, node), "usage": _usage(totals.get(node["metadata"]["name"], Counter()))}
             for node in nodes
         ]
 

@@ -213,11 +213,7 @@ def _read(managed: Any) -> list[Manager] | None:
 
 
 def _entry(manager: Manager, fields: FieldSet) -> Obj:
-    entry: Obj = {
-        "manager": manager.name,
-        "operation": manager.operation,
-        "apiVersion": manager.api_version,
-    }
+    entry: Obj = {"manager": manager.name, "operation": manager.operation, "apiVersion": manager.api_version}
     if manager.time:
         entry["time"] = manager.time
     entry |= {"fieldsType": "FieldsV1", "fieldsV1": fields}

@@ -85,8 +85,8 @@ _RESOURCE_CLAIMS: Final = "resourceclaims.resource.k8s.io"
 _DEVICE_CLASS: Final = ".deviceclass.resource.k8s.io/devices"
 _IMPLICIT_CLASS: Final = "requests.deviceclass.resource.kubernetes.io/"
 _EXTENDED_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
-_MOST_DEVICES: Final = 32
-"""Most devices of a claim, which a request for all devices counts as."""
+_MAX_DEVICES: Final = 32
+"""The maximum number of devices of a claim, which a request for all devices counts as."""
 _ENDED: Final = ("Succeeded", "Failed")
 
 
@@ -252,7 +252,7 @@ def _device_count(request: Obj) -> int:
     mode = request.get("allocationMode", "ExactCount")
     if mode == "ExactCount":
         return int(request.get("count", 1))
-    return _MOST_DEVICES if mode == "All" else 0
+    return _MAX_DEVICES if mode == "All" else 0
 
 
 def _counted_resources(hard: Iterable[str]) -> set[str]:
