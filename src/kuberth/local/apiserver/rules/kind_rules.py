@@ -50,7 +50,7 @@ class KindRules:
     default_status: Callable[[Obj], None] = _nothing
     """Set upstream's defaults in a write of the status subresource."""
     prepare_status: Callable[[Obj, Obj, WriteContext], None] = _nothing
-    """The same for a write of the status subresource."""
+    """Like `prepare`, in a write of the status subresource."""
     validate_status: Callable[[Obj, Obj | None], Iterable[Cause]] = _no_causes
     """Everything that is wrong with the object, or with the change, in a write of the status subresource."""
 
