@@ -187,7 +187,7 @@ def check_claim_status(claim: Obj, _path: str) -> Iterator[Cause]:
 def _request_names(devices: Obj) -> dict[str, set[str]]:
     """The requests of a claim, each with its alternatives."""
     return {
-        request.get("name", ""): {wish.get("name", "") for wish in request.get("firstAvailable") or ()}
+        request.get("name", ""): {each.get("name", "") for each in request.get("firstAvailable") or ()}
         for request in devices.get("requests") or ()
     }
 

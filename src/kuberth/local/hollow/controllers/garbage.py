@@ -138,8 +138,8 @@ class GarbageController(Controller):
             # Its owner waits for it, so it waits for its own dependents.
             await informer.delete(obj, propagation="Foreground")
         else:
-            wish = {ORPHAN: "Orphan", FOREGROUND: "Foreground"}
-            policy = next((wish[each] for each in finalizers if each in wish), "Background")
+            policies = {ORPHAN: "Orphan", FOREGROUND: "Foreground"}
+            policy = next((policies[each] for each in finalizers if each in policies), "Background")
             await informer.delete(obj, propagation=policy)
 
     async def _state(self, reference: Obj, namespace: str) -> _Owner:

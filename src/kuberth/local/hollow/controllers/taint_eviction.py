@@ -128,7 +128,7 @@ class TaintEvictionController(_EvictionController):
 
 
 def _seconds_to_stay(pod: Obj, node: Obj) -> int | None:
-    """How long the pod tolerates the node's taints; None: for ever."""
+    """How long the pod tolerates the node's taints; None if it may stay."""
     try:
         taints: list[Taint] = [taint for taint in convert(Node, node).spec.taints if taint.effect == _EFFECT]
         tolerations = convert(Pod, pod).spec.tolerations
