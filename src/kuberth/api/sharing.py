@@ -77,16 +77,16 @@ class PodSharing:
         last = _NO_POD if old is None else old
         # In a cluster in this process, unchanged parts are already the same objects.
         if pod.metadata is not last.metadata:
-            _give_texts(pod.metadata, last.metadata, _METADATA_TEXTS)
+            _intern_texts(pod.metadata, last.metadata, _METADATA_TEXTS)
             self._share(pod.metadata, last.metadata, _METADATA)
         if pod.spec is not last.spec:
-            _give_texts(pod.spec, last.spec, _SPEC_TEXTS)
+            _intern_texts(pod.spec, last.spec, _SPEC_TEXTS)
             self._share(pod.spec, last.spec, _SPEC)
         if pod.status is not last.status:
-            _give_texts(pod.status, last.status, _STATUS_TEXTS)
+            _intern_texts(pod.status, last.status, _STATUS_TEXTS)
             if pod.status.conditions is not last.status.conditions:
                 for condition in pod.status.conditions:
-                    _give_texts(condition, _NO_CONDITION, _CONDITION_TEXTS)
+                    _intern_texts(condition, _NO_CONDITION, _CONDITION_TEXTS)
             self._share(pod.status, last.status, _STATUS)
 
     def _share(self, part: Any, old: Any, fields: _Fields) -> None:
@@ -118,7 +118,8 @@ class PodSharing:
         return value
 
 
-def _give_texts(part: Any, old: Any, fields: _Fields) -> None:
+def _intern_texts(part: Any, old: Any, fields: _Fields) -> None:
+    """Replace texts by the interned ones, unless the last version already has them."""
     texts = fields.of(part)
     if all(map(is_, texts, fields.of(old))):
         return

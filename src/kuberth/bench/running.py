@@ -178,7 +178,7 @@ class OrphanedClaims:
 
     async def _sync(self, key: str) -> None:
         claim, uid = self._claims.get(key), self._gone.pop(key)
-        if claim is not None and _owner(claim) == [uid] and not self._claims.is_leaving(claim):
+        if claim is not None and _owner(claim) == [uid] and not self._claims.is_terminating(claim):
             await self._claims.delete(claim)
 
 

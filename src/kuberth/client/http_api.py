@@ -71,14 +71,11 @@ class HttpApi(Api):
         max_connections: int = 32,
         timeout_seconds: float = 30.0,
         list_timeout_seconds: float = 60.0,
-        max_list_bytes: int = MAX_LIST_BYTES,
         max_body_bytes: int = MAX_BODY_BYTES,
-        compress_lists: bool = False,
         user_agent: str = "",
         batching: Batching = Batching(),  # noqa: B008 - a tuple
         metrics: ClientMetrics | None = None,
         clock: Clock | None = None,
-        rng: random.Random | None = None,
     ) -> None:
         clock = SystemClock() if clock is None else clock
         self.config = config
@@ -86,10 +83,7 @@ class HttpApi(Api):
         self._host = _host_label(config)
         self._timeout = timeout_seconds
         self._list_timeout = list_timeout_seconds
-        self._max_list_bytes = max_list_bytes
         self._max_body_bytes = max_body_bytes
-        self._list_headers = "Accept-Encoding: gzip\r\n" if compress_lists else ""
-        self._rng = random.Random() if rng is None else rng
         self._limiter = RateLimiter(qps, burst)
         self._credentials: Credentials = (
             ExecCredentials(config.exec_plugin, clock, source=config.source)
@@ -154,7 +148,7 @@ class HttpApi(Api):
         self, kind: type[Any], *, resource_version: str, field_selector: str = ""
     ) -> AsyncIterator[WatchEvent]:
         info = REGISTRY.of(kind)
-        seconds = self._rng.randint(*WATCH_SECONDS)
+        seconds = random.randint(*WATCH_SECONDS)
         parameters = {
             "watch": "true",
             "allowWatchBookmarks": "true",
@@ -184,7 +178,7 @@ class HttpApi(Api):
     async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T:
         info = REGISTRY.of(kind)
         what = f"get {object_name(info, name, namespace)}"
-        answer = await self._ask("GET", path_of(info, name, namespace), what=what, info=info, verb="get")
+        answer = await self._request("GET", path_of(info, name, namespace), what=what, info=info, verb="get")
         return _decoded(kind, answer, what)
 
     async def write(self, write: Write) -> Any:
@@ -192,7 +186,7 @@ class HttpApi(Api):
         # An object is created in its collection, a subresource under the object's own name.
         name = "" if write.verb is Verb.CREATE and not write.subresource else write.name
         body = write.delete_options if write.verb is Verb.DELETE else write.body
-        answer = await self._ask(
+        answer = await self._request(
             _METHODS[write.verb],
             path_of(info, name, write.namespace, write.subresource),
             body=body if isinstance(body, bytes) else encode(body),
@@ -286,7 +280,7 @@ class HttpApi(Api):
             self.metrics.retries.inc((str(answer.status), "POST", self._host))
             if post.future.done():
                 return
-            await self._ask(
+            await self._request(
                 "POST",
                 target.path,
                 body=post.body,
@@ -314,8 +308,8 @@ class HttpApi(Api):
     async def add_finalizer(self, kind: type[T], name: str, finalizer: str, *, namespace: str = "") -> T:
         info = REGISTRY.of(kind)
         path, what = path_of(info, name, namespace), f"update {object_name(info, name, namespace)}"
-        present = await self._ask("GET", path, accept=PROTOBUF, what=what, info=info, verb="get")
-        answer = await self._ask(
+        present = await self._request("GET", path, accept=PROTOBUF, what=what, info=info, verb="get")
+        answer = await self._request(
             "PUT",
             path,
             body=with_finalizer(present.body, finalizer),
@@ -330,7 +324,9 @@ class HttpApi(Api):
 
     async def call(self, method: str, path: str, *, body: bytes = b"", content_type: str = JSON) -> bytes:
         """Send a request to any path, for objects without a struct: discovery, health, token reviews."""
-        answer = await self._ask(method, path, body=body, content_type=content_type, what=f"{method} {path}")
+        answer = await self._request(
+            method, path, body=body, content_type=content_type, what=f"{method} {path}"
+        )
         return answer.body
 
     async def stream(self, path: str) -> AsyncGenerator[bytes, None]:
@@ -363,7 +359,7 @@ class HttpApi(Api):
 
     # One request with its retries
 
-    async def _ask(
+    async def _request(
         self,
         method: str,
         path: str,
@@ -372,7 +368,6 @@ class HttpApi(Api):
         body: bytes = b"",
         content_type: str = JSON,
         accept: str = JSON,
-        headers: str = "",
         info: KindInfo | None = None,
         verb: str = "",
         subresource: str = "",
@@ -391,10 +386,11 @@ class HttpApi(Api):
         if tries is None:
             tries = _Tries(started + (timeout_seconds or self._timeout))
         deadline = tries.deadline
+        headers = ""
         if body:
-            headers += f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
+            headers = f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
         elif method == "POST":
-            headers += "Content-Length: 0\r\n"
+            headers = "Content-Length: 0\r\n"
         while True:
             credential = self._credentials.current_nowait() or await self._credentials.current()
             data = self._heads.head(method, path, headers, credential, accept=accept) + body
@@ -433,15 +429,14 @@ class HttpApi(Api):
         return True
 
     async def _list(self, info: KindInfo, parameters: Mapping[str, str]) -> HttpAnswer:
-        return await self._ask(
+        return await self._request(
             "GET",
             f"{path_of(info)}{query(parameters)}",
             what=f"list {info.plural}",
-            headers=self._list_headers,
             info=info,
             verb="list",
             timeout_seconds=self._list_timeout,
-            cap=self._max_list_bytes,
+            cap=MAX_LIST_BYTES,
         )
 
     async def _list_all(self, info: KindInfo, parameters: Mapping[str, str]) -> ObjectList:

@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from kuberth.errors import ServingError
+from kuberth.text.documents import file_stamp
 
 logger = logging.getLogger(__name__)
 
 LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
-
-Stamp = tuple[tuple[int, int, int], ...]
 
 
 class Certificates(Protocol):
@@ -39,16 +38,16 @@ class CertificateFiles:
         self._certificate = certificate
         self._key = key
         self._client_ca = client_ca
-        self._stamp: Stamp | None = None
+        self._stamps: object = None
         self._context: ssl.SSLContext | None = None
 
     def context(self) -> ssl.SSLContext:
+        stamps = file_stamp(self._certificate), file_stamp(self._key)
         try:
-            stamp = self._read_stamp()
-            if self._context is None or stamp != self._stamp:
+            if self._context is None or stamps != self._stamps:
                 # A new context each time: a chain that does not load must not change the one in use.
                 self._context = _load(self._certificate, self._key, client_ca=self._client_ca)
-                self._stamp = stamp
+                self._stamps = stamps
         except (OSError, ssl.SSLError) as error:
             problem = f"{self._certificate} and {self._key} are not a certificate and its key: {error}"
             if self._context is None:
@@ -56,10 +55,6 @@ class CertificateFiles:
             # In the middle of a rotation the two do not match yet.
             logger.warning("%s; the previous certificate stays in use", problem)
         return self._context
-
-    def _read_stamp(self) -> Stamp:
-        stats = (path.stat() for path in (self._certificate, self._key))
-        return tuple((stat.st_mtime_ns, stat.st_size, stat.st_ino) for stat in stats)
 
 
 class SelfSigned:
@@ -78,7 +73,7 @@ class SelfSigned:
 
             host = socket.gethostname()
             pair = issue(host, names=[host, *LOOPBACK_NAMES, *self._names])
-            with _in_file(pair.certificate_pem + pair.key_pem) as file:
+            with private_file(pair.certificate_pem + pair.key_pem) as file:
                 try:
                     self._context = _load(file, file, client_ca=self._client_ca)
                 except (OSError, ssl.SSLError) as error:
@@ -90,7 +85,7 @@ class CertificateInMemory:
     """Implements `Certificates`: PEM text; clients may authenticate with a certificate of `client_ca`."""
 
     def __init__(self, certificate: bytes, key: bytes, *, client_ca: bytes) -> None:
-        with _in_file(certificate + key) as file:
+        with private_file(certificate + key) as file:
             self._context = _load(file, file, client_ca=None)
         self._context.load_verify_locations(cadata=client_ca.decode())
         self._context.verify_mode = ssl.CERT_OPTIONAL
@@ -100,8 +95,8 @@ class CertificateInMemory:
 
 
 @contextmanager
-def _in_file(content: bytes) -> Iterator[Path]:
-    """A private file with this content while the block lasts."""
+def private_file(content: bytes) -> Iterator[Path]:
+    """A file with this content while the block lasts, which only this user can read."""
     if Path("/proc/self/fd").is_dir() and hasattr(os, "memfd_create"):
         with os.fdopen(os.memfd_create("kuberth-tls"), "wb") as file:
             file.write(content)

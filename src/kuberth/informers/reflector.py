@@ -58,7 +58,6 @@ class Reflector(Generic[T]):
         field_selector: str = "",
         optional: bool = False,
         hold: Hold | None = None,
-        rng: random.Random | None = None,
     ) -> None:
         """`hold`: changes are delayed while it is held."""
         self.kind = kind
@@ -71,7 +70,7 @@ class Reflector(Generic[T]):
         self._optional = optional
         self._hold = Hold() if hold is None else hold
         self._share: Callable[[Any, Any], None] | None = api.share if kind is Pod else None
-        self._backoff = _Backoff(random.Random() if rng is None else rng)
+        self._backoff = _Backoff()
         self._missing = 0
         """The HTTP status with which the kind is currently refused."""
         self._silent = False
@@ -208,8 +207,7 @@ class Reflector(Generic[T]):
 class _Backoff:
     """A backoff with jitter, reset after a time without errors."""
 
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
+    def __init__(self) -> None:
         self._seconds = FIRST_BACKOFF_SECONDS
         self._last = 0.0
 
@@ -217,7 +215,7 @@ class _Backoff:
         now = asyncio.get_running_loop().time()
         if now - self._last > BACKOFF_RESET_SECONDS:
             self._seconds = FIRST_BACKOFF_SECONDS
-        seconds = self._seconds * (1 + self._rng.random())
+        seconds = self._seconds * (1 + random.random())
         self._seconds = min(2 * self._seconds, MAX_BACKOFF_SECONDS)
         self._last = now + seconds
         await asyncio.sleep(min(seconds, MAX_BACKOFF_SECONDS))

@@ -456,13 +456,8 @@ def _outline(obj: Any, **parts: Any) -> dict[str, Any]:
 def _bound_without_tree(pod: Pod, binding: Binding, *, now_ns: int) -> Pod | None:
     """The result of `bound_pod` for the usual pod, where nothing is refused, merged or cleared; None: use
     `bound_pod`."""
-    wanted, target, metadata, spec, status = (
-        binding.metadata,
-        binding.target,
-        pod.metadata,
-        pod.spec,
-        pod.status,
-    )
+    wanted, target = binding.metadata, binding.target
+    metadata, spec, status = pod.metadata, pod.spec, pod.status
     if (
         wanted.uid not in ("", metadata.uid)
         or wanted.resource_version

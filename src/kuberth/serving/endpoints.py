@@ -21,13 +21,7 @@ from kuberth.observe.metrics import HealthMetrics
 from kuberth.observe.process import build_families, process_families, task_families
 from kuberth.serving.health import HealthCheck, health_routes
 from kuberth.serving.messages import Handler, failure, failure_tree
-from kuberth.serving.metrics_pages import (
-    Families,
-    Pods,
-    families_page,
-    resources_page,
-    start_time_families,
-)
+from kuberth.serving.metrics_pages import Families, Pods, families_page, resources_page, start_time_families
 from kuberth.text.cbor import write_cbor
 from kuberth.text.documents import write_yaml
 

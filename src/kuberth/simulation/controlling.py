@@ -28,7 +28,7 @@ from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.hollow.annotations import RUN_SECONDS
 from kuberth.local.hollow.controllers.node_lifecycle import NodeLifecycleController
 from kuberth.local.hollow.informing import Informers
-from kuberth.local.hollow.kubelet import HollowKubelet, PlayedNode
+from kuberth.local.hollow.kubelet import HollowKubelet, WorkingNode
 from kuberth.local.hollow.running import CONTROLLERS, STORAGE_CLASS
 from kuberth.local.hollow.working import keep_running
 from kuberth.local.in_process import InProcessApi
@@ -79,7 +79,7 @@ class ManagedCluster:
         self._manifests = sorted(manifests, key=arrival_of)
         self._informers = Informers(core)
         self._nodes = self._informers.of("nodes")
-        self._kubelet = HollowKubelet(self._informers, played=self._node, clock=clock)
+        self._kubelet = HollowKubelet(self._informers, working_node=self._node, clock=clock)
         self._controllers = {
             name: kind(self._informers, clock=clock)
             for name, kind in CONTROLLERS.items()
@@ -156,13 +156,13 @@ class ManagedCluster:
         except StatusError as error:
             raise ConfigError(f"{manifest}: {error}") from error
 
-    def _node(self, name: str) -> PlayedNode | None:
+    def _node(self, name: str) -> WorkingNode | None:
         node: Obj | None = self._nodes.get(name)
         if node is None:
             return None
         addresses = node.get("status", {}).get("addresses") or ()
         own = next((str(each.get("address", "")) for each in addresses), "")
-        return PlayedNode(node, own, ready=True)
+        return WorkingNode(node, own, ready=True)
 
 
 _SERVER_FIELDS: Final = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")

@@ -12,7 +12,7 @@ import binascii
 import types
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
@@ -37,11 +37,8 @@ def decode_tree(tree: Any, as_type: type[T], *, source: str = "", path: str = ""
     return value
 
 
-class Broken:
-    """Stands for a value that could not be decoded; never returned to callers."""
-
-
-BROKEN = Broken()
+BROKEN: Final = object()
+"""Stands for a value that could not be decoded."""
 
 
 class Decoder:
@@ -109,8 +106,7 @@ class Decoder:
             return as_type(**values)
         except (TypeError, ValueError) as error:
             # A struct's __post_init__ raised: plugin authors validate combinations of fields there.
-            self._break(path, str(error))
-            return BROKEN
+            return self._break(path, str(error))
 
     def _union(self, tree: Any, as_type: Any, path: str) -> Any:
         others = [option for option in get_args(as_type) if option is not type(None)]
@@ -154,8 +150,7 @@ class Decoder:
             problem = problem.replace("`int` ", "an integer ").replace("`float` ", "a number ")
             if get_origin(plain) is Literal:
                 problem = f"expected one of {', '.join(show(each) for each in get_args(plain))}"
-            self._break(path, f"{problem[:1].lower()}{problem[1:]}, got {show(tree)}", tree)
-            return BROKEN
+            return self._break(path, f"{problem[:1].lower()}{problem[1:]}, got {show(tree)}", tree)
 
     def _duration(self, tree: Any, path: str) -> Any:
         if not isinstance(tree, str):
@@ -163,8 +158,7 @@ class Decoder:
         try:
             return parse_duration(tree)
         except ValueError as error:
-            self._break(path, f"{error}, got {show(tree)}", tree)
-            return BROKEN
+            return self._break(path, f"{error}, got {show(tree)}", tree)
 
     def _bytes(self, tree: Any, path: str) -> Any:
         if isinstance(tree, str):
@@ -173,16 +167,16 @@ class Decoder:
             except (binascii.Error, ValueError):
                 pass
         # The value may be a private key: it is not shown.
-        self._break(path, "expected base64 text")
-        return BROKEN
+        return self._break(path, "expected base64 text")
 
-    def _broken(self, path: str, tree: Any, wanted: str) -> Broken:
-        self._break(path, f"expected {wanted}, got {show(tree)}", tree)
-        return BROKEN
+    def _broken(self, path: str, tree: Any, wanted: str) -> Any:
+        return self._break(path, f"expected {wanted}, got {show(tree)}", tree)
 
-    def _break(self, path: str, message: str, value: Any = None) -> None:
+    def _break(self, path: str, message: str, value: Any = None) -> Any:
+        """Report a value that cannot be decoded; returns `BROKEN`."""
         self.broken.append(path)
         self._error(path, message, value)
+        return BROKEN
 
     def _error(self, path: str, message: str, value: Any = None) -> None:
         self.errors.append(FieldError(path, message, value))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -83,6 +84,15 @@ def read_text(path: Path) -> str:
         raise ConfigError(f"{path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: the file is not UTF-8 text (byte {error.start})") from error
+
+
+def file_stamp(path: str | Path) -> tuple[int, int, int] | None:
+    """A value that changes when the file is rewritten or replaced; None if there is no such file."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def read_documents(

@@ -183,7 +183,7 @@ def test_what_is_remembered_of_constraints_is_bounded() -> None:
     )
     values = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["a", "b", "c"]}]}
     pods = [waiting(*[spread(f"key-{n}", labelSelector=values) for n in range(20)]) for _ in range(3)]
-    with patch("kuberth.api.selectors.remembering.MAX_LENGTH", 200):
+    with patch("kuberth.api.selectors.compiled_cache.MAX_LENGTH", 200):
         for pod in pods:
             reader.hard(pod)
         with patch(COMPILE, side_effect=compile_label_selector) as compiling:

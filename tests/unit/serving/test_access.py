@@ -9,10 +9,11 @@ import pytest
 from kuberth.api.authentication import TokenReview, TokenReviewSpec, UserInfo
 from kuberth.api.authorization import SubjectAccessReview, SubjectAccessReviewSpec
 from kuberth.errors import ApiError
+from kuberth.https.certificates import CertificateFiles, Certificates, SelfSigned
 from kuberth.https.messages import Request
-from kuberth.serving import CertificateFiles, Certificates, DelegatedAccess, SelfSigned, Server
-from kuberth.serving.access import ExpiringCache
+from kuberth.serving.access import DelegatedAccess, ExpiringCache
 from kuberth.serving.messages import failure
+from kuberth.serving.server import Server
 from tests.unit.serving.harness import Authority, FakeClock, Reviewer, fetch, page, run
 
 ROUTES = {path: page(f"page {path}") for path in ("/healthz", "/livez", "/readyz", "/readyz/x", "/metrics")}

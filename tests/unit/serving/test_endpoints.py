@@ -17,12 +17,15 @@ import kuberth
 from kuberth.api.core import Pod
 from kuberth.config import FeatureGates, default_configuration
 from kuberth.https.application import Application
+from kuberth.https.certificates import SelfSigned
 from kuberth.https.connection_limit import Limits
 from kuberth.https.messages import Message, Request
 from kuberth.observe.metrics import ClientMetrics, LeaderElectionMetrics, SchedulerMetrics
-from kuberth.serving import HealthCheck, SelfSigned, Server, scheduler_routes
+from kuberth.serving.endpoints import scheduler_routes
+from kuberth.serving.health import HealthCheck
 from kuberth.serving.metrics_pages import PODS_PER_PIECE, feature_families, wants_open_metrics
 from kuberth.serving.page_service import PageService
+from kuberth.serving.server import Server
 from kuberth.testing import make_pod
 from tests.unit.serving.harness import Answer, FakeClock, Open, fetch, run
 from tests.unit.text.test_cbor import read as read_cbor

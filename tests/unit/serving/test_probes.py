@@ -17,13 +17,16 @@ from dataclasses import replace
 import pytest
 
 from kuberth.config import default_configuration
+from kuberth.https.certificates import SelfSigned
+from kuberth.https.connection_limit import Limits
 from kuberth.https.messages import Request, Response
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.programs.run.watchdog import Watchdog, WatchdogLimits
-from kuberth.serving import HealthCheck, Limits, SelfSigned, Server, scheduler_routes
 from kuberth.serving.access import OPEN_PATHS
+from kuberth.serving.endpoints import scheduler_routes
+from kuberth.serving.health import HealthCheck
 from kuberth.serving.page_service import PageService
-from kuberth.serving.server import LIMITS, ForwardingService
+from kuberth.serving.server import LIMITS, ForwardingService, Server
 from tests.unit.serving.harness import Open, fetch, page, run, trusting
 
 PROBES = sorted(OPEN_PATHS)

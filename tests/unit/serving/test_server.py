@@ -9,10 +9,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kuberth.errors import ServingError
+from kuberth.https.certificates import SelfSigned
+from kuberth.https.connection_limit import Limits
 from kuberth.https.messages import Request, Response
-from kuberth.serving import Limits, SelfSigned, Server
 from kuberth.serving.messages import Handler
-from kuberth.serving.server import LIMITS
+from kuberth.serving.server import LIMITS, Server
 from tests.unit.https.harness import close, open_tls
 from tests.unit.serving.harness import Open, fetch, page, run
 

@@ -45,12 +45,13 @@ _MEANING = {
 }
 _NO_VALUES = frozenset[str]()
 _KEY = attrgetter("key")
-_API_OPERATORS = {
+LABEL_OPERATORS = {
     "In": Operator.IN,
     "NotIn": Operator.NOT_IN,
     "Exists": Operator.EXISTS,
     "DoesNotExist": Operator.DOES_NOT_EXIST,
 }
+"""The operators of label selectors in the API."""
 
 
 class Requirement:
@@ -218,11 +219,11 @@ def compile_label_selector(selector: LabelSelector | None) -> Selector:
         new_requirement(key, Operator.EQUALS, values=(value,)) for key, value in selector.match_labels.items()
     ]
     for expression in selector.match_expressions:
-        operator = _API_OPERATORS.get(expression.operator)
+        operator = LABEL_OPERATORS.get(expression.operator)
         if operator is None:
             raise SelectorError(
                 f"label {expression.key!r}: {expression.operator!r} is not a label selector operator; "
-                f"use one of {', '.join(_API_OPERATORS)}"
+                f"use one of {', '.join(LABEL_OPERATORS)}"
             )
         requirements.append(new_requirement(expression.key, operator, values=expression.values))
     return Selector(tuple(requirements))

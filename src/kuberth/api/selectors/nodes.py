@@ -13,6 +13,7 @@ from kuberth.api.nodes import NodeSelector, NodeSelectorTerm
 from kuberth.api.pods import Pod, PreferredSchedulingTerm
 from kuberth.api.selectors.fields import FieldRequirement
 from kuberth.api.selectors.labels import (
+    LABEL_OPERATORS,
     Operator,
     Requirement,
     Selector,
@@ -21,14 +22,7 @@ from kuberth.api.selectors.labels import (
 )
 from kuberth.errors import SelectorError
 
-_OPERATORS = {
-    "In": Operator.IN,
-    "NotIn": Operator.NOT_IN,
-    "Exists": Operator.EXISTS,
-    "DoesNotExist": Operator.DOES_NOT_EXIST,
-    "Gt": Operator.GREATER_THAN,
-    "Lt": Operator.LESS_THAN,
-}
+_OPERATORS = {**LABEL_OPERATORS, "Gt": Operator.GREATER_THAN, "Lt": Operator.LESS_THAN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +114,7 @@ def compile_node_selector(selector: NodeSelector, *, path: str = "nodeSelectorTe
         tuple(
             _compile_term(term, f"{path}[{index}]")
             for index, term in enumerate(selector.node_selector_terms)
-            if not _asks_nothing(term)
+            if not _is_empty(term)
         )
     )
 
@@ -130,7 +124,7 @@ def compile_preferred_terms(terms: Iterable[PreferredSchedulingTerm]) -> tuple[C
     compiled = tuple(
         CompiledPreferredTerm(preferred.weight, _compile_term(preferred.preference, f"[{index}]"))
         for index, preferred in enumerate(terms)
-        if preferred.weight != 0 and not _asks_nothing(preferred.preference)
+        if preferred.weight != 0 and not _is_empty(preferred.preference)
     )
     errors = [error for preferred in compiled for error in preferred.term.errors]
     if errors:
@@ -155,7 +149,7 @@ def required_node_selector(pod: Pod) -> NodeSelector | None:
     return affinity.node_affinity.required_during_scheduling_ignored_during_execution
 
 
-def _asks_nothing(term: NodeSelectorTerm) -> bool:
+def _is_empty(term: NodeSelectorTerm) -> bool:
     return not term.match_expressions and not term.match_fields
 
 

@@ -8,10 +8,9 @@ deadlines belong to the pool. `Connection` is the base of this class and of `pip
 from __future__ import annotations
 
 import asyncio
-import zlib
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple, cast
 
 import httptools
@@ -22,6 +21,7 @@ MAX_HEAD_BYTES: Final = 64 * 1024
 STREAM_PAUSE_BYTES: Final = 1024 * 1024
 """If this many bytes of a watch are unread, the server is paused."""
 
+_CLOSE_SECONDS: Final = 1.0
 _FRAMING_HEADERS: Final = frozenset((b"content-length", b"transfer-encoding"))
 
 
@@ -211,6 +211,18 @@ class Connection(asyncio.Protocol):
         self._in_body = True
 
 
+async def end_connections(connections: Collection[Connection], *, grace: bool) -> None:
+    """Abort connections, with `grace` after a moment in which they may end by themselves."""
+    ends = [connection.closed for connection in connections]
+    if ends and grace:
+        await asyncio.wait(ends, timeout=_CLOSE_SECONDS)
+    for connection in connections:
+        connection.abort()
+    if ends:
+        # Transports call connection_lost in a later turn of the loop.
+        await asyncio.wait(ends, timeout=_CLOSE_SECONDS)
+
+
 class RequestConnection(Connection):
     """Sends one request at a time. Calls `on_end` once, when it is not usable any more."""
 
@@ -305,13 +317,12 @@ class RequestConnection(Connection):
         if future.done():
             return
         headers = {name.lower(): value for name, value in self._headers.items()}
-        if b"content-encoding" in headers:
-            try:
-                body = _decompressed(body, headers[b"content-encoding"], self._cap)
-            except (AnswerTooLargeError, BrokenAnswerError) as error:
-                future.set_exception(error)
-                return
-        future.set_result(HttpAnswer(self._parser.get_status_code(), headers, body))
+        encoding = headers.get(b"content-encoding", b"identity")
+        if encoding.lower() == b"identity":
+            future.set_result(HttpAnswer(self._parser.get_status_code(), headers, body))
+        else:
+            problem = f"the answer is encoded as {encoding[:20]!r}, which the request does not accept"
+            future.set_exception(BrokenAnswerError(problem))
 
     def _too_large(self) -> None:
         self.abort(AnswerTooLargeError(f"the answer is larger than the {self._cap} bytes allowed for it"))
@@ -330,22 +341,3 @@ class RequestConnection(Connection):
         on_end, self._on_end = self._on_end, None
         if on_end is not None:
             on_end(self)
-
-
-def _decompressed(body: bytes, encoding: bytes, cap: int) -> bytes:
-    if encoding.lower() == b"identity":
-        return body
-    if encoding.lower() != b"gzip":
-        raise BrokenAnswerError(
-            f"the answer is encoded as {encoding[:20]!r}, which the request does not accept"
-        )
-    try:
-        unzip = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
-        plain = unzip.decompress(body, cap + 1)
-    except zlib.error as error:
-        raise BrokenAnswerError(f"the answer's gzip is damaged ({error})") from error
-    if len(plain) > cap:
-        raise AnswerTooLargeError(f"the answer is larger than the {cap} bytes allowed for it")
-    if not unzip.eof:
-        raise BrokenAnswerError("the answer's gzip is cut short")
-    return plain

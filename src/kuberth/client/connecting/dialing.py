@@ -8,29 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import socket
 import ssl
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
-from typing import Final, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from kuberth.client.connecting.failures import connect_failure, describe
 from kuberth.client.identity.client_config import ClientConfig, Proxy, TlsSettings
 from kuberth.client.identity.credentials import Credential
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.errors import ConfigError, UnauthorizedError, UnreachableError
+from kuberth.https.certificates import private_file
+from kuberth.text.documents import file_stamp
 
 logger = logging.getLogger(__name__)
 
 
 CHECK_NS: Final = 10 * NANOSECONDS
 """How often the files are checked for changes."""
-
-_Signature = tuple[tuple[int, int, int] | None, ...]
-
 
 C = TypeVar("C", bound=asyncio.Protocol, covariant=True)
 KEEPALIVE_IDLE_SECONDS: Final = 30
@@ -51,7 +46,7 @@ class TlsContexts:
         self._clock = clock
         self._source = source
         self._pair: tuple[str, str] | None = None
-        self._signature = self._signatures()
+        self._stamps = self._file_stamps()
         self._check_at = clock.now_ns() + CHECK_NS
         self.context = self._build(None)
         """Loads the files; raises ConfigError if they cannot be used."""
@@ -63,8 +58,8 @@ class TlsContexts:
         if pair == self._pair and now < self._check_at:
             return
         self._check_at = now + CHECK_NS
-        signature = self._signatures()
-        if pair == self._pair and signature == self._signature:
+        stamps = self._file_stamps()
+        if pair == self._pair and stamps == self._stamps:
             return
         try:
             context = self._build(pair)
@@ -74,13 +69,16 @@ class TlsContexts:
             # The rotation of the files may be incomplete.
             logger.warning("the changed TLS files are not usable; keeping the old ones: %s", error)
             return
-        self.context, self._pair, self._signature = context, pair, signature
+        self.context, self._pair, self._stamps = context, pair, stamps
         self.generation += 1
 
-    def _signatures(self) -> _Signature:
+    def _file_stamps(self) -> list[object]:
         settings = self._settings
-        files = (settings.ca_file, settings.certificate_file, settings.key_file)
-        return tuple(_signature(path) for path in files if path)
+        return [
+            file_stamp(path)
+            for path in (settings.ca_file, settings.certificate_file, settings.key_file)
+            if path
+        ]
 
     def _build(self, pair: tuple[str, str] | None) -> ssl.SSLContext:
         settings = self._settings
@@ -117,7 +115,10 @@ class TlsContexts:
 
     def _load_pair(self, context: ssl.SSLContext, certificate: str, key: str, *, what: str) -> None:
         try:
-            with _path_of(certificate) as certificate_path, _path_of(key) as key_path:
+            with (
+                private_file(certificate.encode()) as certificate_path,
+                private_file(key.encode()) as key_path,
+            ):
                 # Without a password OpenSSL would prompt on the terminal.
                 context.load_cert_chain(certificate_path, key_path, password=lambda: "")
         except (ssl.SSLError, ValueError) as error:
@@ -134,31 +135,6 @@ class TlsContexts:
         except (OSError, UnicodeDecodeError) as error:
             problem = getattr(error, "strerror", None) or "not a text file"
             raise ConfigError(f"{self._source}: {path} cannot be read: {problem}; check the path") from error
-
-
-def _signature(path: str) -> tuple[int, int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-@contextmanager
-def _path_of(content: str) -> Iterator[str]:
-    """The path of a file from which OpenSSL can read `content`, not on a disk if possible."""
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("kuberth", os.MFD_CLOEXEC)
-        try:
-            os.write(descriptor, content.encode())
-            yield f"/proc/self/fd/{descriptor}"
-        finally:
-            os.close(descriptor)
-        return
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(content.encode())
-        file.flush()
-        yield file.name
 
 
 class MakeConnection(Protocol[C]):
@@ -197,23 +173,18 @@ class Dialer:
         return connection
 
     @property
-    def _server_name(self) -> str:
-        return self._config.tls.server_name or self._address.host
+    def _handshake(self) -> dict[str, Any]:
+        """The options of asyncio for the TLS handshake with the server."""
+        return {
+            "server_hostname": self._config.tls.server_name or self._address.host,
+            "ssl_handshake_timeout": HANDSHAKE_SECONDS,
+            "ssl_shutdown_timeout": _SHUTDOWN_SECONDS,
+        }
 
     async def _straight(self, connection: asyncio.Protocol) -> asyncio.BaseTransport:
         loop, address = asyncio.get_running_loop(), self._address
-        if self._tls is None:
-            transport, _ = await loop.create_connection(lambda: connection, address.host, address.port)
-            return transport
-        transport, _ = await loop.create_connection(
-            lambda: connection,
-            address.host,
-            address.port,
-            ssl=self._tls.context,
-            server_hostname=self._server_name,
-            ssl_handshake_timeout=HANDSHAKE_SECONDS,
-            ssl_shutdown_timeout=_SHUTDOWN_SECONDS,
-        )
+        options = {} if self._tls is None else {"ssl": self._tls.context, **self._handshake}
+        transport, _ = await loop.create_connection(lambda: connection, address.host, address.port, **options)
         return transport
 
     async def _through(self, proxy: Proxy, connection: asyncio.Protocol) -> asyncio.BaseTransport:
@@ -236,14 +207,7 @@ class Dialer:
                 transport.set_protocol(connection)
                 connection.connection_made(transport)
                 return transport
-            secured = await loop.start_tls(
-                transport,
-                connection,
-                self._tls.context,
-                server_hostname=self._server_name,
-                ssl_handshake_timeout=HANDSHAKE_SECONDS,
-                ssl_shutdown_timeout=_SHUTDOWN_SECONDS,
-            )
+            secured = await loop.start_tls(transport, connection, self._tls.context, **self._handshake)
         except BaseException:
             transport.abort()
             raise

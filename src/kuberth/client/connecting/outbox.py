@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
-from kuberth.client.connecting.connection import HttpAnswer
+from kuberth.client.connecting.connection import HttpAnswer, end_connections
 from kuberth.client.connecting.dialing import Dialer
 from kuberth.client.connecting.failures import connect_failure, exchange_failure
 from kuberth.client.connecting.pipeline import Pipeline, Post
@@ -26,7 +26,6 @@ from kuberth.errors import ApiError, UnreachableError
 CAUTION_SECONDS: Final = 60.0
 """How long posts are sent one by one after a connection ended with several unanswered posts, since a proxy
 may not support pipelining."""
-_CLOSE_SECONDS: Final = 1.0
 
 
 class Batching(NamedTuple):
@@ -97,14 +96,8 @@ class Outbox:
             await asyncio.wait([self._dial])
         for pipeline in tuple(self._idle):
             pipeline.close()
-        if pipelines := [pipeline for pipeline in self._pipelines if not pipeline.closed.done()]:
-            ends = [pipeline.closed for pipeline in pipelines]
-            if any(pipeline.oldest is not None for pipeline in pipelines):
-                await asyncio.wait(ends, timeout=_CLOSE_SECONDS)
-            for pipeline in pipelines:
-                pipeline.abort()
-            # Transports call connection_lost in a later turn of the loop.
-            await asyncio.wait(ends, timeout=_CLOSE_SECONDS)
+        pipelines = [pipeline for pipeline in self._pipelines if not pipeline.closed.done()]
+        await end_connections(pipelines, grace=any(pipeline.oldest is not None for pipeline in pipelines))
         self._timer.stop()
 
     # Sending

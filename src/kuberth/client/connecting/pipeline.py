@@ -12,12 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from kuberth.client.connecting.connection import (
-    MAX_HEAD_BYTES,
-    AnswerTooLargeError,
-    Connection,
-    HttpAnswer,
-)
+from kuberth.client.connecting.connection import MAX_HEAD_BYTES, AnswerTooLargeError, Connection, HttpAnswer
 from kuberth.client.identity.credentials import Credential
 
 _NO_HEADERS: Final[Mapping[bytes, bytes]] = {}

@@ -13,7 +13,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
-from kuberth.client.connecting.connection import AnswerTooLargeError, HttpAnswer, RequestConnection
+from kuberth.client.connecting.connection import (
+    AnswerTooLargeError,
+    HttpAnswer,
+    RequestConnection,
+    end_connections,
+)
 from kuberth.client.connecting.dialing import Dialer
 from kuberth.client.connecting.failures import connect_failure, exchange_failure
 from kuberth.client.connecting.sweeping import SWEEP_SECONDS, SweepTimer
@@ -23,7 +28,6 @@ from kuberth.errors import UnreachableError
 
 IDLE_SECONDS: Final = 90.0
 """Idle connections are closed after this time, earlier than servers close them."""
-_CLOSE_SECONDS: Final = 1.0
 
 
 @dataclass(slots=True)
@@ -111,13 +115,7 @@ class Pool:
         connections = set(self._all)
         for connection in tuple(self._idle):
             connection.close()
-        if connections:
-            await asyncio.wait([each.closed for each in connections], timeout=_CLOSE_SECONDS)
-        for connection in connections:
-            connection.abort()
-        if connections:
-            # Transports call connection_lost in a later turn of the loop.
-            await asyncio.wait([each.closed for each in connections], timeout=_CLOSE_SECONDS)
+        await end_connections(connections, grace=True)
         self._timer.stop()
 
     # Acquiring

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import base64
 import logging
-import os
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from kuberth.client.identity.client_config import ClientConfig, Secret
 from kuberth.clock import NANOSECONDS, Clock
 from kuberth.errors import ConfigError
+from kuberth.text.documents import file_stamp
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class TokenFile:
         self._clock = clock
         self._source = source
         self._last = None if fallback is None else Credential(bearer(fallback.reveal(), source))
-        self._signature: tuple[int, int, int] | None = None
+        self._stamp: object = None
         self._check_at = self._reread_at = 0
         self._credential = self._checked(clock.now_ns())
 
@@ -97,12 +97,11 @@ class TokenFile:
 
     def _checked(self, now: int, *, forced: bool = False) -> Credential:
         self._check_at = now + TOKEN_CHECK_NS
+        stamp = file_stamp(self._path)
         try:
-            found = os.stat(self._path)
-            signature = (found.st_mtime_ns, found.st_size, found.st_ino)
-            if self._last is None or forced or signature != self._signature or now >= self._reread_at:
+            if self._last is None or forced or stamp != self._stamp or now >= self._reread_at:
                 self._last = self._read()
-                self._signature = signature
+                self._stamp = stamp
                 self._reread_at = now + TOKEN_REREAD_NS
         except (OSError, ConfigError) as error:
             problem = getattr(error, "strerror", None) or str(error)

@@ -116,11 +116,8 @@ class _Resolver:
 
     def _with_credentials(self, config: ClientConfig, cluster: Cluster, user: UserEntry) -> ClientConfig:
         if user.auth_provider is not None:
-            kind = user.auth_provider.name or "unnamed"
-            raise self._wrong(
-                user,
-                f"auth-provider {kind!r} is not supported (Kubernetes dropped these); use an exec plugin",
-            )
+            kind = f"auth-provider {user.auth_provider.name or 'unnamed'!r}"
+            raise self._wrong(user, f"{kind} is not supported (Kubernetes dropped these); use an exec plugin")
         if user.token and (user.username or user.password):
             raise self._wrong(user, "has both a token and a username or password; keep one")
         tls = self._tls(cluster, user)
@@ -186,19 +183,13 @@ class _Resolver:
     # Their parts
 
     def _tls(self, cluster: Cluster, user: UserEntry) -> TlsSettings:
-        ca_data = self._decoded(
-            cluster,
-            "certificate-authority-data",
-            cluster.certificate_authority_data,
-        )
+        ca_data = self._decoded(cluster, "certificate-authority-data", cluster.certificate_authority_data)
         ca_file = "" if ca_data else cluster.resolved(cluster.certificate_authority)
         if ca_file:
             self._readable(cluster, "certificate-authority", ca_file)
         if cluster.insecure_skip_tls_verify and (ca_data or ca_file):
-            raise self._wrong(
-                cluster,
-                "has insecure-skip-tls-verify and a certificate authority; remove one of them",
-            )
+            problem = "has insecure-skip-tls-verify and a certificate authority; remove one of them"
+            raise self._wrong(cluster, problem)
         certificate, key = user.client_certificate_data, user.client_key_data
         certificate_file = "" if certificate else user.resolved(user.client_certificate)
         key_file = "" if key else user.resolved(user.client_key)
@@ -229,10 +220,8 @@ class _Resolver:
         if not given.command:
             raise self._wrong(user, "exec has no command; name the program to run")
         if given.api_version not in EXEC_API_VERSIONS:
-            raise self._wrong(
-                user,
-                f"exec.apiVersion {given.api_version!r} is unknown; use {' or '.join(EXEC_API_VERSIONS)}",
-            )
+            known = " or ".join(EXEC_API_VERSIONS)
+            raise self._wrong(user, f"exec.apiVersion {given.api_version!r} is unknown; use {known}")
         if any(not each.name for each in given.env):
             raise self._wrong(user, "exec.env has an entry without a name")
         mode = given.interactive_mode or ("" if given.api_version.endswith("/v1") else "IfAvailable")
@@ -264,18 +253,16 @@ class _Resolver:
         try:
             return base64.b64decode("".join(data.split()), validate=True).decode()
         except (binascii.Error, UnicodeDecodeError):
-            raise self._wrong(
-                entry, f"{field} is not base64 of a PEM text; encode the file with base64 -w0"
-            ) from None
+            problem = f"{field} is not base64 of a PEM text; encode the file with base64 -w0"
+            raise self._wrong(entry, problem) from None
 
     def _readable(self, entry: KubeconfigEntry, field: str, path: str) -> None:
         try:
             with open(path, "rb"):
                 return
         except OSError as error:
-            raise self._wrong(
-                entry, f"{field} {path} cannot be read: {error.strerror}; check the path"
-            ) from error
+            problem = f"{field} {path} cannot be read: {error.strerror}; check the path"
+            raise self._wrong(entry, problem) from error
 
     def _wrong(self, entry: KubeconfigEntry, problem: str) -> ConfigError:
         where = f"kubeconfig {entry.origin or self._merged.where}: {entry.what} {entry.name!r}"
@@ -296,32 +283,26 @@ def _cluster_info(config: ClientConfig, cluster: Cluster, tls: TlsSettings) -> d
     return {key: value for key, value in fields.items() if value}
 
 
-def runs_in_cluster(
-    *, service_account: Path = SERVICE_ACCOUNT, environment: Mapping[str, str] | None = None
-) -> bool:
+def runs_in_cluster() -> bool:
     """Whether this process runs in a pod with a service account."""
-    known = os.environ if environment is None else environment
-    return bool(
-        known.get("KUBERNETES_SERVICE_HOST")
-        and known.get("KUBERNETES_SERVICE_PORT")
-        and (service_account / "token").is_file()
-    )
+    host, port = _in_cluster_address()
+    return bool(host and port and (SERVICE_ACCOUNT / "token").is_file())
 
 
-def in_cluster_config(
-    *,
-    master: str | None = None,
-    service_account: Path = SERVICE_ACCOUNT,
-    environment: Mapping[str, str] | None = None,
-) -> ClientConfig:
-    known = os.environ if environment is None else environment
-    host, port = known.get("KUBERNETES_SERVICE_HOST", ""), known.get("KUBERNETES_SERVICE_PORT", "")
+def _in_cluster_address() -> tuple[str, str]:
+    """Host and port of the API server, which the kubelet gives every pod in its environment."""
+    return os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "")
+
+
+def in_cluster_config(*, master: str | None = None) -> ClientConfig:
+    """The server and the identity of the pod in which this process runs."""
+    host, port = _in_cluster_address()
     if not host or not port:
         raise ConfigError(
             "not in a cluster: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set; "
             "give --kubeconfig when running outside of a pod"
         )
-    token, ca = service_account / "token", service_account / "ca.crt"
+    token, ca = SERVICE_ACCOUNT / "token", SERVICE_ACCOUNT / "ca.crt"
     for path in (token, ca):
         try:
             path.open("rb").close()
@@ -330,22 +311,22 @@ def in_cluster_config(
                 f"in-cluster: {path} cannot be read: {error.strerror}; "
                 "set automountServiceAccountToken: true for the pod, or give --kubeconfig"
             ) from error
-    source = f"the service account in {service_account}"
+    source = f"the service account in {SERVICE_ACCOUNT}"
     address = parse_server(master or f"https://{bracketed(host)}:{port}", where=source)
     return ClientConfig(
         server=str(address),
         source=source,
-        namespace=_namespace(service_account, known),
+        namespace=_in_cluster_namespace(),
         tls=TlsSettings(ca_file=str(ca)) if address.secure else TlsSettings(),
-        proxy=proxy_from_environment(address, known),
+        proxy=proxy_from_environment(address, os.environ),
         token_file=str(token) if address.secure else "",
     )
 
 
-def _namespace(service_account: Path, environment: Mapping[str, str]) -> str:
-    if named := environment.get("POD_NAMESPACE"):
+def _in_cluster_namespace() -> str:
+    if named := os.environ.get("POD_NAMESPACE"):
         return named
     try:
-        return (service_account / "namespace").read_text(encoding="utf-8").strip() or "default"
+        return (SERVICE_ACCOUNT / "namespace").read_text(encoding="utf-8").strip() or "default"
     except OSError:
         return "default"

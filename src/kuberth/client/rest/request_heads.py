@@ -32,7 +32,7 @@ class RequestHeads:
         self, method: str, path: str, headers: str, credential: Credential, *, accept: str = JSON
     ) -> bytes:
         if self._credential is not credential:
-            self._take(credential)
+            self._use(credential)
         always = self._always
         if accept != JSON:
             always = always.replace(f"Accept: {JSON}\r\n", f"Accept: {accept}\r\n")
@@ -41,10 +41,11 @@ class RequestHeads:
     def post(self, path: str, body: bytes, credential: Credential) -> bytes:
         """Format a POST request with its body. Only the path and the length differ between requests."""
         if self._credential is not credential:
-            self._take(credential)
+            self._use(credential)
         return b"%b%b%b%d\r\n\r\n%b" % (self._post_begin, path.encode(), self._post_end, len(body), body)
 
-    def _take(self, credential: Credential) -> None:
+    def _use(self, credential: Credential) -> None:
+        """Format the lines that all requests with this credential share."""
         self._credential, self._always = credential, self._common
         if credential.authorization is not None:
             self._always += f"Authorization: {credential.authorization.reveal()}\r\n"

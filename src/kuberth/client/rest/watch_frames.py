@@ -57,17 +57,18 @@ class WatchDecoder:
         """Add bytes; yields the events that are complete."""
         end = data.rfind(b"\n")
         if end < 0:
-            self._keep(self._rest + data)
+            self._hold_rest(self._rest + data)
             return
         lines = (self._rest + data[:end] if self._rest else data[:end]).split(b"\n")
-        self._keep(data[end + 1 :])
+        self._hold_rest(data[end + 1 :])
         for line in lines:
             if line and not line.isspace():
                 event = self._event(line)
                 if event is not None:
                     yield event
 
-    def _keep(self, rest: bytes) -> None:
+    def _hold_rest(self, rest: bytes) -> None:
+        """Hold the begin of a frame until its end arrives; ApiError if it grows too large."""
         if len(rest) > self._cap:
             raise ApiError(f"{self._what}: one event is larger than {self._cap} bytes; the watch ends")
         self._rest = rest

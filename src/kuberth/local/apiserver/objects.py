@@ -66,7 +66,7 @@ def with_metadata(obj: Obj, **changes: Any) -> Obj:
 
 def reference_of(obj: Obj) -> Obj:
     """An ObjectReference of a stored object."""
-    own = {"apiVersion": obj["apiVersion"], "kind": obj["kind"]}
+    own = {"apiVersion": obj.get("apiVersion", ""), "kind": obj.get("kind", "")}
     return {**own, "namespace": namespace_of(obj), "name": name_of(obj), "uid": obj["metadata"]["uid"]}
 
 

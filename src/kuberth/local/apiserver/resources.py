@@ -43,6 +43,8 @@ class ServedResource:
     singular: str = ""
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    """The verbs of the resource itself; each subresource has its own."""
     subresources: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
     fields: Mapping[str, str] = field(default_factory=dict)

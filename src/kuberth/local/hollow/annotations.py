@@ -5,13 +5,14 @@ value that cannot be read is ignored, for annotations are not validated when the
 
     on a pod
     kuberth.dev/run-seconds: "30"          its containers end this long after each start; without it they run
-                                           for ever, or for a second if the pod is a Job's or reads its input
-                                           once and is not restarted (`kubectl run -i --restart=Never`)
+                                           until they are stopped, or for a second if the pod is a Job's or
+                                           reads its input once and is not restarted (`kubectl run -i
+                                           --restart=Never`)
     kuberth.dev/exit-code: "1"             how they end; 0 is the default
     kuberth.dev/stop-seconds: "20"         how long they take to stop when the pod is deleted; at most its
                                            grace period, at whose end they are killed; without it as long
                                            as a preStop hook of theirs sleeps, or no time at all
-    kuberth.dev/ready: "false"             its readiness probe fails, for as long as this stands there
+    kuberth.dev/ready: "false"             its readiness probe fails while the pod has this annotation
     kuberth.dev/ready-after-seconds: "5"   it succeeds this long after each start, and not before
     kuberth.dev/live-seconds: "60"         the liveness probe fails this long after each start
 

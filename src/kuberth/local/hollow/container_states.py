@@ -33,7 +33,7 @@ def creating(pod: Obj, *, host: str, now: str) -> Obj:
     waiting = {"waiting": {"reason": "PodInitializing" if initial else "ContainerCreating"}}
 
     def wait(container: Obj) -> Obj:
-        described = {**_described(pod, container), "imageID": ""}
+        described = {**_container_status(pod, container), "imageID": ""}
         del described["containerID"]
         return {**described, "state": waiting, "ready": False, "started": False}
 
@@ -47,7 +47,7 @@ def creating(pod: Obj, *, host: str, now: str) -> Obj:
         "containerStatuses": containers,
         **({"initContainerStatuses": [wait(one) for one in initial]} if initial else {}),
     }
-    names = " ".join(one.get("name", "") for one in containers)
+    names = " ".join(each.get("name", "") for each in containers)
     lacking = ("ContainersNotReady", f"containers with unready status: [{names}]")
     missing = " ".join(one.get("name", "") for one in initial)
     incomplete = ("ContainersNotInitialized", f"containers with incomplete status: [{missing}]")
@@ -62,7 +62,7 @@ def creating(pod: Obj, *, host: str, now: str) -> Obj:
 
 
 def started(pod: Obj, *, host: str, own: str, now: str) -> Obj:
-    """The status of a pod whose containers run; `judged` says which of them are ready."""
+    """The status of a pod whose containers run; `with_readiness` says which of them are ready."""
     spec, status = pod["spec"], pod.get("status") or {}
     running = {
         **status,
@@ -72,14 +72,16 @@ def started(pod: Obj, *, host: str, own: str, now: str) -> Obj:
         "hostIPs": [{"ip": host}],
         "podIP": own,
         "podIPs": [{"ip": own}],
-        "containerStatuses": [_running(_described(pod, one), now) for one in spec.get("containers", ())],
+        "containerStatuses": [
+            _running(_container_status(pod, one), now) for one in spec.get("containers", ())
+        ],
     }
     if initial := spec.get("initContainers"):
         running["initContainerStatuses"] = [
             # One that restarts always is a sidecar, and runs beside the others.
-            {**_running(_described(pod, one), now), "ready": True}
+            {**_running(_container_status(pod, one), now), "ready": True}
             if one.get("restartPolicy") == "Always"
-            else {**_terminated(_described(pod, one), exit_code=0, since=now, now=now), "ready": True}
+            else {**_terminated(_container_status(pod, one), exit_code=0, since=now, now=now), "ready": True}
             for one in initial
         ]
     running.pop("nominatedNodeName", None)
@@ -125,7 +127,7 @@ def backing_off(pod: Obj, status: Obj, *, seconds: float) -> Obj:
     return _each(status, wait)
 
 
-def judged(pod: Obj, status: Obj, *, ready: bool, gates_open: bool, now: str) -> Obj:
+def with_readiness(pod: Obj, status: Obj, *, ready: bool, gates_open: bool, now: str) -> Obj:
     """The status of a running pod, with its conditions: `ready` are its containers."""
     unready = "" if ready else " ".join(one.get("name", "") for one in status.get("containerStatuses") or ())
     lacking = ("ContainersNotReady", f"containers with unready status: [{unready}]")
@@ -138,8 +140,8 @@ def judged(pod: Obj, status: Obj, *, ready: bool, gates_open: bool, now: str) ->
         ("ContainersReady", ready, fine if ready else lacking),
         ("PodScheduled", True, fine),
     )
-    judged = _each(status, lambda container: {**container, "ready": ready})
-    return _observed(pod, _with(pod, judged, conditions, now))
+    updated = _each(status, lambda container: {**container, "ready": ready})
+    return _observed(pod, _with(pod, updated, conditions, now))
 
 
 def finished(pod: Obj, status: Obj, *, exit_code: int, now: str, reason: str = "", message: str = "") -> Obj:
@@ -220,7 +222,7 @@ def _last_state(container: Obj) -> Obj:
     return state if "terminated" in state else container.get("lastState") or {}
 
 
-def _described(pod: Obj, container: Obj) -> Obj:
+def _container_status(pod: Obj, container: Obj) -> Obj:
     image = container.get("image", "")
     return {
         "name": container["name"],
@@ -328,7 +330,7 @@ def advance(pod: Obj, status: Obj, state: ContainersState, *, node_ready: bool, 
         state, status = state.restart(now_ns), restarted(status, now=now)
     runs, unready = state.ended_ns is None, behavior.ready_after_seconds - state.age(now_ns)
     ready = runs and unready <= 0 and behavior.ready and node_ready
-    status = judged(pod, status, ready=ready, gates_open=_gates_open(pod), now=now)
+    status = with_readiness(pod, status, ready=ready, gates_open=_gates_open(pod), now=now)
     if not runs:
         left = min(left, state.seconds_to_restart(now_ns))
     else:

@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 
 from kuberth.api.events import event_name
 from kuberth.clock import Clock
-from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
+from kuberth.local.apiserver.objects import Obj, name_of, namespace_of, reference_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.informing import Handler, Informer, Informers, Keys
 from kuberth.local.hollow.ownership import OWNER_INDEX, controller_of, index_owners
@@ -125,11 +125,7 @@ class Controller:
             "kind": "Event",
             "metadata": {"name": event_name(name_of(obj), secrets.token_hex(8)), "namespace": namespace},
             "involvedObject": {
-                "apiVersion": obj.get("apiVersion", ""),
-                "kind": obj.get("kind", ""),
-                "namespace": namespace_of(obj),
-                "name": name_of(obj),
-                "uid": obj["metadata"].get("uid", ""),
+                **reference_of(obj),
                 "resourceVersion": obj["metadata"].get("resourceVersion", ""),
             },
             "reason": reason,

@@ -30,6 +30,7 @@ from kuberth.api import quantity
 from kuberth.clock import Clock
 from kuberth.errors import ConfigError, QuantityError
 from kuberth.local.apiserver.objects import Obj, annotation_of, labels_of, name_of
+from kuberth.local.apiserver.rules.device_rules import LISTS
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.hollow.controlling import Controller
@@ -39,13 +40,12 @@ from kuberth.local.hollow.shapes import HOLLOW
 from kuberth.text.decoding import decode_tree
 from kuberth.text.documents import read_file
 
-_MOST_COUNT: Final = 4096
-_MOST_DEVICES: Final = 128
-_MOST_WITH_EXTRAS: Final = 64
+_MAX_COUNT: Final = 4096
+_MAX_DEVICES: Final = 128
+_MAX_WITH_EXTRAS: Final = 64
 """The most devices in a slice with a taint, with counters, or with lists among the attributes."""
-_MOST_COUNTER_SETS: Final = 8
+_MAX_COUNTER_SETS: Final = 8
 _SHAPE_LABEL: Final = "node.kubernetes.io/instance-type"
-_LISTS: Final = {"bools", "ints", "strings", "versions"}
 
 
 class NodeChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +81,7 @@ class _Counters(_Written, frozen=True, kw_only=True):
         force_setattr(self, "counters", _amounts(self.counters, "counters"))
 
 
-class PlayedCounters(_Counters, frozen=True, kw_only=True):
+class CounterSetEntry(_Counters, frozen=True, kw_only=True):
     name: str
 
 
@@ -89,11 +89,11 @@ class ConsumedCounters(_Counters, frozen=True, kw_only=True, rename="camel"):
     counter_set: str
 
 
-class PlayedDevice(_Written, frozen=True, kw_only=True, rename="camel"):
+class DeviceEntry(_Written, frozen=True, kw_only=True, rename="camel"):
     """A device, or `count` devices that differ in the number after their name."""
 
     name: str
-    count: Annotated[int, msgspec.Meta(ge=1, le=_MOST_COUNT)] | None = None
+    count: Annotated[int, msgspec.Meta(ge=1, le=_MAX_COUNT)] | None = None
     attributes: dict[str, Any] = {}
     capacity: dict[str, Any] = {}
     consumes_counters: list[ConsumedCounters] = []
@@ -111,7 +111,7 @@ class PlayedDevice(_Written, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def has_extras(self) -> bool:
-        lists = any(_LISTS & value.keys() for value in self.attributes.values())
+        lists = any(value.keys() & LISTS for value in self.attributes.values())
         return bool(self.taints or self.consumes_counters or lists)
 
     def trees(self) -> Iterator[Obj]:
@@ -122,7 +122,7 @@ class PlayedDevice(_Written, frozen=True, kw_only=True, rename="camel"):
             yield {**tree, "name": f"{self.name}-{number}"}
 
 
-class PlayedPool(msgspec.Struct, frozen=True, kw_only=True, rename="camel", dict=True):
+class PoolEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", dict=True):
     """Devices that are published together: once for each of some nodes, or once for all of them."""
 
     name: str = ""
@@ -130,8 +130,8 @@ class PlayedPool(msgspec.Struct, frozen=True, kw_only=True, rename="camel", dict
     node_selector: Any = None
     all_nodes: bool | None = None
     """The nodes that have the pool, or that can use its devices, which are then attached to a network."""
-    shared_counters: tuple[PlayedCounters, ...] = ()
-    devices: tuple[PlayedDevice, ...]
+    shared_counters: tuple[CounterSetEntry, ...] = ()
+    devices: tuple[DeviceEntry, ...]
 
     def __post_init__(self) -> None:
         given = {"nodes": self.nodes, "nodeSelector": self.node_selector, "allNodes": self.all_nodes}
@@ -168,14 +168,14 @@ class PlayedPool(msgspec.Struct, frozen=True, kw_only=True, rename="camel", dict
     def slices(self) -> Iterator[Obj]:
         """The spec of each of its slices: counters apart from devices, as few slices as the limits allow."""
         counters = [each.tree() for each in self.shared_counters]
-        for start in range(0, len(counters), _MOST_COUNTER_SETS):
-            yield {"sharedCounters": counters[start : start + _MOST_COUNTER_SETS]}
-        most = _MOST_WITH_EXTRAS if any(each.has_extras for each in self.devices) else _MOST_DEVICES
+        for start in range(0, len(counters), _MAX_COUNTER_SETS):
+            yield {"sharedCounters": counters[start : start + _MAX_COUNTER_SETS]}
+        most = _MAX_WITH_EXTRAS if any(each.has_extras for each in self.devices) else _MAX_DEVICES
         for start in range(0, len(self.trees), most):
             yield {"devices": list(self.trees[start : start + most])}
 
 
-class PlayedClass(_Written, frozen=True, kw_only=True, rename="camel"):
+class ClassEntry(_Written, frozen=True, kw_only=True, rename="camel"):
     name: str
     selectors: Any = None
     config: Any = None
@@ -185,18 +185,13 @@ class PlayedClass(_Written, frozen=True, kw_only=True, rename="camel"):
         """The DeviceClass; one without selectors would have the devices of all drivers."""
         spec = {"selectors": [{"cel": {"expression": f'device.driver == "{driver}"'}}], **self.tree()}
         metadata = {"name": spec.pop("name")}
-        return {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "DeviceClass",
-            "metadata": metadata,
-            "spec": spec,
-        }
+        return {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": metadata, "spec": spec}
 
 
 class Driver(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    classes: tuple[PlayedClass, ...] = ()
-    pools: tuple[PlayedPool, ...] = ()
+    classes: tuple[ClassEntry, ...] = ()
+    pools: tuple[PoolEntry, ...] = ()
 
     def __post_init__(self) -> None:
         _expect_unique([pool.name for pool in self.pools if pool.reach], "pools")
@@ -204,15 +199,15 @@ class Driver(msgspec.Struct, frozen=True, kw_only=True):
     def device_classes(self) -> Sequence[Obj]:
         return [each.device_class(self.name) for each in self.classes]
 
-    def pools_on(self, node: Obj) -> dict[str, PlayedPool]:
+    def pools_on(self, node: Obj) -> dict[str, PoolEntry]:
         """The pools that a node has, by name; the first one that selects the node wins."""
-        found: dict[str, PlayedPool] = {}
+        found: dict[str, PoolEntry] = {}
         for pool in self.pools:
             if pool.is_on(node):
                 found.setdefault(pool.name_on(name_of(node)), pool)
         return found
 
-    def network_pools(self) -> dict[str, PlayedPool]:
+    def network_pools(self) -> dict[str, PoolEntry]:
         return {pool.name: pool for pool in self.pools if pool.reach}
 
 
@@ -311,7 +306,7 @@ class HollowDrivers(Controller):
         for key in _published(new or old or {}):
             self._queue.add(key)
 
-    def _wanted(self, key: str) -> tuple[PlayedPool, Obj | None] | None:
+    def _wanted(self, key: str) -> tuple[PoolEntry, Obj | None] | None:
         """The pool of a key as the file has it, and its node if it has one."""
         name, _, pool_name = key.partition(_BETWEEN)
         driver = self._drivers.get(name)
@@ -320,7 +315,7 @@ class HollowDrivers(Controller):
         node = self._nodes.get(pool_name.partition("/")[0])
         if node is not None and annotation_of(node, HOLLOW) == "true":
             pool = driver.pools_on(node).get(pool_name)
-            if pool is not None and not self._nodes.is_leaving(node):
+            if pool is not None and not self._nodes.is_terminating(node):
                 return pool, node
         network = driver.network_pools().get(pool_name)
         return None if network is None else (network, None)
@@ -337,7 +332,7 @@ class HollowDrivers(Controller):
                 slice_["spec"]["pool"]["generation"] = generation
                 await self._publish(slice_, before.get(name_of(slice_)))
         for slice_ in present:
-            if name_of(slice_) not in kept and not self._slices.is_leaving(slice_):
+            if name_of(slice_) not in kept and not self._slices.is_terminating(slice_):
                 await self._slices.delete(slice_)
 
     async def _publish(self, slice_: Obj, old: Obj | None) -> None:
@@ -350,7 +345,7 @@ class HollowDrivers(Controller):
         await self._slices.create(slice_)
 
 
-def pool_slices(driver: str, pool: PlayedPool, node: Obj | None) -> list[Obj]:
+def pool_slices(driver: str, pool: PoolEntry, node: Obj | None) -> list[Obj]:
     """The slices of a pool, of generation 1."""
     name = pool.name if node is None else pool.name_on(name_of(node))
     parts = list(pool.slices())

@@ -12,7 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from typing import Any, Final, Protocol
 
-from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of, revision_of
+from kuberth.local.apiserver.objects import Obj, key_of, name_of, namespace_of, revision_of, with_metadata
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.hollow.working import retry_seconds
@@ -60,8 +60,8 @@ class Informer:
         self._objects: dict[str, Obj] = {}
         self._seen = 0
         """Every change up to this revision has been applied."""
-        self._leaving: set[str] = set()
-        """UIDs whose deletion was accepted, while their last versions are still here."""
+        self._deleted: set[str] = set()
+        """UIDs of objects that the server agreed to delete and whose last versions are still here."""
         self._handlers: list[Handler] = []
         self._retrying: set[tuple[Handler, str]] = set()
         self._indexes: dict[str, _Index] = {}
@@ -82,10 +82,10 @@ class Informer:
         """The number of objects that an index files under a value."""
         return len(self._indexes[index].entries.get(value, ()))
 
-    def is_leaving(self, obj: Obj) -> bool:
+    def is_terminating(self, obj: Obj) -> bool:
         """Whether it is being deleted, or a delete call in this process has succeeded."""
         metadata = obj["metadata"]
-        return "deletionTimestamp" in metadata or metadata.get("uid") in self._leaving
+        return "deletionTimestamp" in metadata or metadata.get("uid") in self._deleted
 
     def add_index(self, name: str, keys: Keys) -> None:
         """File every object under the values `keys` gives for it; a second call with the name is ignored."""
@@ -128,6 +128,11 @@ class Informer:
             return obj
         return await self.update({**obj, "status": status}, subresource="status")
 
+    async def remove_finalizer(self, obj: Obj, finalizer: str) -> Obj:
+        """Remove a finalizer of the object; the object afterwards."""
+        rest = [each for each in obj["metadata"].get("finalizers") or () if each != finalizer]
+        return await self.update(with_metadata(obj, finalizers=rest))
+
     async def delete(self, obj: Obj, *, grace_seconds: int | None = None, propagation: str = "") -> None:
         """Delete the object with this UID; it is no error if it is gone or was created again."""
         uid = obj["metadata"]["uid"]
@@ -145,7 +150,7 @@ class Informer:
                 raise
         present = self._objects.get(key_of(obj))
         if present is not None and present["metadata"]["uid"] == uid:
-            self._leaving.add(uid)
+            self._deleted.add(uid)
             # The object did not change, but handlers must no longer count it.
             self._notify(present, present)
 
@@ -238,7 +243,7 @@ class Informer:
 
     def _remove(self, key: str, old: Obj) -> None:
         del self._objects[key]
-        self._leaving.discard(old["metadata"]["uid"])
+        self._deleted.discard(old["metadata"]["uid"])
         for index in self._indexes.values():
             index.move(key, None)
         self._notify(old, None)
@@ -319,7 +324,7 @@ class Informers:
         if self._tasks is None:
             work.close()
         else:
-            task = self._tasks.create_task(_alone(work, name), name=name)
+            task = self._tasks.create_task(_log_failure(work, name), name=name)
             self._spawned.add(task)
             task.add_done_callback(self._spawned.discard)
 
@@ -335,7 +340,8 @@ class Informers:
             )
 
 
-async def _alone(work: Coroutine[Any, Any, None], name: str) -> None:
+async def _log_failure(work: Coroutine[Any, Any, None], name: str) -> None:
+    """Run a coroutine; a failure is logged and ends nothing else."""
     try:
         await work
     except Exception:

@@ -220,8 +220,8 @@ _PARALLEL: Final = 64
 """Most status writes at a time; they share a commit."""
 
 
-class PlayedNode(NamedTuple):
-    """A hollow node whose kubelet works."""
+class WorkingNode(NamedTuple):
+    """A hollow node whose kubelet runs and has reported its capacity."""
 
     obj: Obj
     address: str
@@ -232,20 +232,20 @@ class HollowKubelet(Controller):
     name = component = "kubelet"
 
     def __init__(
-        self, informers: Informers, *, played: Callable[[str], PlayedNode | None], clock: Clock
+        self, informers: Informers, *, working_node: Callable[[str], WorkingNode | None], clock: Clock
     ) -> None:
-        """`played` gives a node by name if its kubelet is played here and works, None otherwise."""
-        self._played = played
+        """`working_node` finds a node by name; None if its kubelet does not run here or is silent."""
+        self._working_node = working_node
         self._core = informers.core
         self._with_groups = informers.core.gates.get(GROUP_CLAIMS_GATE, False)
         self._admitted = AdmittedPods()
         self._states: dict[str, ContainersState] = {}
         """State of containers by UID of the pod, for pods whose annotations depend on time."""
-        self._settled: dict[str, tuple[Obj, Obj]] = {}
+        self._unchanged: dict[str, tuple[Obj, Obj]] = {}
         """Pods, with their nodes, that need nothing until one of the two changes; by UID."""
-        self._asked: dict[str, int] = {}
+        self._deletion_seen_ns: dict[str, int] = {}
         """When the deletion of pods was first seen, by UID."""
-        self._lacking: dict[str, str] = {}
+        self._claim_problems: dict[str, str] = {}
         """The problem last reported of pods whose devices are not ready, by UID."""
         self._last_address = 0
         super().__init__(informers, clock=clock)
@@ -266,33 +266,33 @@ class HollowKubelet(Controller):
         if new is None or is_finished(new):
             self._admitted.remove(uid)
             self._states.pop(uid, None)
-            self._settled.pop(uid, None)
-            self._lacking.pop(uid, None)
+            self._unchanged.pop(uid, None)
+            self._claim_problems.pop(uid, None)
         elif node_of(new) and "startTime" in new.get("status", {}):
             # Also pods of an earlier run, before new ones are admitted.
             self._admitted.add(new)
             if old is not None and old["spec"] != new["spec"]:
                 self._admitted.recount(new)
         if new is None:
-            self._asked.pop(uid, None)
+            self._deletion_seen_ns.pop(uid, None)
         elif node_of(new) and (not is_finished(new) or "deletionTimestamp" in new["metadata"]):
             self._queue.add(key_of(new))
 
     def _on_claim(self, old: Obj | None, new: Obj | None) -> None:
         for pod in self._pods.by("claim", key_of(new or old or {})):
-            if pod["metadata"]["uid"] in self._lacking:
+            if pod["metadata"]["uid"] in self._claim_problems:
                 self._queue.add(key_of(pod))
 
     async def _sync(self, pod: Obj) -> float | None:
-        if (node := self._played(node_of(pod))) is None:
+        if (node := self._working_node(node_of(pod))) is None:
             return None
         if "deletionTimestamp" in pod["metadata"]:
             return await self._stop(pod)
         if is_finished(pod):
             return None
-        uid, settled = pod["metadata"]["uid"], self._settled.get(pod["metadata"]["uid"])
+        uid, unchanged = pod["metadata"]["uid"], self._unchanged.get(pod["metadata"]["uid"])
         # This kubelet's own writes come back as changes.
-        if settled is not None and settled[0] is pod and settled[1] is node.obj:
+        if unchanged is not None and unchanged[0] is pod and unchanged[1] is node.obj:
             return None
         if not pod.get("status", {}).get("startTime") and (refusal := await self._refusal(pod, node)):
             await self._pods.write_status(pod, refused(pod, **refusal._asdict(), now=stamp(self._clock)))
@@ -306,19 +306,19 @@ class HollowKubelet(Controller):
         if step.seconds is not None:
             self._states[uid] = step.state
         elif self._pods.get(key_of(pod)) is pod:
-            self._settled[uid] = pod, node.obj
+            self._unchanged[uid] = pod, node.obj
         for event in step.events:
             self.record(pod, event.reason, event.message, type_=event.type)
         return step.seconds
 
-    async def _waits_for_devices(self, pod: Obj, node: PlayedNode) -> bool:
+    async def _waits_for_devices(self, pod: Obj, node: WorkingNode) -> bool:
         """Whether claims of the pod are not allocated or not reserved for it; an event says so once."""
         uid = pod["metadata"]["uid"]
         problem = problem_with_claims(pod, self._claims.get, with_groups=self._with_groups)
         if not problem:
-            self._lacking.pop(uid, None)
+            self._claim_problems.pop(uid, None)
             return False
-        reported, self._lacking[uid] = self._lacking.get(uid), problem
+        reported, self._claim_problems[uid] = self._claim_problems.get(uid), problem
         status = creating(pod, host=node.address, now=stamp(self._clock))
         if status != pod.get("status"):
             pod = await self._pods.write_status(pod, status)
@@ -327,7 +327,7 @@ class HollowKubelet(Controller):
             self.record(pod, "FailedPrepareDynamicResources", message, type_="Warning")
         return True
 
-    async def _refusal(self, pod: Obj, node: PlayedNode) -> Refusal | None:
+    async def _refusal(self, pod: Obj, node: WorkingNode) -> Refusal | None:
         if self._admitted.admit(pod, node.obj) is None:
             return None
         # The informer may be late: check with the server before a pod is refused for good.
@@ -340,7 +340,7 @@ class HollowKubelet(Controller):
         current = await self._core.get("nodes", name)
         return self._admitted.admit(pod, current)
 
-    def _step(self, pod: Obj, node: PlayedNode) -> Step:
+    def _step(self, pod: Obj, node: WorkingNode) -> Step:
         now_ns, status = self._clock.now_ns(), pod.get("status") or {}
         if phase(pod) != "Running" or "startTime" not in status:
             own = status.get("podIP")
@@ -380,7 +380,7 @@ class HollowKubelet(Controller):
         # Timestamps are whole seconds: what was asked in this one was asked just now, and what is due in
         # one is due at its end.
         just_now = now_ns - asked_ns < NANOSECONDS
-        first_ns = self._asked.setdefault(metadata["uid"], now_ns if just_now else asked_ns)
+        first_ns = self._deletion_seen_ns.setdefault(metadata["uid"], now_ns if just_now else asked_ns)
         stop = behavior_of(pod).stop_seconds - (now_ns - first_ns) / NANOSECONDS
         return stop, (due_ns - now_ns) / NANOSECONDS + 1.0
 

@@ -20,7 +20,7 @@ from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.hollow.annotations import is_silent, says_ready
 from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informers
-from kuberth.local.hollow.kubelet import HollowKubelet, PlayedNode
+from kuberth.local.hollow.kubelet import HollowKubelet, WorkingNode
 from kuberth.local.hollow.shapes import (
     HOLLOW,
     default_capacity,
@@ -41,13 +41,13 @@ _RENEW_SECONDS: Final = 10.0
 _RENEWALS_A_SECOND: Final = 100
 """The maximum rate of lease writes. With more nodes, each renews less often and its lease lasts longer, so
 that heartbeats do not fill the event loop or the history from which watches resume."""
-_SLICES: Final = 100
+_RENEWAL_BATCHES: Final = 100
 """Leases are renewed in this many batches (5,000 in batches of 50), and other requests run between them."""
 _REGISTER_AT_ONCE: Final = 250
 
 
 class HollowNodes(Controller):
-    """Registers nodes and plays their kubelets until cancelled."""
+    """Registers nodes and runs their kubelets until cancelled."""
 
     name = "node"
 
@@ -63,16 +63,16 @@ class HollowNodes(Controller):
         """Set when all nodes are there."""
         self._shapes = load_shapes(shapes, count=count)
         self._names: dict[str, str] = {}
-        """The nodes played here, with their UIDs."""
+        """The hollow nodes, with their UIDs."""
         self._leases: dict[str, Obj] = {}
         """Leases of the nodes as last written, by name."""
-        self._numbers = sum(shape.count for shape in self._shapes)
+        self._node_count = sum(shape.count for shape in self._shapes)
         super().__init__(informers, clock=clock)
 
     def set_up(self) -> None:
         self._queue = self.queue_of("nodes", self._sync)
         self._nodes = self.watch("nodes")
-        self._kubelet = HollowKubelet(self._informers, played=self._played, clock=self._clock)
+        self._kubelet = HollowKubelet(self._informers, working_node=self._working_node, clock=self._clock)
         self._nodes.add_handler(self._on_node)
 
     async def run(self) -> None:
@@ -98,14 +98,14 @@ class HollowNodes(Controller):
         if not is_silent(new) and not _is_reported(new):
             self._queue.add(name)
 
-    def _played(self, name: str) -> PlayedNode | None:
+    def _working_node(self, name: str) -> WorkingNode | None:
         """A hollow node, unless its kubelet is silent or has not reported its capacity yet."""
         node = self._nodes.get(name)
         if node is None or name not in self._names or is_silent(node) or not _has_capacity(node):
             return None
         addresses = node.get("status", {}).get("addresses") or ()
         own = next((str(one.get("address", "")) for one in addresses if one.get("type") == "InternalIP"), "")
-        return PlayedNode(node, own, says_ready(node))
+        return WorkingNode(node, own, says_ready(node))
 
     async def _register(self) -> None:
         nodes = list(make_nodes(self._shapes, now=stamp(self._clock)))
@@ -122,12 +122,12 @@ class HollowNodes(Controller):
         conditions = present.get("conditions") or []
         for condition in reported_conditions(now, ready=says_ready(node)):
             conditions = set_condition(conditions, condition, now=now)
-        self._numbers += 1
+        self._node_count += 1
         fresh = node_status(
             present.get("capacity") or default_capacity(),
             present.get("allocatable"),
             name=name,
-            address=node_address(self._numbers),
+            address=node_address(self._node_count),
             now=now,
         )
         kept = {key: value for key, value in present.items() if value and key != "nodeInfo"}
@@ -138,14 +138,14 @@ class HollowNodes(Controller):
         tick = 0
         while True:
             period = max(_RENEW_SECONDS, len(self._names) / _RENEWALS_A_SECOND)
-            names = list(self._names.items())[tick % _SLICES :: _SLICES]
-            names = [(name, uid) for name, uid in names if self._played(name) is not None]
+            names = list(self._names.items())[tick % _RENEWAL_BATCHES :: _RENEWAL_BATCHES]
+            names = [(name, uid) for name, uid in names if self._working_node(name) is not None]
             if names:
                 # A kubelet renews four times in the life of a lease.
                 seconds = round(4 * period)
                 await wait_all(self._renew_one(name, uid, seconds) for name, uid in names)
             tick += 1
-            await asyncio.sleep(period / _SLICES)
+            await asyncio.sleep(period / _RENEWAL_BATCHES)
 
     async def _renew_one(self, name: str, uid: str, seconds: int) -> None:
         core, lease = self._informers.core, self._leases.pop(name, None)

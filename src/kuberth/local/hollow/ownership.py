@@ -82,7 +82,7 @@ class Claim:
     def __init__(self, children: Informer, owner: Obj, *, selector: Obj | None) -> None:
         self.owner = owner
         self.matching = selector_of(selector)
-        self.owner_leaves = "deletionTimestamp" in owner["metadata"]
+        self.owner_is_terminating = "deletionTimestamp" in owner["metadata"]
         self._children = children
 
     def candidates(self) -> list[Obj]:
@@ -90,18 +90,23 @@ class Claim:
         mine = self._children.by(OWNER_INDEX, self.owner["metadata"]["uid"])
         return mine + self._children.by(ORPHAN_INDEX, namespace_of(self.owner))
 
-    async def settle(self, child: Obj) -> Obj | None:
+    async def adopt_or_release(self, child: Obj) -> Obj | None:
         """The child if it is the owner's; matching orphans are adopted, other children released."""
         reference = controller_of(child)
         matches = self.matching.matches(labels_of(child))
         if reference is not None and reference["uid"] == self.owner["metadata"]["uid"]:
             if matches:
                 return child
-            if not self._children.is_leaving(child) and not self.owner_leaves:
+            if not self._children.is_terminating(child) and not self.owner_is_terminating:
                 others = [one for one in child["metadata"]["ownerReferences"] if not one.get("controller")]
                 await self._children.update(with_metadata(child, ownerReferences=others))
             return None
-        if reference is not None or not matches or self.owner_leaves or self._children.is_leaving(child):
+        if (
+            reference is not None
+            or not matches
+            or self.owner_is_terminating
+            or self._children.is_terminating(child)
+        ):
             return None
         references = child["metadata"].get("ownerReferences") or []
         references = [*references, reference_to(self.owner)]
@@ -111,8 +116,8 @@ class Claim:
 async def claim(children: Informer, owner: Obj) -> list[Obj]:
     """The children of an owner, after those that its selector matches were adopted and others released."""
     claiming = Claim(children, owner, selector=owner["spec"].get("selector"))
-    settled = [await claiming.settle(child) for child in claiming.candidates()]
-    return [child for child in settled if child is not None]
+    claimed = [await claiming.adopt_or_release(child) for child in claiming.candidates()]
+    return [child for child in claimed if child is not None]
 
 
 def _owner_uids(obj: Obj) -> Iterable[str]:

@@ -28,10 +28,7 @@ from kuberth.local.hollow.controllers.garbage import GarbageController
 from kuberth.local.hollow.controllers.job import JobController
 from kuberth.local.hollow.controllers.namespaces import NamespaceController
 from kuberth.local.hollow.controllers.node_lifecycle import NodeLifecycleController
-from kuberth.local.hollow.controllers.replica_set import (
-    ReplicaSetController,
-    ReplicationControllerController,
-)
+from kuberth.local.hollow.controllers.replica_set import ReplicaSetController, ReplicationControllerController
 from kuberth.local.hollow.controllers.resource_claims import ResourceClaimController
 from kuberth.local.hollow.controllers.stateful_set import StatefulSetController
 from kuberth.local.hollow.controllers.taint_eviction import (
@@ -74,10 +71,7 @@ name there, since etcd expires events."""
 STORAGE_CLASS: Final = {
     "apiVersion": "storage.k8s.io/v1",
     "kind": "StorageClass",
-    "metadata": {
-        "name": "hollow",
-        "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
-    },
+    "metadata": {"name": "hollow", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
     "provisioner": PROVISIONER,
     "reclaimPolicy": "Delete",
     "volumeBindingMode": "WaitForFirstConsumer",

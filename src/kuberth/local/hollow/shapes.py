@@ -130,12 +130,7 @@ _NO_PRESSURE: Final = (
     ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
     ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
 )
-_READY: Final = (
-    "Ready",
-    "True",
-    "KubeletReady",
-    "kubelet is posting ready status (hollow: it runs nothing)",
-)
+_READY: Final = ("Ready", "True", "KubeletReady", "kubelet is posting ready status (hollow: it runs nothing)")
 _NOT_READY: Final = ("Ready", "False", "KubeletNotReady", "the node's annotation kuberth.dev/ready is false")
 
 
@@ -175,10 +170,7 @@ def node_status(
         "capacity": dict(capacity),
         "allocatable": dict(capacity if allocatable is None else allocatable),
         "conditions": reported_conditions(now),
-        "addresses": [
-            {"type": "InternalIP", "address": address},
-            {"type": "Hostname", "address": name},
-        ],
+        "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
         "nodeInfo": {
             "machineID": "",

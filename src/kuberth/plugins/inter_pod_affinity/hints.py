@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from kuberth.api.core import Node, Pod, PodAffinity, PodAntiAffinity
-from kuberth.api.selectors.remembering import Remembered
+from kuberth.api.selectors.compiled_cache import CompiledCache
 from kuberth.cluster.pod_info import AffinityTerm, compile_term
 from kuberth.plugins.hints import has_node, is_same_pod
 
 
 class AffinityHints:
     def __init__(self) -> None:
-        self._terms = Remembered[tuple[AffinityTerm, ...]]()
+        self._terms = CompiledCache[tuple[AffinityTerm, ...]]()
 
     def pod_change_helps(self, pod: Pod, before: Pod | None, after: Pod | None) -> bool:
         if before is not None and after is not None and is_same_pod(after, pod):

@@ -23,7 +23,7 @@ from kuberth.api.selectors import (
     required_node_affinity,
     required_node_selector,
 )
-from kuberth.api.selectors.remembering import Remembered
+from kuberth.api.selectors.compiled_cache import CompiledCache
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.selection import meets_node_selector, meets_required_affinity, sum_of_weights
 from kuberth.config.plugin_args import NodeAffinityArgs
@@ -78,7 +78,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, E
 
     def __init__(self, args: NodeAffinityArgs | None, _handle: Handle) -> None:
         self._added = _compile_added(args.added_affinity if args is not None else None)
-        self._remembered = Remembered[CompiledNodeSelector]()
+        self._cache = CompiledCache[CompiledNodeSelector]()
 
     def pre_filter(self, state: CycleState, pod: Pod, _nodes: Nodes) -> PreFilterResult | Status | None:
         required = _of(pod).required_during_scheduling_ignored_during_execution
@@ -143,10 +143,10 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, E
         required = required_node_selector(pod)
         if required is None:
             return True
-        compiled = self._remembered.get(required)
+        compiled = self._cache.get(required)
         if compiled is None:
             compiled = compile_node_selector(required)
-            self._remembered.put(required, None, compiled, length=compiled.length)
+            self._cache.put(required, None, compiled, length=compiled.length)
         return compiled.matches(node.labels, node.name)
 
 

@@ -19,7 +19,7 @@ from kuberth.api.selectors import (
     required_node_affinity,
     selector_from_set,
 )
-from kuberth.api.selectors.remembering import Remembered
+from kuberth.api.selectors.compiled_cache import CompiledCache
 from kuberth.api.taints import KeyedTolerations
 from kuberth.api.well_known import HOSTNAME, ZONE
 from kuberth.changes import Changes
@@ -79,7 +79,7 @@ class ConstraintReader:
         self._default_selector = DefaultSelector(stores) if self._defaults else None
         self._inclusion_policies = inclusion_policies
         self._match_label_keys = match_label_keys
-        self._remembered = Remembered[tuple[Constraint, ...]]()
+        self._cache = CompiledCache[tuple[Constraint, ...]]()
 
     @property
     def versions(self) -> Sequence[Versioned]:
@@ -122,11 +122,11 @@ class ConstraintReader:
         labels = pod.metadata.labels
         keys = {key for each in own for key in each.match_label_keys} if self._match_label_keys else ()
         beside = action, tuple(sorted((key, labels[key]) for key in keys if key in labels))
-        compiled = self._remembered.get(own, beside)
+        compiled = self._cache.get(own, beside)
         if compiled is None:
             compiled = self._compiled(own, pod, action)
             length = len(own) + sum(each.selector.length for each in compiled)
-            self._remembered.put(own, beside, compiled, length=length)
+            self._cache.put(own, beside, compiled, length=length)
         return compiled
 
     def _compiled(self, constraints: _Constraints, pod: Pod, action: str) -> tuple[Constraint, ...]:

@@ -33,6 +33,7 @@ from kuberth.errors import ApiError, LeadershipLost, UnauthorizedError
 from kuberth.explaining.page import PATH as EXPLAIN_PATH
 from kuberth.explaining.page import explain_page
 from kuberth.framework.registry import Registry
+from kuberth.https.certificates import CertificateFiles, SelfSigned
 from kuberth.observe.metrics import ClientMetrics, Family, LeaderElectionMetrics
 from kuberth.overview import Overview, overview_pages
 from kuberth.programs.memory import find_allocator, release_memory
@@ -42,17 +43,12 @@ from kuberth.programs.run.leader_election import ElectionEvents, LeaderElector, 
 from kuberth.programs.run.watchdog import EX_FAILURE, Watchdog, on_signals
 from kuberth.queue.interface import QueueFactory
 from kuberth.scheduling.checking import CHECK_EVERY
-from kuberth.serving import (
-    CertificateFiles,
-    DelegatedAccess,
-    HealthCheck,
-    SelfSigned,
-    Server,
-    scheduler_routes,
-)
-from kuberth.serving.health import PING
+from kuberth.serving.access import DelegatedAccess
+from kuberth.serving.endpoints import scheduler_routes
+from kuberth.serving.health import PING, HealthCheck
 from kuberth.serving.messages import Handler
 from kuberth.serving.metrics_pages import feature_families
+from kuberth.serving.server import Server
 
 logger = logging.getLogger(__name__)
 

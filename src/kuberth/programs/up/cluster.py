@@ -43,7 +43,7 @@ from kuberth.programs.up.node_counts import resolve_node_count
 from kuberth.programs.up.own_configuration import OwnConfiguration
 from kuberth.programs.up.summary import Observer, Summary
 from kuberth.queue.interface import QueueFactory
-from kuberth.serving import scheduler_routes
+from kuberth.serving.endpoints import scheduler_routes
 from kuberth.serving.metrics_pages import feature_families
 from kuberth.text.timestamps import stamp
 

@@ -170,7 +170,7 @@ def test_pods_that_are_not_cached(body: Any) -> None:
     async def test(harness: CoreHarness) -> None:
         row = harness.core.resources.by_id("pods")
         assert row is not None
-        assert PreparedSpecs(harness.store).key(row, body, namespace="default", signed=False) is None
+        assert PreparedSpecs(harness.store).key(row, body, namespace="default", tracked=False) is None
 
     run(test)
 
@@ -182,7 +182,7 @@ def test_few_specs_are_cached() -> None:
         keys = []
         for number in range(300):
             body = pod("a", hostname=f"h{number}")
-            key = prepared.key(row, body, namespace="default", signed=False)
+            key = prepared.key(row, body, namespace="default", tracked=False)
             assert key is not None
             prepared.add(key, {"metadata": {}, "spec": body["spec"], "status": {}})
             keys.append(key)

@@ -63,14 +63,14 @@ def test_a_deletion_that_was_asked_for_shows_before_it_is_seen() -> None:
         async with informing() as (_, _, informer):
             made = await informer.create(config_map("a"))
             await informer.delete(made)
-            assert informer.get("default/a") is None or informer.is_leaving(made)
+            assert informer.get("default/a") is None or informer.is_terminating(made)
             again = await informer.create(config_map("a"))
-            assert not informer.is_leaving(again)
+            assert not informer.is_terminating(again)
             await asyncio.sleep(1)
             assert informer.get("default/a") == again
             # Gone, or made again under its name: nothing to do.
             await informer.delete(made)
-            assert not informer.is_leaving(again)
+            assert not informer.is_terminating(again)
 
     virtual(main)
 
@@ -81,7 +81,7 @@ def test_handlers_are_called_at_once_for_a_requested_deletion() -> None:
             late = Informer(core, "configmaps")  # it is not started, so that it sees nothing by itself
             made = await late.create(config_map("a"))
             calls: list[tuple[bool, bool]] = []
-            late.add_handler(lambda old, new: calls.append((old is new, late.is_leaving(new or {}))))
+            late.add_handler(lambda old, new: calls.append((old is new, late.is_terminating(new or {}))))
             await late.delete(made)
             assert calls == [(False, False), (True, True)]
 

@@ -47,7 +47,7 @@ class Pods:
         wanted = [key for key, reference in owned.items() if (reference is None) == (index == "orphan")]
         return [self.objects[key] for key in wanted]
 
-    def is_leaving(self, obj: Obj) -> bool:
+    def is_terminating(self, obj: Obj) -> bool:
         return name_of(obj) in self.leaving
 
     async def update(self, obj: Obj) -> Obj:
@@ -88,9 +88,9 @@ class Settling(Claim):
 
     looked_at: list[str]
 
-    async def settle(self, child: Obj) -> Obj | None:
+    async def adopt_or_release(self, child: Obj) -> Obj | None:
         self.looked_at.append(name_of(child))
-        return await super().settle(child)
+        return await super().adopt_or_release(child)
 
 
 def settling(pods: Pods, owner: Obj = OWNER) -> Settling:
@@ -116,7 +116,7 @@ def recount(pods: Pods) -> Counts:
         for each in pods.objects.values()
         if controller_of(each) is not None and labels_of(each).get("app") and not is_finished(each)
     ]
-    active = [each for each in mine if not pods.is_leaving(each)]
+    active = [each for each in mine if not pods.is_terminating(each)]
     ready = sum(map(is_ready, active))
     labelled = sum("tier" in labels_of(each) for each in active)
     return Counts(len(active), len(mine) - len(active), labelled, ready, ready)

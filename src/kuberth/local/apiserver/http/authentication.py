@@ -163,7 +163,9 @@ _REVIEWED: Final = (
     ("authorization.k8s.io", "SubjectAccessReview"),
 )
 REVIEWS: Final = tuple(
-    ServedResource(group, "v1", kind, f"{kind.lower()}s", namespaced=kind.startswith("Local"))
+    ServedResource(
+        group, "v1", kind, f"{kind.lower()}s", namespaced=kind.startswith("Local"), verbs=("create",)
+    )
     for group, kind in _REVIEWED
 )
 

@@ -88,10 +88,7 @@ def kubeconfig_tree(url: str, credentials: ClusterCredentials) -> Obj:
         "clusters": [
             {
                 "name": _CLUSTER,
-                "cluster": {
-                    "server": url,
-                    "certificate-authority-data": text(credentials.ca_certificate),
-                },
+                "cluster": {"server": url, "certificate-authority-data": text(credentials.ca_certificate)},
             }
         ],
         "users": [

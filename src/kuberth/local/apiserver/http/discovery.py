@@ -11,9 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kuberth.local.apiserver.http.authentication import REVIEWS
-from kuberth.local.apiserver.http.routing import Subresource, subresource_of, verbs_of
+from kuberth.local.apiserver.http.routing import Subresource, subresource_of
 from kuberth.local.apiserver.http.usage import USAGES
-from kuberth.local.apiserver.http.usage import VERBS as USAGE_VERBS
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.resources import ResourceTable, ServedResource
 from kuberth.local.apiserver.status_errors import unknown_resource
@@ -21,10 +20,6 @@ from kuberth.local.apiserver.status_errors import unknown_resource
 AGGREGATED_TYPE: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _VERSION: Final = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 _STABILITY: Final = {"alpha": 0, "beta": 1, "": 2}
-_VERBS_OF_ANSWERED: Final = {(row.group, row.kind): ("create",) for row in REVIEWS} | {
-    (row.group, row.kind): USAGE_VERBS for row in USAGES
-}
-"""Verbs of resources that are not stored, by group and kind."""
 
 Groups = dict[str, dict[str, list[ServedResource]]]
 
@@ -132,10 +127,6 @@ def _group(name: str, versions: Sequence[str]) -> Obj:
     return {"name": name, "versions": entries, "preferredVersion": entries[0]}
 
 
-def _verbs(row: ServedResource) -> list[str]:
-    return list(_VERBS_OF_ANSWERED.get((row.group, row.kind)) or verbs_of(row))
-
-
 def _group_version_kind(row: ServedResource, subresource: Subresource) -> Obj:
     if not subresource.kind:
         return {"group": row.group, "version": row.version, "kind": row.kind}
@@ -154,7 +145,7 @@ def _legacy_entries(row: ServedResource) -> list[Obj]:
         "singularName": row.singular_name,
         "namespaced": row.namespaced,
         "kind": row.kind,
-        "verbs": _verbs(row),
+        "verbs": list(row.verbs),
     }
     entries = [entry | _other_names(row)]
     for name in row.subresources:
@@ -178,7 +169,7 @@ def _entry(row: ServedResource) -> Obj:
         "responseKind": _group_version_kind(row, Subresource()),
         "scope": "Namespaced" if row.namespaced else "Cluster",
         "singularResource": row.singular_name,
-        "verbs": _verbs(row),
+        "verbs": list(row.verbs),
         **_other_names(row),
     }
     if row.subresources:

@@ -14,6 +14,12 @@ import msgspec
 
 from kuberth.https.messages import JSON, Response
 from kuberth.local.apiserver.objects import is_larger
+from kuberth.local.apiserver.patching.patching import (
+    APPLY_PATCH,
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_MERGE_PATCH,
+)
 from kuberth.local.apiserver.schema.protobuf import MEDIA_TYPE as PROTOBUF
 from kuberth.local.apiserver.schema.protobuf import decode_object
 from kuberth.local.apiserver.status_errors import StatusError, bad_request, too_large, unsupported_media_type
@@ -23,14 +29,7 @@ from kuberth.text.field_errors import DuplicateKey, InvalidConfiguration, TooLar
 YAML: Final = "application/yaml"
 BODY_TYPES: Final = (JSON, YAML, PROTOBUF)
 _ANSWER_TYPES: Final = (JSON, YAML)
-PATCH_TYPES: Final = (
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-    "application/apply-patch+yaml",
-)
-APPLY: Final = PATCH_TYPES[-1]
-
+PATCH_TYPES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
 OBJECT_FORMS: Final = {
     (kind, "meta.k8s.io", version)
     for kind in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")

@@ -120,12 +120,7 @@ class OpenApi:
         for row in rows:
             name = self._add_schema(schemas, row)
             paths |= _operations(row, name)
-        return {
-            "openapi": "3.0.0",
-            "info": _INFO,
-            "paths": paths,
-            "components": {"schemas": schemas},
-        }
+        return {"openapi": "3.0.0", "info": _INFO, "paths": paths, "components": {"schemas": schemas}}
 
     def _add_schema(self, schemas: Obj, row: ServedResource) -> str:
         if row.schema:
@@ -265,11 +260,7 @@ def _operations(row: ServedResource, schema: str) -> Obj:
             "operationId": f"{verb}{row.version.capitalize()}{row.kind}",
             "responses": {"200": {"description": "OK", "content": body}},
             "x-kubernetes-action": verb,
-            _KIND: {
-                "group": row.group,
-                "version": row.version,
-                "kind": row.kind,
-            },
+            _KIND: {"group": row.group, "version": row.version, "kind": row.kind},
         }
         if parameters:
             made["parameters"] = _QUERY
@@ -297,16 +288,16 @@ def _operations(row: ServedResource, schema: str) -> Obj:
 
 
 def type_description(type_name: str) -> str:
-    return str(_of(type_name).get("type", ""))
+    return str(_descriptions_of(type_name).get("type", ""))
 
 
 def field_description(type_name: str, field: str) -> str:
     """The description of this field of the type, or else that of the field in all types."""
-    own = _of(type_name).get(_TYPE_FIELD if field == "type" else field)
+    own = _descriptions_of(type_name).get(_TYPE_FIELD if field == "type" else field)
     return str(own or read_table(_DESCRIPTIONS)[_ANY].get(field, ""))
 
 
 @cache
-def _of(type_name: str) -> dict[str, str]:
+def _descriptions_of(type_name: str) -> dict[str, str]:
     found = read_table(_DESCRIPTIONS).get(type_name, {})
-    return {**_of(found["like"]), **found} if "like" in found else found
+    return {**_descriptions_of(found["like"]), **found} if "like" in found else found

@@ -19,7 +19,6 @@ import msgspec
 from kuberth.clock import Clock
 from kuberth.https.messages import JSON, Query, Request, Response
 from kuberth.local.apiserver.http.negotiation import (
-    APPLY,
     BODY_TYPES,
     OBJECT_FORMS,
     PATCH_TYPES,
@@ -34,6 +33,7 @@ from kuberth.local.apiserver.http.negotiation import (
 )
 from kuberth.local.apiserver.http.routing import Target
 from kuberth.local.apiserver.objects import Obj, name_of
+from kuberth.local.apiserver.patching.patching import APPLY_PATCH
 from kuberth.local.apiserver.printing.forms import Printer, parse_include
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.status_errors import (
@@ -180,9 +180,9 @@ class ResourceRequests:
     async def _patch(self, request: Request, target: Target) -> _Result:
         content_type, _ = parse_media_type(request.headers.get("content-type", ""))
         read = read_body(await request.body(), content_type, supported=PATCH_TYPES)
-        if content_type == APPLY and not request.query.text("fieldManager"):
+        if content_type == APPLY_PATCH and not request.query.text("fieldManager"):
             raise invalid(_OPTIONS["patch"], "", [required("fieldManager", "is required for apply patch")])
-        if content_type != APPLY and request.query.flag("force"):
+        if content_type != APPLY_PATCH and request.query.flag("force"):
             why = "may not be specified for non-apply patch"
             raise invalid(_OPTIONS["patch"], "", [forbidden_field("force", why)])
         options = _write_options(request, target, _OPTIONS["patch"])

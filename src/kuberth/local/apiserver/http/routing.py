@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from kuberth.local.apiserver.resources import ALL_VERBS, ResourceTable, ServedResource
+from kuberth.local.apiserver.resources import ResourceTable, ServedResource
 from kuberth.local.apiserver.status_errors import method_not_supported, unknown_resource
 
 _NAMESPACE_SUBRESOURCES: Final = ("status", "finalize")
@@ -88,20 +88,14 @@ def subresource_of(name: str) -> Subresource:
     return SUBRESOURCES.get(name, SUBRESOURCES["status"])
 
 
-def verbs_of(row: ServedResource, subresource: str = "") -> tuple[str, ...]:
-    return subresource_of(subresource).verbs if subresource else ALL_VERBS
-
-
 _NAMED: Final = {"GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _COLLECTION: Final = {"GET": "list", "HEAD": "list", "POST": "create", "DELETE": "deletecollection"}
 
 
-def verb_of(target: Target, method: str, *, verbs: Sequence[str] | None = None) -> str:
-    """The verb of a method on a target; StatusError 405 if it is not one of `verbs`.
-
-    Without `verbs`, those of its resource.
-    """
+def verb_of(target: Target, method: str) -> str:
+    """The verb of a method on a target; StatusError 405 if its resource or subresource does not have it."""
     row = target.row
+    verbs = subresource_of(target.subresource).verbs if target.subresource else row.verbs
     if target.subresource:
         verb = "create" if method == "POST" else _NAMED.get(method, "")
     elif target.name:
@@ -111,6 +105,6 @@ def verb_of(target: Target, method: str, *, verbs: Sequence[str] | None = None) 
         # As upstream: only reads can span all namespaces.
         if row.namespaced and not target.namespace and verb != "list":
             verb = ""
-    if verb not in (verbs_of(row, target.subresource) if verbs is None else verbs):
+    if verb not in verbs:
         raise method_not_supported(row, verb or method)
     return verb

@@ -45,10 +45,9 @@ from kuberth.local.apiserver.http.openapi import (
 )
 from kuberth.local.apiserver.http.resource_requests import ResourceRequests, WatchLimits
 from kuberth.local.apiserver.http.routing import find_target, split_path, verb_of
-from kuberth.local.apiserver.http.usage import GROUP as USAGE_GROUP
-from kuberth.local.apiserver.http.usage import USAGES, VERBS, Usages
+from kuberth.local.apiserver.http.usage import USAGES, Usages
 from kuberth.local.apiserver.objects import Obj
-from kuberth.local.apiserver.resources import ResourceTable, ServedResource
+from kuberth.local.apiserver.resources import ResourceTable
 from kuberth.local.apiserver.status_errors import StatusError, bad_request, too_large, unknown_resource
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.text.durations import parse_duration
@@ -73,7 +72,9 @@ _LONGEST_SHOWN: Final = 40
 _HEALTH: Final = ("healthz", "livez", "readyz")
 _REFUSALS: Final = {400: "BadRequest", 503: "ServiceUnavailable"}
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-_REVIEWS: Final = {(row.group, row.version, row.plural): row for row in REVIEWS}
+_COMPUTED: Final = ResourceTable((*REVIEWS, *USAGES))
+"""Resources that are answered without being stored; no stored resource has a group of theirs."""
+_COMPUTED_GROUPS: Final = frozenset(row.group for row in _COMPUTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,6 @@ class ApiService:
         self._custom_schemas: dict[tuple[str, str], Obj | None] = {}
         self._watch_limits = WatchLimits(limits.watchers, per_client=limits.watchers_per_client)
         self._usages = Usages(core, clock=clock)
-        self._usage_rows = ResourceTable(USAGES)
         self._resource_requests = ResourceRequests(core, clock=clock, watch_limits=self._watch_limits)
 
     @property
@@ -198,30 +198,31 @@ class ApiService:
         return Response.text(f"[+]ping ok\n[-]etcd failed: {failure}\n{name} check failed\n", status=500)
 
     async def _answer_resource(self, request: Request, segments: list[str]) -> Response:
-        review = _find_review(segments)
-        if review is not None:
-            if request.method != "POST":
-                raise _method_not_allowed()
-            form = negotiate(request.headers.get("accept"))
-            body = decode_body(await request.body(), request.headers.get("content-type"))
-            tree = answer_review(review, body, user=request.user, authenticator=self._authenticator)
-            return tree_answer(tree, status=201, media_type=form.media_type)
-        if segments[0] == "apis" and segments[1] == USAGE_GROUP:
-            target = find_target(self._usage_rows, segments)
-            verb_of(target, request.method, verbs=VERBS)
+        is_computed = segments[0] == "apis" and segments[1] in _COMPUTED_GROUPS
+        target = find_target(_COMPUTED if is_computed else self._core.resources, segments)
+        if is_computed and target.row in USAGES:
+            verb_of(target, request.method)
             if request.query.flag("watch"):
                 raise _method_not_allowed()
             form = negotiate(request.headers.get("accept"))
             tree = await self._usages.answer(target, request.query)
             return tree_answer(tree, media_type=form.media_type)
-        target = find_target(self._core.resources, segments)
-        if target.subresource == "token":
+        if is_computed:
+            if target.name or bool(target.namespace) != target.row.namespaced:
+                raise unknown_resource()
+            if request.method != "POST":
+                raise _method_not_allowed()
+        elif target.subresource == "token":
             verb_of(target, request.method)
-            form = negotiate(request.headers.get("accept"))
-            body = decode_body(await request.body(), request.headers.get("content-type"))
+        else:
+            return await self._resource_requests.answer(request, target, verb_of(target, request.method))
+        form = negotiate(request.headers.get("accept"))
+        body = decode_body(await request.body(), request.headers.get("content-type"))
+        if is_computed:
+            tree = answer_review(target.row, body, user=request.user, authenticator=self._authenticator)
+        else:
             tree = await self._authenticator.account_tokens.issue(target.namespace, target.name, body)
-            return tree_answer(tree, status=201, media_type=form.media_type)
-        return await self._resource_requests.answer(request, target, verb_of(target, request.method))
+        return tree_answer(tree, status=201, media_type=form.media_type)
 
     def _root(self, request: Request) -> Response:
         _expect_reading(request)
@@ -303,15 +304,6 @@ def _status_error(error: Exception, request: Request) -> StatusError:
     return bad_request("the request is nested too deeply")
 
 
-def _find_review(segments: list[str]) -> ServedResource | None:
-    if segments[0] != "apis" or len(segments) not in (4, 6):
-        return None
-    row = _REVIEWS.get((segments[1], segments[2], segments[-1]))
-    if row is None or row.namespaced != (len(segments) == 6 and segments[3] == "namespaces"):
-        return None
-    return row
-
-
 def _cacheable(request: Request, response: Response) -> Response:
     """The response with an ETag, or 304 if the client's copy has the same one."""
     assert isinstance(response.body, bytes)
@@ -332,8 +324,6 @@ def _method_not_allowed() -> StatusError:
         405, "MethodNotAllowed", "the server does not allow this method on the requested resource"
     )
 
-
-logger = logging.getLogger(__name__)
 
 LIMITS: Final = Limits(connections=2000, reserved=50)
 """The limits of connections. All clients of a local cluster share an address, so none is per address."""

@@ -22,9 +22,9 @@ from kuberth.local.apiserver.verbs.core import Core
 from kuberth.text.timestamps import stamp
 
 GROUP: Final = "metrics.k8s.io"
-VERBS: Final = ("get", "list")
-NODES: Final = ServedResource(GROUP, "v1beta1", "NodeMetrics", "nodes", namespaced=False)
-PODS: Final = ServedResource(GROUP, "v1beta1", "PodMetrics", "pods")
+_VERBS: Final = ("get", "list")
+NODES: Final = ServedResource(GROUP, "v1beta1", "NodeMetrics", "nodes", namespaced=False, verbs=_VERBS)
+PODS: Final = ServedResource(GROUP, "v1beta1", "PodMetrics", "pods", verbs=_VERBS)
 USAGES: Final = (NODES, PODS)
 
 _WINDOW: Final = "30s"
@@ -80,10 +80,7 @@ class Usages:
                 for container in _containers(pod):
                     total.update(_requests(container))
         return [
-            {
-                **self._head(NODES, node),
-                "usage": _usage(totals.get(node["metadata"]["name"], Counter())),
-            }
+            {**self._head(NODES, node), "usage": _usage(totals.get(node["metadata"]["name"], Counter()))}
             for node in nodes
         ]
 

@@ -86,7 +86,7 @@ def _node(below: FieldSet, *, member: bool) -> FieldSet | None:
 
 def paths(fields: FieldSet, above: str = "") -> Iterator[str]:
     """The members, as conflicts name them, in order."""
-    for mark in sorted(fields, key=_place):
+    for mark in sorted(fields, key=_sort_key):
         if mark == SELF:
             continue
         node, path = fields[mark], above + path_of(mark)
@@ -101,7 +101,7 @@ def in_order(fields: FieldSet) -> FieldSet:
         return {mark: in_order(node) for mark, node in fields.items()} if fields else fields
     marks = sorted(fields)
     if marks[-1][0] != "f":  # `f:` sorts before the marks of entries, and their order is that of their values
-        marks.sort(key=_place)
+        marks.sort(key=_sort_key)
     return {mark: in_order(fields[mark]) for mark in marks}
 
 
@@ -154,7 +154,7 @@ def path_of(mark: str) -> str:
     return f"[{mark[2:]}]"
 
 
-def _place(mark: str) -> tuple[Any, ...]:
+def _sort_key(mark: str) -> tuple[Any, ...]:
     """Fields by name, then entries by the values of their keys: port 80 comes before port 443."""
     if mark[:2] == "f:":
         return (0, mark[2:])

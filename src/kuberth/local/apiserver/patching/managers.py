@@ -147,10 +147,10 @@ def after_update(
     found = difference(owned_part(old), owned_part(new), root_field(row))
     taken, removed = union(found.added or {}, found.changed or {}), found.removed or {}
     writer = Manager(name, "Update", row.api_version, subresource, taken, now)
-    return written(_capped(_with_writer(lose(managers, taken, removed), writer)))
+    return written(_capped(_with_writer(without_fields(managers, taken, removed), writer)))
 
 
-def lose(managers: Iterable[Manager], taken: FieldSet, removed: FieldSet) -> list[Manager]:
+def without_fields(managers: Iterable[Manager], taken: FieldSet, removed: FieldSet) -> list[Manager]:
     """The managers without the fields that another one took over or that were removed."""
     return [each._replace(fields=minus(minus(each.fields, taken), removed)) for each in managers]
 
@@ -213,11 +213,7 @@ def _read(managed: Any) -> list[Manager] | None:
 
 
 def _entry(manager: Manager, fields: FieldSet) -> Obj:
-    entry: Obj = {
-        "manager": manager.name,
-        "operation": manager.operation,
-        "apiVersion": manager.api_version,
-    }
+    entry: Obj = {"manager": manager.name, "operation": manager.operation, "apiVersion": manager.api_version}
     if manager.time:
         entry["time"] = manager.time
     entry |= {"fieldsType": "FieldsV1", "fieldsV1": fields}
@@ -304,7 +300,7 @@ def merge_applied(
     same = before is not None and (before.fields, before.api_version) == (fields, row.api_version)
     if before is not None and same and change == Difference():
         own = before
-    listed = written([*lose(others, taken, change.removed or {}), own])
+    listed = written([*without_fields(others, taken, change.removed or {}), own])
     if is_larger(listed, MAX_MANAGED):
         raise too_large(f"the managers of the object own more than {MAX_MANAGED} fields; remove some")
     asked = wanted.get("metadata", {})

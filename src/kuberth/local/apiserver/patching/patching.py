@@ -113,11 +113,11 @@ class _Patcher:
             case "move":
                 source = _from(operation)
                 if path[: len(source)] == source and path != source:
-                    raise _unfit("a value cannot be moved into itself")
+                    raise _inapplicable("a value cannot be moved into itself")
                 self._add(path, self._remove(source))
             case "test":
                 if not self._is_equal(self._get(path), _value(operation)):
-                    raise _unfit(f"testing value {operation['path'][:256]} failed")
+                    raise _inapplicable(f"testing value {operation['path'][:256]} failed")
             case unknown:
                 raise bad_request(f"error decoding patch: unknown operation {str(unknown)[:64]!r}")
 
@@ -145,7 +145,7 @@ class _Patcher:
             self._spend(len(parent) // _MOVED_AT_ONCE)
             parent.insert(len(parent) if last == "-" else _index(parent, last, end=len(parent) + 1), value)
         else:
-            raise _unfit(f"a {type(parent).__name__} has no {last[:64]!r}")
+            raise _inapplicable(f"a {type(parent).__name__} has no {last[:64]!r}")
 
     def _replace(self, path: list[str], value: Any) -> None:
         if not path:
@@ -209,18 +209,18 @@ def _pointer(text: str) -> list[str]:
 
 def _index(items: list[Any], part: str, *, end: int) -> int:
     if not (part.isascii() and part.isdigit()) or len(part) > 9 or int(part) >= end:
-        raise _unfit(f"the list of {len(items)} has no place {part[:64]!r}")
+        raise _inapplicable(f"the list of {len(items)} has no place {part[:64]!r}")
     return int(part)
 
 
 def _child(parent: Any, part: str) -> Any:
     if isinstance(parent, dict):
         if part not in parent:
-            raise _unfit(f"there is no {part[:64]!r}")
+            raise _inapplicable(f"there is no {part[:64]!r}")
         return parent[part]
     if isinstance(parent, list):
         return parent[_index(parent, part, end=len(parent))]
-    raise _unfit(f"a {type(parent).__name__} has no {part[:64]!r}")
+    raise _inapplicable(f"a {type(parent).__name__} has no {part[:64]!r}")
 
 
 def _equal(left: Any, right: Any) -> bool:
@@ -234,7 +234,8 @@ def _equal(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-def _unfit(why: str) -> StatusError:
+def _inapplicable(why: str) -> StatusError:
+    """The error for a valid patch that does not fit the object."""
     return StatusError(
         422, "Invalid", f"the server rejected our request due to an error in our request: {why}"
     )

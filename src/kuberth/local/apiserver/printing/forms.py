@@ -6,7 +6,7 @@ In: an object or a list, and the form that the client requested. Out: a Table or
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Literal
+from typing import Final
 
 from kuberth.local.apiserver.http.negotiation import Form
 from kuberth.local.apiserver.objects import Obj
@@ -15,10 +15,8 @@ from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.status_errors import StatusError, bad_request
 
 META_V1: Final = "meta.k8s.io/v1"
-
-
-Include = Literal["None", "Metadata", "Object"]
-INCLUDES: Final[tuple[Include, ...]] = ("None", "Metadata", "Object")
+_INCLUDES: Final = ("None", "Metadata", "Object")
+"""What the rows of a table may have besides their cells, as `includeObject` in a query says it."""
 
 
 def to_table(
@@ -57,24 +55,21 @@ def to_table(
 
 def metadata_alone(obj: Obj, *, api_version: str = META_V1) -> Obj:
     """An object reduced to its metadata."""
-    return {
-        "kind": "PartialObjectMetadata",
-        "apiVersion": api_version,
-        "metadata": obj.get("metadata", {}),
-    }
+    return {"kind": "PartialObjectMetadata", "apiVersion": api_version, "metadata": obj.get("metadata", {})}
 
 
-def parse_include(text: str) -> Include:
-    for include in INCLUDES:
-        if (text or "Metadata") == include:
-            return include
-    raise bad_request(f"Unable to convert to Table as requested: includeObject: Unsupported value: {text!r}")
+def parse_include(text: str) -> str:
+    """The value of `includeObject`; 400 for an unknown one."""
+    if text and text not in _INCLUDES:
+        why = f"includeObject: Unsupported value: {text!r}"
+        raise bad_request(f"Unable to convert to Table as requested: {why}")
+    return text or "Metadata"
 
 
 class Printer:
     """Converts objects to the form that a request accepts."""
 
-    def __init__(self, row: ServedResource, form: Form, *, include: Include, now_ns: int = 0) -> None:
+    def __init__(self, row: ServedResource, form: Form, *, include: str, now_ns: int = 0) -> None:
         self._row = row
         self._form = form
         self._include = include

@@ -33,31 +33,24 @@ from kuberth.local.apiserver.status_errors import (
     not_found,
 )
 
-GATE: Final = "PodSchedulingReadiness"
-GROUPS_GATE: Final = "GenericWorkload"
-_CLASSES: Final = "priorityclasses.scheduling.k8s.io"
+SCHEDULING_GATES_GATE: Final = "PodSchedulingReadiness"
+_GROUPS_GATE: Final = "GenericWorkload"
+_PRIORITY_CLASSES: Final = "priorityclasses.scheduling.k8s.io"
 _NAMESPACES: Final = ServedResource("", "v1", "Namespace", "namespaces", namespaced=False)
-_PODS: Final = ServedResource("", "v1", "Pod", "pods")
-_PRIORITY_CLASSES: Final = ServedResource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses")
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _DEFAULT_INGRESS_CLASS: Final = "ingressclass.kubernetes.io/is-default-class"
 _INGRESS_CLASS: Final = "kubernetes.io/ingress.class"
 """The annotation in which an ingress named its class before there was a field for it."""
 _NODE_RESOURCES: Final = "nodeAllocatableResourceClaimStatuses"
 _SERVICE_NETWORK: Final = ipaddress.ip_network("10.96.0.0/12")
-
-
-_SERVICES: Final = ServedResource("", "v1", "Service", "services")
-_RANGE: Final = range(30000, 32768)
-
-
+_NODE_PORTS: Final = range(30000, 32768)
 ACCOUNTS: Final = "serviceaccounts"
 DEFAULT_ACCOUNT: Final = "default"
 RUNTIME_CLASSES: Final = "runtimeclasses.node.k8s.io"
-MIRROR: Final = "kubernetes.io/config.mirror"
+MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 
 
-def expect_namespace(row: ServedResource, name: str, namespace: str, context: WriteContext) -> None:
+def expect_namespace(name: str, namespace: str, context: WriteContext) -> None:
     """Refuse objects in namespaces that do not exist or are terminating."""
     found = context.store.latest("namespaces", namespace)
     if found is None:
@@ -67,14 +60,14 @@ def expect_namespace(row: ServedResource, name: str, namespace: str, context: Wr
         cause = Cause(
             "metadata.namespace", f"namespace {namespace} is being terminated", "NamespaceTerminating"
         )
-        raise forbidden(row, name, why, causes=[cause])
+        raise forbidden(context.row, name, why, causes=[cause])
 
 
 def prepare_pod(new: Obj, old: Obj | None, context: WriteContext) -> None:
     spec = new.setdefault("spec", {})
-    if not context.gates.get(GATE, True):
-        _without_new_gates(new, old)
-    if not context.gates.get(GROUPS_GATE, False) and not (old or {}).get("spec", {}).get("schedulingGroup"):
+    if not context.gates.get(SCHEDULING_GATES_GATE, True):
+        _drop_new_gates(new, old, context)
+    if not context.gates.get(_GROUPS_GATE, False) and not (old or {}).get("spec", {}).get("schedulingGroup"):
         spec.pop("schedulingGroup", None)
     if old is not None:
         for field in ("priority", "preemptionPolicy"):
@@ -85,10 +78,10 @@ def prepare_pod(new: Obj, old: Obj | None, context: WriteContext) -> None:
         default_tolerations(spec)
         return
     set_limit_range_defaults(new, context)
-    set_account(new, context)
-    _establish_priority(new, context)
+    _set_account(new, context)
+    _set_priority(new, context)
     default_tolerations(spec)
-    set_runtime_class(new, context)
+    _set_runtime_class(new, context)
     new["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
     if spec.get("schedulingGates"):
         why = "Scheduling is blocked due to non-empty scheduling gates"
@@ -96,26 +89,28 @@ def prepare_pod(new: Obj, old: Obj | None, context: WriteContext) -> None:
         new["status"] = with_condition(new["status"], gated, now=context.now)
 
 
-def _without_new_gates(new: Obj, old: Obj | None) -> None:
+def _drop_new_gates(new: Obj, old: Obj | None, context: WriteContext) -> None:
     """Drop scheduling gates while the feature is off, unless the stored pod has some; those are immutable."""
     present = (old or {}).get("spec", {}).get("schedulingGates", [])
     if not present:
         new["spec"].pop("schedulingGates", None)
     elif new["spec"].get("schedulingGates", []) != present:
-        why = f"may not be changed while the feature gate {GATE} is off"
-        raise invalid(_PODS, name_of(new), [forbidden_field("spec.schedulingGates", why)])
+        why = f"may not be changed while the feature gate {SCHEDULING_GATES_GATE} is off"
+        raise invalid(context.row, name_of(new), [forbidden_field("spec.schedulingGates", why)])
 
 
-def priority_from_class(row: ServedResource, obj: Obj, context: WriteContext) -> tuple[int, str]:
+def priority_from_class(obj: Obj, context: WriteContext) -> tuple[int, str]:
     """Priority and preemption policy of the class a spec names, or of the default, which it then names."""
     spec = obj["spec"]
     name = spec.get("priorityClassName", "")
     if name:
-        found = context.store.latest(_CLASSES, name)
+        found = context.store.latest(_PRIORITY_CLASSES, name)
         if found is None:
-            raise forbidden(row, name_of(obj), f"no PriorityClass with name {name} was found")
+            raise forbidden(context.row, name_of(obj), f"no PriorityClass with name {name} was found")
     else:
-        defaults = [each for each in context.store.latest_list(_CLASSES) if each.get("globalDefault")]
+        defaults = [
+            each for each in context.store.latest_list(_PRIORITY_CLASSES) if each.get("globalDefault")
+        ]
         found = min(defaults, key=lambda each: each.get("value", 0), default=None)
     policy = "PreemptLowerPriority"
     if found is None:
@@ -124,31 +119,27 @@ def priority_from_class(row: ServedResource, obj: Obj, context: WriteContext) ->
     return found.get("value", 0), found.get("preemptionPolicy", policy)
 
 
-def _establish_priority(pod: Obj, context: WriteContext) -> None:
+def _set_priority(pod: Obj, context: WriteContext) -> None:
     spec = pod["spec"]
-    value, policy = priority_from_class(_PODS, pod, context)
+    value, policy = priority_from_class(pod, context)
     if spec.get("priority", value) != value:
-        why = (
-            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority "
-        )
-        why += f"admission controller computed {value} from the given PriorityClass name"
-        raise forbidden(_PODS, name_of(pod), why)
+        why = f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; "
+        why += f"priority admission controller computed {value} from the given PriorityClass name"
+        raise forbidden(context.row, name_of(pod), why)
     if spec.get("preemptionPolicy", policy) != policy:
-        why = (
-            f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod "
-        )
-        why += f"spec; priority admission controller computed {policy} from the given PriorityClass name"
-        raise forbidden(_PODS, name_of(pod), why)
+        why = f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in "
+        why += f"pod spec; priority admission controller computed {policy} from the given PriorityClass name"
+        raise forbidden(context.row, name_of(pod), why)
     spec |= {"priority": value, "preemptionPolicy": policy}
 
 
 def prepare_priority_class(new: Obj, old: Obj | None, context: WriteContext) -> None:
     if not new.get("globalDefault"):
         return
-    for other in context.store.latest_list(_CLASSES):
+    for other in context.store.latest_list(_PRIORITY_CLASSES):
         if other.get("globalDefault") and name_of(other) != name_of(new):
             why = f"PriorityClass {name_of(other)} is already marked as default. Only one default can exist"
-            raise forbidden(_PRIORITY_CLASSES, name_of(new), why)
+            raise forbidden(context.row, name_of(new), why)
 
 
 def prepare_namespace(new: Obj, old: Obj | None, context: WriteContext) -> None:
@@ -162,7 +153,7 @@ def prepare_service(new: Obj, old: Obj | None, context: WriteContext) -> None:
     spec = new["spec"]
     if spec.get("type") == "ExternalName":
         return
-    set_node_ports(new, old, context)
+    _set_node_ports(new, old, context)
     if old is not None:
         for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
             if field in old["spec"]:
@@ -184,7 +175,7 @@ def _free_address(service: Obj, context: WriteContext) -> str:
         address = str(_SERVICE_NETWORK[1 + (start + step) % (size - 2)])
         if address not in taken:
             return address
-    raise forbidden(_SERVICES, name_of(service), "no cluster IP is left")
+    raise forbidden(context.row, name_of(service), "no cluster IP is left")
 
 
 def prepare_claim(new: Obj, old: Obj | None, context: WriteContext) -> None:
@@ -251,7 +242,7 @@ def prepare_api_service(new: Obj, old: Obj | None, context: WriteContext) -> Non
         new["status"] = with_condition({}, available, now=context.now)
 
 
-def set_node_ports(service: Obj, old: Obj | None, context: WriteContext) -> None:
+def _set_node_ports(service: Obj, old: Obj | None, context: WriteContext) -> None:
     """Assign a free node port to each port that needs one; existing numbers are kept."""
     spec = service["spec"]
     ports = spec.get("ports", ())
@@ -260,11 +251,8 @@ def set_node_ports(service: Obj, old: Obj | None, context: WriteContext) -> None
             for port in ports:
                 port.pop("nodePort", None)
         return
-    before = (
-        {}
-        if old is None
-        else {_port_key(port): port.get("nodePort") for port in old["spec"].get("ports", ())}
-    )
+    old_ports = () if old is None else old["spec"].get("ports", ())
+    before = {_port_key(port): port.get("nodePort") for port in old_ports}
     taken = {
         (port["nodePort"], port.get("protocol"))
         for other in context.store.latest_list("services")
@@ -275,9 +263,9 @@ def set_node_ports(service: Obj, old: Obj | None, context: WriteContext) -> None
     for index, port in enumerate(ports):
         number = port.get("nodePort") or before.get(_port_key(port)) or 0
         if number:
-            _check_node_port(service, number, index, taken=(number, port.get("protocol")) in taken)
+            _check_node_port(service, number, index, context, taken=(number, port.get("protocol")) in taken)
         else:
-            number = next((each for each in _RANGE if (each, port.get("protocol")) not in taken), 0)
+            number = next((each for each in _NODE_PORTS if (each, port.get("protocol")) not in taken), 0)
         if number:
             port["nodePort"] = number
             taken.add((number, port.get("protocol")))
@@ -294,21 +282,21 @@ def _port_key(port: Obj) -> tuple[object, object]:
     return port.get("port"), port.get("protocol")
 
 
-def _check_node_port(service: Obj, number: int, index: int, *, taken: bool) -> None:
+def _check_node_port(service: Obj, number: int, index: int, context: WriteContext, *, taken: bool) -> None:
     why = ""
-    if number not in _RANGE:
-        ends = f"{_RANGE.start}-{_RANGE.stop - 1}"
+    if number not in _NODE_PORTS:
+        ends = f"{_NODE_PORTS.start}-{_NODE_PORTS.stop - 1}"
         why = f"provided port is not in the valid range. The range of valid ports is {ends}"
     elif taken:
         why = "provided port is already allocated"
     if why:
         cause = invalid_value(f"spec.ports[{index}].nodePort", number, why)
-        raise invalid(_SERVICES, name_of(service), [cause])
+        raise invalid(context.row, name_of(service), [cause])
 
 
-def set_account(pod: Obj, context: WriteContext) -> None:
+def _set_account(pod: Obj, context: WriteContext) -> None:
     """Set the pod's service account and the pull secrets of that account."""
-    if MIRROR in pod["metadata"].get("annotations", {}):
+    if MIRROR_ANNOTATION in pod["metadata"].get("annotations", {}):
         return
     spec, namespace = pod["spec"], namespace_of(pod)
     name = spec.get("serviceAccountName") or DEFAULT_ACCOUNT
@@ -316,38 +304,38 @@ def set_account(pod: Obj, context: WriteContext) -> None:
     account = context.store.latest(ACCOUNTS, make_key(namespace, name))
     if account is None:
         why = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
-        raise forbidden(_PODS, name_of(pod), why)
+        raise forbidden(context.row, name_of(pod), why)
     if account.get("imagePullSecrets") and not spec.get("imagePullSecrets"):
         spec["imagePullSecrets"] = [dict(each) for each in account["imagePullSecrets"]]
 
 
-def set_runtime_class(pod: Obj, context: WriteContext) -> None:
+def _set_runtime_class(pod: Obj, context: WriteContext) -> None:
     """Set the overhead, node selector and tolerations of the pod's runtime class."""
     spec = pod["spec"]
     name = spec.get("runtimeClassName", "")
     found = context.store.latest(RUNTIME_CLASSES, name) if name else {}
     if found is None:
-        raise forbidden(_PODS, name_of(pod), f'pod rejected: RuntimeClass "{name}" not found')
+        raise forbidden(context.row, name_of(pod), f'pod rejected: RuntimeClass "{name}" not found')
     overhead = (found.get("overhead") or {}).get("podFixed", {})
     if spec.get("overhead") and not overhead:
         why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
-        raise forbidden(_PODS, name_of(pod), why)
+        raise forbidden(context.row, name_of(pod), why)
     if overhead:
         if spec.get("overhead", overhead) != overhead:
             why = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
-            raise forbidden(_PODS, name_of(pod), why)
+            raise forbidden(context.row, name_of(pod), why)
         spec["overhead"] = dict(overhead)
-    _apply_scheduling(pod, found.get("scheduling") or {})
+    _apply_scheduling(pod, found.get("scheduling") or {}, context)
 
 
-def _apply_scheduling(pod: Obj, scheduling: Obj) -> None:
+def _apply_scheduling(pod: Obj, scheduling: Obj, context: WriteContext) -> None:
     spec = pod["spec"]
     selector = dict(spec.get("nodeSelector", {}))
     for key, value in scheduling.get("nodeSelector", {}).items():
         if selector.get(key, value) != value:
             why = f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; "
             why += f"pod.spec.nodeSelector[{key}] = {selector[key]}"
-            raise forbidden(_PODS, name_of(pod), why)
+            raise forbidden(context.row, name_of(pod), why)
         selector[key] = value
     if selector:
         spec["nodeSelector"] = selector

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kuberth.api.quantity import parse
@@ -39,110 +39,97 @@ def _name_check(problems: Callable[[str], list[str]]) -> Check:
     return check
 
 
-def check_ip(address: str, path: str) -> list[Cause]:
+def check_ip(address: str, path: str) -> Iterator[Cause]:
     try:
         ipaddress.ip_address(address)
     except ValueError:
         why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-        return [invalid_value(path, address, why)]
-    return []
+        yield invalid_value(path, address, why)
 
 
-def check_cidr(cidr: str, path: str) -> list[Cause]:
+def check_cidr(cidr: str, path: str) -> Iterator[Cause]:
     try:
         ipaddress.ip_network(cidr, strict=False)
     except ValueError:
         why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
-        return [invalid_value(path, cidr, why)]
-    return []
+        yield invalid_value(path, cidr, why)
 
 
-def check_slice_addresses(endpoint_slice: Obj, path: str) -> list[Cause]:
-    if endpoint_slice.get("addressType") not in ("IPv4", "IPv6"):
-        return []
-    return [
-        cause
-        for index, endpoint in enumerate(endpoint_slice.get("endpoints") or ())
-        for number, address in enumerate(endpoint.get("addresses") or ())
-        for cause in check_ip(address, f"endpoints[{index}].addresses[{number}]")
-    ]
+def check_slice_addresses(endpoint_slice: Obj, _path: str) -> Iterator[Cause]:
+    if endpoint_slice.get("addressType") in ("IPv4", "IPv6"):
+        for index, endpoint in enumerate(endpoint_slice.get("endpoints") or ()):
+            for number, address in enumerate(endpoint.get("addresses") or ()):
+                yield from check_ip(address, f"endpoints[{index}].addresses[{number}]")
 
 
-def check_domain_prefixed_path(value: str, path: str) -> list[Cause]:
+def check_domain_prefixed_path(value: str, path: str) -> Iterator[Cause]:
     domain, slash, rest = value.partition("/")
-    if slash and rest and not names.subdomain_problems(domain):
-        return []
-    return [invalid_value(path, value, 'must be a domain-prefixed path (such as "acme.io/foo")')]
+    if not (slash and rest) or names.subdomain_problems(domain):
+        yield invalid_value(path, value, 'must be a domain-prefixed path (such as "acme.io/foo")')
 
 
-def check_webhook_name(name: str, path: str) -> list[Cause]:
-    if name.count(".") >= 2 and not names.subdomain_problems(name):
-        return []
-    why = "should be a domain with at least three segments separated by dots"
-    return [invalid_value(path, name, why)]
+def check_webhook_name(name: str, path: str) -> Iterator[Cause]:
+    if name.count(".") < 2 or names.subdomain_problems(name):
+        yield invalid_value(path, name, "should be a domain with at least three segments separated by dots")
 
 
-def check_quantities(quantities: Mapping[str, str], path: str) -> list[Cause]:
-    return [
-        cause
-        for name, quantity in quantities.items()
-        for cause in validate_quantity(name, quantity, f"{path}[{name}]")
-    ]
+def check_quantities(quantities: Mapping[str, str], path: str) -> Iterator[Cause]:
+    for name, quantity in quantities.items():
+        yield from validate_quantity(name, quantity, f"{path}[{name}]")
 
 
-def check_access_modes(modes: Sequence[str], path: str) -> list[Cause]:
-    causes = [not_supported(path, mode, _ACCESS_MODES) for mode in modes if mode not in _ACCESS_MODES]
+def check_access_modes(modes: Sequence[str], path: str) -> Iterator[Cause]:
+    yield from (not_supported(path, mode, _ACCESS_MODES) for mode in modes if mode not in _ACCESS_MODES)
     if "ReadWriteOncePod" in modes and len(modes) > 1:
-        causes.append(forbidden_field(path, "may not use ReadWriteOncePod with other access modes"))
-    return causes
+        yield forbidden_field(path, "may not use ReadWriteOncePod with other access modes")
 
 
-def check_volume_capacity(capacity: Mapping[str, str], path: str) -> list[Cause]:
+def check_volume_capacity(capacity: Mapping[str, str], path: str) -> Iterator[Cause]:
     if set(capacity) != {"storage"}:
-        return [not_supported(path, sorted(capacity), ("storage",))]
-    return _check_positive(capacity["storage"], f"{path}[storage]")
+        yield not_supported(path, sorted(capacity), ("storage",))
+    else:
+        yield from _check_positive(capacity["storage"], f"{path}[storage]")
 
 
-def check_claim_storage(spec: Obj, path: str) -> list[Cause]:
+def check_claim_storage(spec: Obj, path: str) -> Iterator[Cause]:
     storage = spec.get("resources", {}).get("requests", {}).get("storage")
     where = f"{path}.resources[storage]"
-    return [required(where)] if storage is None else _check_positive(storage, where)
+    yield from [required(where)] if storage is None else _check_positive(storage, where)
 
 
-def _check_positive(quantity: str, path: str) -> list[Cause]:
-    if parse("0") < parse(quantity):
-        return []
-    return [invalid_value(path, quantity, "must be greater than zero")]
+def _check_positive(quantity: str, path: str) -> Iterator[Cause]:
+    if parse(quantity) <= parse("0"):
+        yield invalid_value(path, quantity, "must be greater than zero")
 
 
-def check_count_or_percent(value: int | str, path: str) -> list[Cause]:
+def check_count_or_percent(value: int | str, path: str) -> Iterator[Cause]:
     if isinstance(value, int):
-        return [] if value >= 0 else [invalid_value(path, value, "must be greater than or equal to 0")]
+        if value < 0:
+            yield invalid_value(path, value, "must be greater than or equal to 0")
+        return
     number = value.removesuffix("%")
     if not value.endswith("%") or not (number.isascii() and number.isdigit()):
         why = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or "
-        return [invalid_value(path, value, f"{why}'93%', regex used for validation is '[0-9]+%')")]
-    if len(number) > 9 or int(number) > 100:
-        return [invalid_value(path, value, "must not be greater than 100%")]
-    return []
+        yield invalid_value(path, value, f"{why}'93%', regex used for validation is '[0-9]+%')")
+    elif len(number) > 9 or int(number) > 100:
+        yield invalid_value(path, value, "must not be greater than 100%")
 
 
-def check_unique_templates(templates: Sequence[Obj], path: str) -> list[Cause]:
-    causes, seen = [], set()
+def check_unique_templates(templates: Sequence[Obj], path: str) -> Iterator[Cause]:
+    seen = set()
     for index, template in enumerate(templates):
         if template.get("name") in seen:
             # Here upstream shows a struct: its fields in their order, and one that is never left out.
             shown = {"name": "", "schedulingPolicy": {}, "schedulingConstraints": None, **template}
             text = json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
-            causes.append(Cause(f"{path}[{index}]", f"Duplicate value: {text}", "FieldValueDuplicate"))
+            yield Cause(f"{path}[{index}]", f"Duplicate value: {text}", "FieldValueDuplicate")
         seen.add(template.get("name"))
-    return causes
 
 
-def check_namespace_names(namespaces: Sequence[str], path: str) -> list[Cause]:
-    # Upstream names the field in the singular, and not the item.
-    where = path.removesuffix("s")
-    return [cause for name in namespaces for cause in invalid_values(where, name, names.label_problems(name))]
+def check_namespace_names(namespaces: Sequence[str], path: str) -> Iterator[Cause]:
+    for name in namespaces:
+        # Upstream names the field in the singular, and not the item.
+        yield from invalid_values(path.removesuffix("s"), name, names.label_problems(name))
 
 
 def _requirement_check(*, numeric: bool) -> Check:
@@ -164,16 +151,15 @@ def _requirement_check(*, numeric: bool) -> Check:
     return check
 
 
-def check_field_requirement(requirement: Obj, path: str) -> list[Cause]:
-    operator, key, causes = requirement.get("operator", ""), requirement.get("key", ""), []
+def check_field_requirement(requirement: Obj, path: str) -> Iterator[Cause]:
+    operator, key = requirement.get("operator", ""), requirement.get("key", "")
     if operator not in ("In", "NotIn"):
-        causes.append(invalid_value(f"{path}.operator", operator, _NO_OPERATOR))
+        yield invalid_value(f"{path}.operator", operator, _NO_OPERATOR)
     elif len(requirement.get("values", ())) != 1:
         why = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
-        causes.append(required(f"{path}.values", why))
+        yield required(f"{path}.values", why)
     if key != "metadata.name":
-        causes.append(invalid_value(f"{path}.key", key, "not a valid field selector key"))
-    return causes
+        yield invalid_value(f"{path}.key", key, "not a valid field selector key")
 
 
 def check_gate(gate: Obj, path: str) -> list[Cause]:
@@ -181,25 +167,22 @@ def check_gate(gate: Obj, path: str) -> list[Cause]:
     return invalid_values(path, name, names.qualified_name_problems(name))
 
 
-def check_unique_constraints(constraints: Sequence[Obj], path: str) -> list[Cause]:
-    causes, seen = [], set()
+def check_unique_constraints(constraints: Sequence[Obj], path: str) -> Iterator[Cause]:
+    seen = set()
     for index, constraint in enumerate(constraints):
         both = (constraint.get("topologyKey", ""), constraint.get("whenUnsatisfiable", ""))
         if both in seen:
             where = f"{path}[{index}].{{topologyKey, whenUnsatisfiable}}"
-            causes.append(duplicate(where, f"{{{', '.join(both)}}}"))
+            yield duplicate(where, f"{{{', '.join(both)}}}")
         seen.add(both)
-    return causes
 
 
-def check_group_status(group: Obj, _path: str) -> list[Cause]:
+def check_group_status(group: Obj, _path: str) -> Iterator[Cause]:
     known = [each.get("name") for each in group["spec"].get("resourceClaims") or ()]
-    path, why = "status.resourceClaimStatuses", "must match the name of an entry in `spec.resourceClaims`"
-    return [
-        invalid_value(f"{path}[{index}].name", status.get("name", ""), why)
-        for index, status in enumerate(group.get("status", {}).get("resourceClaimStatuses") or ())
-        if status.get("name") not in known
-    ]
+    for index, status in enumerate(group.get("status", {}).get("resourceClaimStatuses") or ()):
+        if status.get("name") not in known:
+            path, why = f"status.resourceClaimStatuses[{index}].name", "must match the name of an entry in "
+            yield invalid_value(path, status.get("name", ""), f"{why}`spec.resourceClaims`")
 
 
 check_annotation_keys: Final = validate_annotation_keys

@@ -6,7 +6,7 @@ defaults, and causes in the words of upstream's declarative validation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, cast
 
@@ -14,9 +14,8 @@ from kuberth.cel.validation_rules import compile_rule
 from kuberth.errors import CelRuntimeError
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.printing.columns import compile_path
-from kuberth.local.apiserver.rules import checks, device_checks, pod_validation, stored_checks
+from kuberth.local.apiserver.rules import checks, defaulting, device_checks, pod_validation, stored_checks
 from kuberth.local.apiserver.rules.checks import Check
-from kuberth.local.apiserver.rules.defaulting import default_pod_spec
 from kuberth.local.apiserver.schema import crds
 from kuberth.local.apiserver.schema.fields import copy_tree, read_table
 from kuberth.local.apiserver.status_errors import (
@@ -31,7 +30,6 @@ from kuberth.local.apiserver.status_errors import (
 )
 
 IMMUTABLE: Final = "field is immutable"
-_FILLS: Final[Mapping[str, Callable[[Obj], None]]] = {"pod-spec": default_pod_spec}
 _VALIDATING: Final = {
     "check",
     "enum",
@@ -81,6 +79,9 @@ class DeclaredRules:
         self._frozen: Sequence[str] = schema.get("frozen", ())
         self._check = check_named(schema["check"]) if "check" in schema else None
         self._rules: Sequence[Obj] = schema.get("x-kubernetes-validations", ())
+        self._fill = (
+            getattr(defaulting, f"default_{schema['fill'].replace('-', '_')}") if "fill" in schema else None
+        )
         inner = [node for _, node in (*self._properties, ("", self._items), ("", self._values)) if node]
         self.has_defaults: bool = bool({"default", "defaultExpression", "fill"} & schema.keys())
         self.has_defaults = self.has_defaults or any(node.has_defaults for node in inner)
@@ -97,6 +98,7 @@ class DeclaredRules:
         return self._causes_at(new, "", _NOT_STORED if old is None else old)
 
     def default(self, tree: Any) -> None:
+        """Set the defaults of an object, or of a part of it, in place."""
         if isinstance(tree, list):
             for item in tree if self._items is not None and self._items.has_defaults else ():
                 self._items.default(item)  # type: ignore[union-attr]  # checked above
@@ -104,6 +106,8 @@ class DeclaredRules:
         for name, node in self._properties:
             if node.has_defaults:
                 node._set_default(tree, name)
+        if self._fill is not None:
+            self._fill(tree)
 
     def _set_default(self, holder: Obj, name: str) -> None:
         schema = self.schema
@@ -118,8 +122,6 @@ class DeclaredRules:
                     holder[name] = value
         if isinstance(holder.get(name), dict | list):
             self.default(holder[name])
-            if "fill" in schema:
-                _FILLS[schema["fill"]](holder[name])
 
     def is_unset(self, value: Any) -> bool:
         """Whether Go's types cannot distinguish the value from an absent one."""

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from kuberth.local.apiserver.objects import Obj, name_of, namespace_of
-from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.rules.write_context import WriteContext
 from kuberth.local.apiserver.status_errors import forbidden_field, invalid
 
@@ -19,21 +18,19 @@ LISTS: Final = ("bools", "ints", "strings", "versions")
 _ADMIN_LABEL: Final = "resource.kubernetes.io/admin-access"
 _GATED_VALUES: Final = "DRAListTypeAttributes"
 _GATED_MAPPINGS: Final = "DRANodeAllocatableResources"
-_CLAIM: Final = ServedResource("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims")
-_TEMPLATE: Final = ServedResource("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates")
 
 
 def prepare_claim(new: Obj, old: Obj | None, context: WriteContext) -> None:
     if old is None:
-        _expect_admin(_CLAIM, new, new["spec"], context)
+        _expect_admin(new, new["spec"], context)
 
 
 def prepare_template(new: Obj, old: Obj | None, context: WriteContext) -> None:
     if old is None:
-        _expect_admin(_TEMPLATE, new, new["spec"]["spec"], context)
+        _expect_admin(new, new["spec"]["spec"], context)
 
 
-def _expect_admin(row: ServedResource, obj: Obj, spec: Obj, context: WriteContext) -> None:
+def _expect_admin(obj: Obj, spec: Obj, context: WriteContext) -> None:
     """Refuse admin access outside of namespaces that are labelled for it."""
     for index, request in enumerate(spec.get("devices", {}).get("requests") or ()):
         if (request.get("exactly") or {}).get("adminAccess"):
@@ -44,7 +41,7 @@ def _expect_admin(row: ServedResource, obj: Obj, spec: Obj, context: WriteContex
                     "on the containing namespace"
                 )
                 cause = forbidden_field(f"spec.devices.requests[{index}].adminAccess", why)
-                raise invalid(row, name_of(obj), [cause])
+                raise invalid(context.row, name_of(obj), [cause])
             return
 
 

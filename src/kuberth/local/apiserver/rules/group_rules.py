@@ -10,14 +10,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from kuberth.local.apiserver.objects import Obj, name_of
-from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.rules.admission import priority_from_class
 from kuberth.local.apiserver.rules.declared_rules import declared_rules
 from kuberth.local.apiserver.rules.write_context import WriteContext
 from kuberth.local.apiserver.status_errors import forbidden
 
 WORKLOADS: Final = "workloads.scheduling.k8s.io"
-_POD_GROUPS: Final = ServedResource("scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups")
 _GATED: Final[Mapping[str, str]] = {
     "schedulingConstraints": "TopologyAwareWorkloadScheduling",
     "resourceClaims": "DRAWorkloadResourceClaims",
@@ -34,15 +32,15 @@ def prepare_pod_group(new: Obj, old: Obj | None, context: WriteContext) -> None:
     if old is not None:
         return
     if context.gates.get("WorkloadAwarePreemption", False):
-        value = priority_from_class(_POD_GROUPS, new, context)[0]
+        value = priority_from_class(new, context)[0]
         if spec.get("priority", value) != value:
             why = (
                 f"priority set in the pod group ({spec['priority']}) must match the priority computed "
                 f"({value}) based on the priority class set in the spec"
             )
-            raise forbidden(_POD_GROUPS, name_of(new), why)
+            raise forbidden(context.row, name_of(new), why)
         spec["priority"] = value
-    _expect_template(new, context)
+    _expect_workload(new, context)
 
 
 def prepare_pod_group_status(new: Obj, old: Obj, context: WriteContext) -> None:
@@ -50,10 +48,10 @@ def prepare_pod_group_status(new: Obj, old: Obj, context: WriteContext) -> None:
         new["status"].pop("resourceClaimStatuses", None)
 
 
-def _expect_template(group: Obj, context: WriteContext) -> None:
+def _expect_workload(group: Obj, context: WriteContext) -> None:
     """Refuse a group whose workload, or template in it, does not exist."""
     reference = (group["spec"].get("podGroupTemplateRef") or {}).get("workload")
-    if reference is None or declared_rules()[_POD_GROUPS.id].causes(group, None):
+    if reference is None or declared_rules()[context.row.id].causes(group, None):
         return  # validation refuses it
     name, template = reference.get("workloadName", ""), reference.get("podGroupTemplateName", "")
     found = context.store.latest(WORKLOADS, f"{group['metadata'].get('namespace', '')}/{name}")
@@ -65,7 +63,7 @@ def _expect_template(group: Obj, context: WriteContext) -> None:
         why = f'PodGroup rejected: PodGroupTemplate "{template}" not found in Workload "{name}"'
     else:
         return
-    raise forbidden(_POD_GROUPS, name_of(group), why)
+    raise forbidden(context.row, name_of(group), why)
 
 
 def prepare_workload(new: Obj, old: Obj | None, context: WriteContext) -> None:

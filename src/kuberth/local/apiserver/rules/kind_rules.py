@@ -1,14 +1,14 @@
-"""The rules of each kind besides the types of its fields: one row per kind.
+"""The rules of each kind besides the types of its fields.
 
 In: an object about to be written, the stored one for an update, and the state around it. Out: the object
-defaulted and prepared in place, and the causes for which it is refused. Most kinds declare what needs no code
-in schema/rules.yaml; kinds in neither place have no rules.
+defaulted and prepared in place, and the causes for which it is refused. Defaults and most of the validation
+are declared in schema/rules.yaml; `RULES` has what needs code. Kinds in neither place have no rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
@@ -16,15 +16,13 @@ from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.rules import (
     admission,
-    defaulting,
     device_rules,
     group_rules,
     pod_validation,
     quotas,
     stored_checks,
 )
-from kuberth.local.apiserver.rules.declared_rules import declared_rules
-from kuberth.local.apiserver.rules.defaulting import default_pod
+from kuberth.local.apiserver.rules.declared_rules import DeclaredRules, declared_rules
 from kuberth.local.apiserver.rules.write_context import WriteContext
 from kuberth.local.apiserver.schema import crds
 from kuberth.local.apiserver.schema.fields import copy_tree
@@ -35,8 +33,8 @@ def _nothing(*_args: object) -> None:
     pass
 
 
-def _no_causes(new: Obj, old: Obj | None) -> list[Cause]:
-    return []
+def _no_causes(new: Obj, old: Obj | None) -> Iterable[Cause]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,34 +45,29 @@ class KindRules:
     """Set upstream's defaults."""
     prepare: Callable[[Obj, Obj | None, WriteContext], None] = _nothing
     """Set the fields that the server owns; raises StatusError if the object is not admitted."""
-    validate: Callable[[Obj, Obj | None], list[Cause]] = _no_causes
+    validate: Callable[[Obj, Obj | None], Iterable[Cause]] = _no_causes
     """Everything that is wrong with the object, or with the change from the old one."""
     default_status: Callable[[Obj], None] = _nothing
     """Set upstream's defaults in a write of the status subresource."""
     prepare_status: Callable[[Obj, Obj, WriteContext], None] = _nothing
-    """The same for a write of the status subresource."""
-    validate_status: Callable[[Obj, Obj | None], list[Cause]] = _no_causes
+    """Like `prepare`, in a write of the status subresource."""
+    validate_status: Callable[[Obj, Obj | None], Iterable[Cause]] = _no_causes
     """Everything that is wrong with the object, or with the change, in a write of the status subresource."""
 
 
 RULES: Final[Mapping[str, KindRules]] = {
-    "namespaces": KindRules(defaulting.default_namespace, admission.prepare_namespace),
-    "nodes": KindRules(defaulting.default_node, default_status=defaulting.default_node),
+    "namespaces": KindRules(prepare=admission.prepare_namespace),
     "pods": KindRules(
-        default_pod,
-        admission.prepare_pod,
-        pod_validation.validate_pod,
+        prepare=admission.prepare_pod,
+        validate=pod_validation.validate_pod,
         prepare_status=admission.prepare_pod_status,
     ),
     "services": KindRules(prepare=admission.prepare_service),
-    "replicationcontrollers": KindRules(defaulting.default_replication_controller),
     "persistentvolumes": KindRules(prepare=admission.prepare_volume),
     "persistentvolumeclaims": KindRules(
         prepare=admission.prepare_claim, validate=stored_checks.validate_claim
     ),
-    "secrets": KindRules(defaulting.default_secret),
     "resourcequotas": KindRules(prepare=quotas.prepare_quota),
-    "limitranges": KindRules(defaulting.default_limit_range),
     "deployments.apps": KindRules(prepare_status=admission.prepare_deployment_status),
     "jobs.batch": KindRules(prepare=admission.prepare_job),
     "priorityclasses.scheduling.k8s.io": KindRules(prepare=admission.prepare_priority_class),
@@ -93,7 +86,9 @@ RULES: Final[Mapping[str, KindRules]] = {
     "ingresses.networking.k8s.io": KindRules(prepare=admission.prepare_ingress),
     crds.CRDS: KindRules(prepare=crds.prepare),
 }
-_NO_RULES: Final = KindRules()
+"""The rules that need code, by stored resource."""
+_NO_CODE: Final = KindRules()
+_UNDECLARED: Final = DeclaredRules({})
 
 
 def rules_for(row: ServedResource) -> KindRules:
@@ -102,18 +97,10 @@ def rules_for(row: ServedResource) -> KindRules:
 
 @cache
 def built_in_rules(resource: str) -> KindRules:
-    """The rules of a kind: what it declares as data, then what it has as code."""
-    declared, code = declared_rules().get(resource), RULES.get(resource, _NO_RULES)
-    status = declared_rules().get(f"{resource}/status")
-    if status is not None:
-        code = replace(code, validate_status=status.causes)
-    if declared is None:
-        return code
-    initial_status = declared.schema.get("initialStatus")
-
-    def default(obj: Obj) -> None:
-        declared.default(obj)
-        code.default(obj)
+    """The rules of a kind: those that it declares as data, then those that need code."""
+    declared = declared_rules().get(resource, _UNDECLARED)
+    status = declared_rules().get(f"{resource}/status", _UNDECLARED)
+    code, initial_status = RULES.get(resource, _NO_CODE), declared.schema.get("initialStatus")
 
     def prepare(new: Obj, old: Obj | None, context: WriteContext) -> None:
         if old is None and initial_status is not None:
@@ -123,9 +110,7 @@ def built_in_rules(resource: str) -> KindRules:
     def validate(new: Obj, old: Obj | None) -> list[Cause]:
         return [*declared.causes(new, old), *code.validate(new, old)]
 
-    return replace(
-        code, default=default if declared.has_defaults else code.default, prepare=prepare, validate=validate
-    )
+    return KindRules(declared.default, prepare, validate, status.default, code.prepare_status, status.causes)
 
 
 def _custom_rules(row: ServedResource) -> KindRules:

@@ -18,13 +18,13 @@ from typing import Any, Final, NamedTuple
 from kuberth.local.apiserver.objects import Obj
 from kuberth.local.apiserver.patching.field_sets import FieldSet
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.rules.admission import ACCOUNTS, MIRROR, RUNTIME_CLASSES
+from kuberth.local.apiserver.rules.admission import ACCOUNTS, MIRROR_ANNOTATION, RUNTIME_CLASSES
 from kuberth.local.apiserver.rules.quotas import LIMIT_RANGES
 from kuberth.local.apiserver.store.store import RevisionStore
 
-_MOST: Final = 256
-_LARGEST_BYTES: Final = 32 * 1024
-_ASKED: Final = (ACCOUNTS, "priorityclasses.scheduling.k8s.io", RUNTIME_CLASSES)
+_MAX_SPECS: Final = 256
+_MAX_SPEC_BYTES: Final = 32 * 1024
+_READ_BY_ADMISSION: Final = (ACCOUNTS, "priorityclasses.scheduling.k8s.io", RUNTIME_CLASSES)
 """The resources that admission reads."""
 _NO_REFERENCES: Final = 2
 """The marshal version whose output depends only on types and values."""
@@ -33,8 +33,10 @@ _NO_REFERENCES: Final = 2
 class SpecKey(NamedTuple):
     spec: bytes
     namespace: str
-    around: tuple[int, ...]
-    signed: bool
+    versions: tuple[int, ...]
+    """The versions of the resources that admission reads."""
+    tracked: bool
+    """Whether a field manager owns the fields of the pod."""
 
 
 class PreparedSpec(NamedTuple):
@@ -51,7 +53,7 @@ class PreparedSpecs:
         self._store = store
         self._prepared: OrderedDict[SpecKey, PreparedSpec] = OrderedDict()
 
-    def key(self, row: ServedResource, body: Any, *, namespace: str, signed: bool) -> SpecKey | None:
+    def key(self, row: ServedResource, body: Any, *, namespace: str, tracked: bool) -> SpecKey | None:
         """The key of a body; None if it cannot be cached."""
         if row.id != "pods" or not isinstance(body, dict) or "status" in body:
             return None
@@ -60,7 +62,7 @@ class PreparedSpecs:
             return None
         # A gated pod's condition has a time; a mirror pod has no account; limit ranges add an annotation.
         annotations = metadata.get("annotations")
-        if "schedulingGates" in spec or (annotations and MIRROR in annotations):
+        if "schedulingGates" in spec or (annotations and MIRROR_ANNOTATION in annotations):
             return None
         if self._store.latest_list(LIMIT_RANGES, namespace=namespace):
             return None
@@ -69,9 +71,9 @@ class PreparedSpecs:
             sent = marshal.dumps(spec, _NO_REFERENCES)
         except ValueError:
             return None
-        if len(sent) > _LARGEST_BYTES:
+        if len(sent) > _MAX_SPEC_BYTES:
             return None
-        return SpecKey(sent, namespace, tuple(map(self._store.version, _ASKED)), signed)
+        return SpecKey(sent, namespace, tuple(map(self._store.version, _READ_BY_ADMISSION)), tracked)
 
     def get(self, key: SpecKey | None) -> PreparedSpec | None:
         prepared = None if key is None else self._prepared.get(key)
@@ -82,9 +84,9 @@ class PreparedSpecs:
     def add(self, key: SpecKey, stored: Obj) -> None:
         """Cache the stored pod under its key."""
         managed = stored["metadata"].get("managedFields")
-        if key.signed and not managed:
+        if key.tracked and not managed:
             return
         fields = managed[0]["fieldsV1"]["f:spec"] if managed else None
         self._prepared[key] = PreparedSpec(stored["spec"], stored["status"], fields)
-        if len(self._prepared) > _MOST:
+        if len(self._prepared) > _MAX_SPECS:
             self._prepared.popitem(last=False)

@@ -38,10 +38,15 @@ def pod_amounts(spec: Obj, field: str) -> Amounts:
     there are some.
     """
     total = sum_containers(
-        (_of(each, field) for each in spec.get("containers", ())),
-        ((each.get("restartPolicy") == SIDECAR, _of(each, field)) for each in spec.get("initContainers", ())),
+        (_amounts_of(each, field) for each in spec.get("containers", ())),
+        (
+            (each.get("restartPolicy") == SIDECAR, _amounts_of(each, field))
+            for each in spec.get("initContainers", ())
+        ),
     )
-    total |= {name: amount for name, amount in _of(spec, field).items() if is_pod_level_resource(name)}
+    total |= {
+        name: amount for name, amount in _amounts_of(spec, field).items() if is_pod_level_resource(name)
+    }
     overhead = parse_amounts(spec.get("overhead", {}))
     if field == "limits":
         overhead = {name: amount for name, amount in overhead.items() if name in total}
@@ -54,7 +59,8 @@ def added(left: Amounts, right: Amounts) -> Amounts:
     return total
 
 
-def _of(holder: Obj, field: str) -> Amounts:
+def _amounts_of(holder: Obj, field: str) -> Amounts:
+    """The `requests` or `limits` of a container, of a pod itself, or of a claim."""
     return parse_amounts((holder.get("resources") or {}).get(field, {}))
 
 
@@ -73,22 +79,23 @@ NAMED_COUNTS: Final = (
 )
 """Kinds that may be counted by their bare names, as before there was `count/`."""
 _COMPUTE: Final = ("cpu", "memory", "ephemeral-storage")
-_MUST_BE_ASKED_FOR: Final = ("cpu", "memory")
+_MUST_BE_REQUESTED: Final = ("cpu", "memory")
 _STORAGE_CLASS: Final = ".storageclass.storage.k8s.io/"
 _RESOURCE_CLAIMS: Final = "resourceclaims.resource.k8s.io"
 _DEVICE_CLASS: Final = ".deviceclass.resource.k8s.io/devices"
 _IMPLICIT_CLASS: Final = "requests.deviceclass.resource.kubernetes.io/"
 _EXTENDED_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
-_MOST_DEVICES: Final = 32
-"""Most devices of a claim, which a request for all devices counts as."""
+_MAX_DEVICES: Final = 32
+"""The maximum number of devices of a claim, which a request for all devices counts as."""
 _ENDED: Final = ("Succeeded", "Failed")
 
 
-def check_quotas(row: ServedResource, new: Obj, old: Obj | None, context: WriteContext) -> None:
+def check_quotas(new: Obj, old: Obj | None, context: WriteContext) -> None:
     """StatusError 403 if a write would exceed a quota."""
+    row = context.row
     for quota in _quotas(context.store, row, new):
         if old is None and row.stored_as == "pods" and _in_scope(quota, row.stored_as, new):
-            _check_asked_for(row, new, quota)
+            _check_requested(row, new, quota)
         try:
             delta = _delta(quota, row.stored_as, new, old)
             exceeded = _exceeded(quota, delta)
@@ -231,7 +238,7 @@ def _device_usage(claim: Obj) -> Amounts:
         most: dict[str, int] = {}
         for asked in request.get("firstAvailable") or [request.get("exactly") or {}]:
             name = asked.get("deviceClassName", "")
-            most[name] = max(most.get(name, 0), _devices(asked))
+            most[name] = max(most.get(name, 0), _device_count(asked))
         for name, number in most.items():
             by_class[name] = by_class.get(name, 0) + number
     usage = {f"{name}{_DEVICE_CLASS}": Quantity(number) for name, number in by_class.items() if name}
@@ -241,11 +248,11 @@ def _device_usage(claim: Obj) -> Amounts:
     return usage
 
 
-def _devices(asked: Obj) -> int:
-    mode = asked.get("allocationMode", "ExactCount")
+def _device_count(request: Obj) -> int:
+    mode = request.get("allocationMode", "ExactCount")
     if mode == "ExactCount":
-        return int(asked.get("count", 1))
-    return _MOST_DEVICES if mode == "All" else 0
+        return int(request.get("count", 1))
+    return _MAX_DEVICES if mode == "All" else 0
 
 
 def _counted_resources(hard: Iterable[str]) -> set[str]:
@@ -317,7 +324,7 @@ def _pod_terms(spec: Obj) -> Iterator[Obj]:
             yield weighted.get("podAffinityTerm", {})
 
 
-def _check_asked_for(row: ServedResource, pod: Obj, quota: Obj) -> None:
+def _check_requested(row: ServedResource, pod: Obj, quota: Obj) -> None:
     """Refuse containers without requests or limits of cpu or memory that a quota limits."""
     spec = pod.get("spec", {})
     if spec.get("resources"):
@@ -325,15 +332,15 @@ def _check_asked_for(row: ServedResource, pod: Obj, quota: Obj) -> None:
     missing = []
     for name in sorted(quota["status"]["hard"]):
         field, _, resource = name.rpartition(".")
-        if resource not in _MUST_BE_ASKED_FOR or field not in ("", "requests", "limits"):
+        if resource not in _MUST_BE_REQUESTED or field not in ("", "requests", "limits"):
             continue
-        silent = sorted(
+        lacking = sorted(
             container.get("name", "")
             for container in all_containers(spec)
             if resource not in container.get("resources", {}).get(field or "requests", {})
         )
-        if silent:
-            missing.append(f"{name} for: {','.join(silent)}")
+        if lacking:
+            missing.append(f"{name} for: {','.join(lacking)}")
     if missing:
         why = f"failed quota: {name_of(quota)}: must specify {'; '.join(missing)}"
         raise forbidden(row, name_of(pod), why)
@@ -362,8 +369,9 @@ def set_limit_range_defaults(pod: Obj, context: WriteContext) -> None:
             annotations[_ANNOTATION] = f"LimitRanger plugin set: {'; '.join(notes)}"
 
 
-def check_limit_ranges(row: ServedResource, new: Obj, old: Obj | None, context: WriteContext) -> None:
+def check_limit_ranges(new: Obj, old: Obj | None, context: WriteContext) -> None:
     """StatusError 403 if an object requests too little or too much; existing pods are not checked."""
+    row = context.row
     if row.stored_as not in (_PODS, _CLAIMS) or (old is not None and row.stored_as == _PODS):
         return
     find_problems = _pod_problems if row.stored_as == _PODS else _claim_problems
@@ -400,12 +408,8 @@ def _pod_problems(pod: Obj, limit: Obj) -> Iterator[str]:
     spec = pod.get("spec", {})
     if limit.get("type") == "Container":
         for container in all_containers(spec):
-            resources = container.get("resources", {})
-            asked, most = (
-                {name: parse(text) for name, text in resources.get(field, {}).items()}
-                for field in ("requests", "limits")
-            )
-            yield from _limit_problems(limit, asked, most)
+            requests, limits = _amounts_of(container, "requests"), _amounts_of(container, "limits")
+            yield from _limit_problems(limit, requests, limits)
     elif limit.get("type") == "Pod":
         yield from _limit_problems(limit, pod_amounts(spec, "requests"), pod_amounts(spec, "limits"))
 
@@ -413,14 +417,12 @@ def _pod_problems(pod: Obj, limit: Obj) -> Iterator[str]:
 def _claim_problems(claim: Obj, limit: Obj) -> Iterator[str]:
     if limit.get("type") != "PersistentVolumeClaim":
         return
-    requests = (claim.get("spec", {}).get("resources") or {}).get("requests", {})
-    asked = {name: parse(text) for name, text in requests.items()}
+    requests = _amounts_of(claim.get("spec", {}), "requests")
     # A claim has no limits: its request is compared with the maximum.
-    yield from _limit_problems({**limit, "max": {}}, asked, {})
+    yield from _limit_problems({**limit, "max": {}}, requests, {})
     for name, text in limit.get("max", {}).items():
-        yield from _excess_problems(
-            f"maximum {name} usage per {limit['type']} is {text}", parse(text), asked.get(name), "request"
-        )
+        rule = f"maximum {name} usage per {limit['type']} is {text}"
+        yield from _excess_problems(rule, parse(text), requests.get(name), "request")
 
 
 def _limit_problems(limit: Obj, requests: Amounts, limits: Amounts) -> Iterator[str]:
@@ -441,12 +443,8 @@ def _limit_problems(limit: Obj, requests: Amounts, limits: Amounts) -> Iterator[
             over = list(_excess_problems(rule, ceiling, requests[name], "request"))
         yield from over
     for name, text in limit.get("maxLimitRequestRatio", {}).items():
-        yield from _ratio_problems(
-            f"{name} max limit to request ratio per {kind} is {text}",
-            parse(text),
-            requests.get(name),
-            limits.get(name),
-        )
+        rule = f"{name} max limit to request ratio per {kind} is {text}"
+        yield from _ratio_problems(rule, parse(text), requests.get(name), limits.get(name))
 
 
 def _excess_problems(rule: str, ceiling: Quantity, found: Quantity | None, word: str) -> Iterator[str]:

@@ -63,130 +63,114 @@ _SCOPES: Final = (
 )
 
 
-def check_node(node: Obj, _path: str) -> list[Cause]:
+def check_node(node: Obj, _path: str) -> Iterator[Cause]:
     # Upstream names the taints below metadata.
-    causes = validate_taints(node["spec"].get("taints", ()), "metadata.taints")
-    status = node.get("status", {})
+    yield from validate_taints(node["spec"].get("taints", ()), "metadata.taints")
     for field in ("capacity", "allocatable"):
-        for name, quantity in status.get(field, {}).items():
-            causes += validate_quantity(name, quantity, f"status.{field}[{name}]")
-    return causes
+        for name, quantity in node.get("status", {}).get(field, {}).items():
+            yield from validate_quantity(name, quantity, f"status.{field}[{name}]")
 
 
-def check_selected_template(owner: Obj, _path: str) -> list[Cause]:
+def check_selected_template(owner: Obj, _path: str) -> Iterator[Cause]:
     """Deployments, replica sets and the like: a selector, and a template that it selects."""
     spec = owner["spec"]
-    causes: list[Cause] = []
     selector = spec.get("selector")
     if selector is not None and not selector.get("matchLabels") and not selector.get("matchExpressions"):
         why = f"empty selector is invalid for {owner.get('kind', '').lower()}"
-        causes.append(invalid_value("spec.selector", selector, why))
+        yield invalid_value("spec.selector", selector, why)
     labels = spec.get("template", {}).get("metadata", {}).get("labels", {})
     wanted = (selector or {}).get("matchLabels", {})
     if selector is None or any(labels.get(key) != value for key, value in wanted.items()):
         why = "`selector` does not match template `labels`"
-        causes.append(invalid_value("spec.template.metadata.labels", labels or None, why))
-    return [*causes, *check_lasting_template(spec, "spec")]
+        yield invalid_value("spec.template.metadata.labels", labels or None, why)
+    yield from check_restarting_template(spec, "spec")
 
 
-def check_lasting_template(spec: Obj, path: str) -> list[Cause]:
+def check_restarting_template(spec: Obj, path: str) -> Iterator[Cause]:
     """A template whose pods always restart."""
+    yield from check_template(spec, path)
     policy = spec.get("template", {}).get("spec", {}).get("restartPolicy", "Always")
-    where, supported = f"{path}.template.spec.restartPolicy", ("Always",)
-    others = [] if policy in supported else [not_supported(where, policy, supported)]
-    return check_template(spec, path) + others
+    if policy != "Always":
+        yield not_supported(f"{path}.template.spec.restartPolicy", policy, ("Always",))
 
 
-def check_job_template(spec: Obj, path: str) -> list[Cause]:
+def check_job_template(spec: Obj, path: str) -> Iterator[Cause]:
     """The template of a job, or of a cron job's jobs."""
-    causes = check_template(spec, path)
-    policy = spec.get("template", {}).get("spec", {}).get("restartPolicy")
-    if policy == "Always":
-        causes.append(required(f"{path}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"'))
+    yield from check_template(spec, path)
+    if spec.get("template", {}).get("spec", {}).get("restartPolicy") == "Always":
+        yield required(f"{path}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
     if spec.get("completionMode") == "Indexed" and "completions" not in spec:
-        causes.append(required(f"{path}.completions", "when completion mode is Indexed"))
-    return causes
+        yield required(f"{path}.completions", "when completion mode is Indexed")
 
 
-def validate_claim(new: Obj, old: Obj | None) -> list[Cause]:
-    spec = new.get("spec", {})
-    causes: list[Cause] = []
-    if old is not None:
-        present = old.get("spec", {})
-        # A claim is bound once, may grow, and may be given a class while it has none.
-        free = {"resources", "volumeAttributesClassName"}
-        free |= {field for field in ("volumeName", "storageClassName") if field not in present}
-        fixed = {name: value for name, value in spec.items() if name not in free}
-        if fixed != {name: value for name, value in present.items() if name not in free}:
-            why = "spec is immutable after creation except resources.requests and volumeAttributesClassName "
-            causes.append(forbidden_field("spec", why + "for bound claims"))
-        fresh = spec.get("resources", {}).get("requests", {}).get("storage")
-        was = present.get("resources", {}).get("requests", {}).get("storage")
-        if fresh and was and parse(fresh) < parse(was):
-            why = "field can not be less than status.capacity"
-            causes.append(forbidden_field("spec.resources.requests.storage", why))
-    return causes
+def validate_claim(new: Obj, old: Obj | None) -> Iterator[Cause]:
+    if old is None:
+        return
+    spec, present = new.get("spec", {}), old.get("spec", {})
+    # A claim is bound once, may grow, and may be given a class while it has none.
+    free = {"resources", "volumeAttributesClassName"}
+    free |= {field for field in ("volumeName", "storageClassName") if field not in present}
+    fixed = {name: value for name, value in spec.items() if name not in free}
+    if fixed != {name: value for name, value in present.items() if name not in free}:
+        why = "spec is immutable after creation except resources.requests and volumeAttributesClassName "
+        yield forbidden_field("spec", why + "for bound claims")
+    fresh, was = (each.get("resources", {}).get("requests", {}).get("storage") for each in (spec, present))
+    if fresh and was and parse(fresh) < parse(was):
+        why = "field can not be less than status.capacity"
+        yield forbidden_field("spec.resources.requests.storage", why)
 
 
-def check_service_ports(spec: Obj, path: str) -> list[Cause]:
+def check_service_ports(spec: Obj, path: str) -> Iterator[Cause]:
     ports = spec.get("ports", ())
     if not ports and spec.get("type") != "ExternalName" and spec.get("clusterIP") != "None":
-        return [required(f"{path}.ports")]
-    return [
-        required(f"{path}.ports[{index}].name")
-        for index, port in enumerate(ports)
-        if len(ports) > 1 and not port.get("name")
-    ]
+        yield required(f"{path}.ports")
+    for index, port in enumerate(ports):
+        if len(ports) > 1 and not port.get("name"):
+            yield required(f"{path}.ports[{index}].name")
 
 
-def check_config_keys(data: Iterable[str], path: str) -> list[Cause]:
+def check_config_keys(data: Iterable[str], path: str) -> Iterator[Cause]:
     """Keys of config maps and secrets are names of files."""
-    return [
-        invalid_value(f"{path}[{key}]", key, _CONFIG_KEY_RULE)
-        for key in data
-        if len(key) > 253 or _CONFIG_KEY.fullmatch(key) is None
-    ]
+    for key in data:
+        if len(key) > 253 or _CONFIG_KEY.fullmatch(key) is None:
+            yield invalid_value(f"{path}[{key}]", key, _CONFIG_KEY_RULE)
 
 
-def check_event(event: Obj, _path: str) -> list[Cause]:
+def check_event(event: Obj, _path: str) -> Iterator[Cause]:
     involved = event.get("involvedObject", {}).get("namespace", "")
-    namespace = event["metadata"].get("namespace", "")
-    if namespace in ((involved,) if involved else ("default", "kube-system")):
-        return []
-    return [invalid_value("involvedObject.namespace", involved, "does not match event.namespace")]
+    allowed = (involved,) if involved else ("default", "kube-system")
+    if event["metadata"].get("namespace", "") not in allowed:
+        yield invalid_value("involvedObject.namespace", involved, "does not match event.namespace")
 
 
-def check_template(spec: Obj, path: str) -> list[Cause]:
+def check_template(spec: Obj, path: str) -> Iterator[Cause]:
     """The pod template below a path; a stateful set's claims are volumes of its pods."""
     template = spec.get("template", {})
     where = f"{path}.template" if path else "template"
-    causes = validate_labels(template.get("metadata", {}).get("labels"), f"{where}.labels")
+    yield from validate_labels(template.get("metadata", {}).get("labels"), f"{where}.labels")
     claims = frozenset(map(name_of, spec.get("volumeClaimTemplates", ())))
-    return [*causes, *mount_causes(template.get("spec", {}), f"{where}.spec", claims=claims)]
+    yield from mount_causes(template.get("spec", {}), f"{where}.spec", claims=claims)
 
 
-def check_secret(secret: Obj, _path: str) -> list[Cause]:
-    data, kind, causes = secret.get("data", {}), secret.get("type"), []
+def check_secret(secret: Obj, _path: str) -> Iterator[Cause]:
+    data, kind = secret.get("data", {}), secret.get("type")
     if sum(len(value) * 3 // 4 for value in data.values()) > _MAX_SECRET_BYTES:
-        causes.append(too_long("data", _MAX_SECRET_BYTES))
-    causes += [required(f"data[{key}]") for key in _SECRET_KEYS.get(kind or "", ()) if key not in data]
+        yield too_long("data", _MAX_SECRET_BYTES)
+    keys = _SECRET_KEYS.get(kind or "", ())
+    yield from (required(f"data[{key}]") for key in keys if key not in data)
     if kind == _BASIC_AUTH and not any(key in data for key in _BASIC_AUTH_KEYS):
-        causes += [required(f"data[{key}]") for key in _BASIC_AUTH_KEYS]
+        yield from (required(f"data[{key}]") for key in _BASIC_AUTH_KEYS)
     if kind == _ACCOUNT_TOKEN and not annotation_of(secret, _ACCOUNT_NAME):
-        causes.append(required(f"metadata.annotations[{_ACCOUNT_NAME}]"))
-    if kind in _DOCKER and (text := data.get(_SECRET_KEYS[kind][0])) is not None:
-        causes += _json_causes(text, f"data[{_SECRET_KEYS[kind][0]}]")
-    return causes
+        yield required(f"metadata.annotations[{_ACCOUNT_NAME}]")
+    if kind in _DOCKER and (text := data.get(keys[0])) is not None and not _is_json_object(text):
+        yield invalid_value(f"data[{keys[0]}]", "<secret contents redacted>", "it is no JSON object")
 
 
-def _json_causes(encoded: str, path: str) -> list[Cause]:
+def _is_json_object(encoded: str) -> bool:
     try:
-        tree = json.loads(base64.b64decode(encoded))
+        return isinstance(json.loads(base64.b64decode(encoded)), dict)
     except (ValueError, RecursionError):
-        tree = None
-    if isinstance(tree, dict):
-        return []
-    return [invalid_value(path, "<secret contents redacted>", "it is no JSON object")]
+        return False
 
 
 def check_quota(quantities: Mapping[str, str], path: str) -> Iterator[Cause]:
@@ -199,8 +183,8 @@ def check_quota(quantities: Mapping[str, str], path: str) -> Iterator[Cause]:
         yield from validate_quantity(integral, quantity, where)
 
 
-def check_quota_scopes(scopes: Sequence[str], path: str) -> list[Cause]:
-    return [invalid_value(path, scopes, "unsupported scope") for scope in scopes if scope not in _SCOPES]
+def check_quota_scopes(scopes: Sequence[str], path: str) -> Iterator[Cause]:
+    return (invalid_value(path, scopes, "unsupported scope") for scope in scopes if scope not in _SCOPES)
 
 
 def check_quota_term(term: Obj, path: str) -> Iterator[Cause]:
@@ -265,26 +249,28 @@ def _limit_order_causes(limit: Obj, path: str) -> Iterable[Cause]:
                 yield invalid_value(f"{path}.{field}[{name}]", least if field == low else most, why)
 
 
-def check_cron_job_name(name: str, path: str) -> list[Cause]:
-    return [invalid_value(path, name, "must be no more than 52 characters")] if len(name) > 52 else []
+def check_cron_job_name(name: str, path: str) -> Iterator[Cause]:
+    if len(name) > 52:
+        yield invalid_value(path, name, "must be no more than 52 characters")
 
 
-def check_schedule(schedule: str, path: str) -> list[Cause]:
+def check_schedule(schedule: str, path: str) -> Iterator[Cause]:
     if "TZ" in schedule:
         why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
-        return [invalid_value(path, schedule, why)]
-    return _schedule_causes(parse_schedule, schedule, path)
+        yield invalid_value(path, schedule, why)
+    else:
+        yield from _schedule_causes(parse_schedule, schedule, path)
 
 
-def check_time_zone(zone: str, path: str) -> list[Cause]:
+def check_time_zone(zone: str, path: str) -> Iterator[Cause]:
     if not zone:
-        return [invalid_value(path, zone, "timeZone must be nil or non-empty string")]
-    return _schedule_causes(zone_of, zone, path)
+        yield invalid_value(path, zone, "timeZone must be nil or non-empty string")
+    else:
+        yield from _schedule_causes(zone_of, zone, path)
 
 
-def _schedule_causes(read: Callable[[str], object], text: str, path: str) -> list[Cause]:
+def _schedule_causes(read: Callable[[str], object], text: str, path: str) -> Iterator[Cause]:
     try:
         read(text)
     except ScheduleError as error:
-        return [invalid_value(path, text, str(error))]
-    return []
+        yield invalid_value(path, text, str(error))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.store.store import RevisionStore
 
 
@@ -12,6 +13,8 @@ from kuberth.local.apiserver.store.store import RevisionStore
 class WriteContext:
     """The state around a write."""
 
+    row: ServedResource
+    """The resource that is written."""
     store: RevisionStore
     gates: Mapping[str, bool]
     now: str

@@ -123,7 +123,7 @@ class Journal:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("BEGIN EXCLUSIVE")
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:  # whatever it is busy with
+            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
                 raise StorageError(
                     f"{self._path} is in use by another server: stop it, or choose another directory"
                 ) from error

@@ -17,8 +17,7 @@ from kuberth.local.apiserver.objects import Obj, key_of, make_key, name_of, name
 from kuberth.local.apiserver.patching import managers
 from kuberth.local.apiserver.patching.patching import APPLY_PATCHES, apply_patch
 from kuberth.local.apiserver.resources import ResourceTable, ServedResource
-from kuberth.local.apiserver.rules import admission, bootstrap
-from kuberth.local.apiserver.rules.admission import ACCOUNTS, DEFAULT_ACCOUNT
+from kuberth.local.apiserver.rules.admission import ACCOUNTS, DEFAULT_ACCOUNT, SCHEDULING_GATES_GATE
 from kuberth.local.apiserver.rules.prepared_specs import PreparedSpecs
 from kuberth.local.apiserver.schema import crds, fields
 from kuberth.local.apiserver.schema.catalogue import rows_with
@@ -51,6 +50,8 @@ from kuberth.local.apiserver.verbs.writing import WriteOptions, Writer, expect_s
 _SUCCESS: Final[Obj] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 _PATCH_OPTIONS: Final = ServedResource("meta.k8s.io", "v1", "PatchOptions", "patchoptions")
 _TOO_OLD: Final = "too old resource version"
+_UNDELETABLE: Final = ("default", "kube-system", "kube-public")
+"""The namespaces that cannot be deleted."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -101,9 +102,10 @@ class Core:
         self.resources = ResourceTable(rows_with(feature_gates or {}))
         for crd in store.latest_list(crds.CRDS):
             self._serve(crd)
-        for resource, obj in bootstrap.objects():
-            if store.latest(resource, key_of(obj)) is None:
-                self._writer.create(self._row(resource), fields.copy_tree(obj), namespace=namespace_of(obj))
+        for resource, objects in fields.read_table("bootstrap.yaml").items():
+            for obj in objects:
+                if store.latest(resource, key_of(obj)) is None:
+                    self._create_first(self._row(resource), obj)
         self._writer.repair()
 
     @property
@@ -227,14 +229,14 @@ class Core:
             why = "create not allowed while custom resource definition is terminating"
             raise StatusError(405, "MethodNotAllowed", why)
         options = WriteOptions(field_manager, dry_run=dry_run)
-        key = self._prepared.key(row, body, namespace=namespace, signed=bool(field_manager))
+        key = self._prepared.key(row, body, namespace=namespace, tracked=bool(field_manager))
         prepared = self._prepared.get(key)
         obj = decode(row, body if prepared is None else {**body, "spec": {}})
         obj.setdefault("metadata", {})
         stored = self._writer.create(row, obj, options, namespace=namespace, prepared=prepared)
         if key is not None and prepared is None:
             self._prepared.add(key, stored)
-        return await self._settle(row, stored, dry_run=dry_run)
+        return await self._answer_when_durable(row, stored, dry_run=dry_run)
 
     @_writes
     async def update(
@@ -310,7 +312,7 @@ class Core:
         asked = read_options(options)
         old = self._latest(row, namespace, name)
         stored, gone = self._remove(row, old, asked, dry_run=dry_run or bool(asked.get("dryRun")))
-        answer = await self._settle(row, stored, dry_run=stored is old)
+        answer = await self._answer_when_durable(row, stored, dry_run=stored is old)
         if gone and not row.returns_deleted:
             details = {"name": name, "kind": row.plural, "uid": old["metadata"]["uid"]}
             if row.group:
@@ -364,12 +366,8 @@ class Core:
                 "the namespace of the provided object does not match the namespace sent on the request"
             )
         pod = self._latest(row, namespace, name)
-        bound = subresources.bound_pod(
-            pod,
-            asked,
-            now=self._writer.now,
-            gates_hold=self._writer.context().gates.get(admission.GATE, True),
-        )
+        gates_hold = self.gates.get(SCHEDULING_GATES_GATE, True)
+        bound = subresources.bound_pod(pod, asked, now=self._writer.now, gates_hold=gates_hold)
         if not dry_run:
             stored = self._writer.stage(row, make_key(namespace, name), bound)
             await self._durable(revision_of(stored))
@@ -429,7 +427,7 @@ class Core:
             )
             obj = decode(row, wanted)
             stored = self._writer.create(row, obj, options, namespace=namespace)
-            return await self._settle(row, stored, dry_run=options.dry_run), True
+            return await self._answer_when_durable(row, stored, dry_run=options.dry_run), True
         if subresource == "scale":
             wanted = subresources.applied_scale(row, wanted)
         merged = managers.merge_applied(
@@ -441,7 +439,9 @@ class Core:
 
     async def _scale(self, row: ServedResource, old: Obj, asked: Obj, options: WriteOptions) -> Obj:
         stored = self._writer.replace(row, old, subresources.scaled(row, old, asked), options)
-        return subresources.scale_of(row, await self._settle(row, stored, dry_run=options.dry_run))
+        return subresources.scale_of(
+            row, await self._answer_when_durable(row, stored, dry_run=options.dry_run)
+        )
 
     # The common ways of reading and writing
 
@@ -470,11 +470,11 @@ class Core:
                 why = f"does not match the {field} on the {source} ({present})"
                 raise bad_request(f"the {field} of the object ({given}) {why}")
         stored = self._writer.replace(row, old, to_stored(row, new), options)
-        return await self._settle(row, stored, dry_run=options.dry_run)
+        return await self._answer_when_durable(row, stored, dry_run=options.dry_run)
 
     def _remove(self, row: ServedResource, old: Obj, options: Obj, *, dry_run: bool) -> tuple[Obj, bool]:
         """Stage a deletion; the object afterwards, and whether it is gone."""
-        if row.id == "namespaces" and name_of(old) in bootstrap.UNDELETABLE:
+        if row.id == "namespaces" and name_of(old) in _UNDELETABLE:
             raise forbidden(row, name_of(old), "this namespace may not be deleted")
         plan = plan_deletion(row, old, options, now_ns=self._clock.now_ns())
         if dry_run:
@@ -490,13 +490,15 @@ class Core:
             self._after_write(row, stored, gone=True)
             if row.id == ACCOUNTS and name_of(old) == DEFAULT_ACCOUNT:
                 self._writer.make_account(namespace_of(old))
-            elif row.id == "services" and key_of(old) == key_of(bootstrap.API_SERVICE):
-                api_service = fields.copy_tree(bootstrap.API_SERVICE)
-                self._writer.create(row, api_service, namespace=namespace_of(old))
+            elif row.id == "services":
+                # The Service of the API server comes back when it is deleted.
+                for service in fields.read_table("bootstrap.yaml")["services"]:
+                    if key_of(service) == key_of(old):
+                        self._create_first(row, service)
         return stored, plan.remove
 
-    async def _settle(self, row: ServedResource, stored: Obj, *, dry_run: bool) -> Obj:
-        """Wait until a write is durable, and return the written object."""
+    async def _answer_when_durable(self, row: ServedResource, stored: Obj, *, dry_run: bool) -> Obj:
+        """The written object as its resource shows it, once the write is durable."""
         if not dry_run:
             gone = self._store.latest(row.stored_as, key_of(stored)) is None
             self._after_write(row, stored, gone=gone)
@@ -525,6 +527,10 @@ class Core:
             self.resources.remove(name_of(stored))
         if not gone:
             self._serve(stored)
+
+    def _create_first(self, row: ServedResource, obj: Obj) -> None:
+        """Create an object that every cluster has from the start."""
+        self._writer.create(row, fields.copy_tree(obj), namespace=namespace_of(obj))
 
     def _serve(self, crd: Obj) -> None:
         present = self.resources.by_id(name_of(crd))

@@ -212,11 +212,7 @@ def _decremented(budget: Obj, pod: Obj, now: str) -> Obj:
         raise forbidden(_BUDGETS, name, why)
     if allowed == 0:
         raise too_many_requests(_VIOLATED, causes=[Cause("", _why(name, status), "DisruptionBudget")])
-    counted = {
-        **status,
-        "disruptionsAllowed": allowed - 1,
-        "disruptedPods": {**disrupted, name_of(pod): now},
-    }
+    counted = {**status, "disruptionsAllowed": allowed - 1, "disruptedPods": {**disrupted, name_of(pod): now}}
     return {**budget, "status": counted}
 
 

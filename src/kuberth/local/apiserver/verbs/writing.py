@@ -17,8 +17,8 @@ from kuberth.local.apiserver.objects import Obj, key_of, make_key, name_of, name
 from kuberth.local.apiserver.patching import managers
 from kuberth.local.apiserver.patching.managers import changes_with_status
 from kuberth.local.apiserver.resources import ServedResource
-from kuberth.local.apiserver.rules import bootstrap, pod_validation, quotas
-from kuberth.local.apiserver.rules.admission import ACCOUNTS, expect_namespace
+from kuberth.local.apiserver.rules import pod_validation, quotas
+from kuberth.local.apiserver.rules.admission import ACCOUNTS, DEFAULT_ACCOUNT, expect_namespace
 from kuberth.local.apiserver.rules.kind_rules import rules_for
 from kuberth.local.apiserver.rules.metadata_validation import validate_metadata, validate_metadata_update
 from kuberth.local.apiserver.rules.prepared_specs import PreparedSpec
@@ -38,7 +38,13 @@ from kuberth.local.apiserver.verbs.aliases import to_stored, to_view
 from kuberth.text.names import GENERATE_ATTEMPTS, generate_name
 from kuberth.text.timestamps import timestamp
 
-_OWNED: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+_SERVER_METADATA: Final = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+)
 """Metadata that only the server sets."""
 _ACCOUNTS_ROW: Final = ServedResource("", "v1", "ServiceAccount", ACCOUNTS)
 
@@ -54,7 +60,7 @@ class WriteOptions(NamedTuple):
     """The object comes with its managedFields: it was merged by server-side apply."""
 
 
-_PLAIN: Final = WriteOptions()
+_UNTRACKED: Final = WriteOptions()
 _WRITTEN_AS: Final = {"scale": "", "approval": "status"}
 """Subresources that are written as another one is."""
 
@@ -75,14 +81,14 @@ class Writer:
     def now(self) -> str:
         return timestamp(self._clock.now_ns())
 
-    def context(self) -> WriteContext:
-        return WriteContext(self.store, self._gates, self.now)
+    def _context(self, row: ServedResource) -> WriteContext:
+        return WriteContext(row, self.store, self._gates, self.now)
 
     def create(
         self,
         row: ServedResource,
         obj: Obj,
-        options: WriteOptions = _PLAIN,
+        options: WriteOptions = _UNTRACKED,
         *,
         namespace: str,
         prepared: PreparedSpec | None = None,
@@ -92,22 +98,22 @@ class Writer:
         metadata = obj.setdefault("metadata", {})
         if metadata.pop("resourceVersion", "") not in ("", "0"):
             raise bad_request("resourceVersion should not be set on objects to be created")
-        for name in (*_OWNED, "selfLink"):
+        for name in (*_SERVER_METADATA, "selfLink"):
             metadata.pop(name, None)
-        _fit_namespace(row, metadata, namespace)
+        _set_namespace(row, metadata, namespace)
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = self._free_name(row, namespace, metadata["generateName"])
         uid = uuid.UUID(int=self._rng.getrandbits(128), version=4)
         metadata |= {"uid": str(uid), "creationTimestamp": self.now}
         if row.has_generation:
             metadata["generation"] = 1
-        context = self.context()
+        context = self._context(row)
         if row.namespaced:
-            expect_namespace(row, metadata.get("name", ""), namespace, context)
+            expect_namespace(metadata.get("name", ""), namespace, context)
         if prepared is None:
             rules = rules_for(row)
             rules.default(obj)
-            self._sign(row, None, obj, options)
+            self._track_fields(row, None, obj, options)
             rules.prepare(obj, None, context)
             causes = [*validate_metadata(row, metadata), *rules.validate(obj, None)]
         else:
@@ -121,7 +127,7 @@ class Writer:
         key = make_key(metadata.get("namespace", "") if row.namespaced else "", metadata["name"])
         if self.store.latest(row.stored_as, key) is not None:
             raise already_exists(row, metadata["name"])
-        self._admit(row, obj, None, context)
+        self._check_limits(obj, None, context)
         if options.dry_run:
             return obj
         stored = self.stage(row, key, obj)
@@ -137,7 +143,7 @@ class Writer:
         name, subresource = name_of(old), _WRITTEN_AS.get(options.subresource, options.subresource)
         metadata, old_metadata = new.setdefault("metadata", {}), old["metadata"]
         expect_same(row, old, metadata)
-        for field in _OWNED:
+        for field in _SERVER_METADATA:
             if field in old_metadata:
                 metadata[field] = old_metadata[field]
             else:
@@ -152,8 +158,8 @@ class Writer:
             metadata = _metadata_with_status(row, old_metadata, metadata)
             new = {**old, "metadata": metadata, "status": new.get("status") or {}}
             rules.default_status(new)
-            rules.prepare_status(new, old, self.context())
-            self._sign(row, old, new, options)
+            rules.prepare_status(new, old, self._context(row))
+            self._track_fields(row, old, new, options)
             causes = [
                 *validate_metadata_update(row, new["metadata"], old_metadata),
                 *rules.validate_status(new, old),
@@ -163,12 +169,12 @@ class Writer:
             if "managedFields" in metadata:
                 kept["managedFields"] = metadata["managedFields"]
             new, causes = {**old, "metadata": kept, "spec": new.get("spec") or {}}, []
-            self._sign(row, old, new, options)
+            self._track_fields(row, old, new, options)
         elif subresource == "resize":
             rules.default(new)
             managed = {"managedFields": metadata["managedFields"]} if "managedFields" in metadata else {}
             new = {**pod_validation.resized(new, old), "metadata": {**old_metadata, **managed}}
-            self._sign(row, old, new, options)
+            self._track_fields(row, old, new, options)
             causes = pod_validation.validate_resize(new, old, spec_causes=rules.validate(new, None))
         else:
             if row.has_status:
@@ -176,15 +182,15 @@ class Writer:
                 if "status" in old:
                     new["status"] = old["status"]
             rules.default(new)
-            self._sign(row, old, new, options)
-            rules.prepare(new, old, self.context())
+            self._track_fields(row, old, new, options)
+            rules.prepare(new, old, self._context(row))
             causes = [*validate_metadata_update(row, metadata, old_metadata), *rules.validate(new, old)]
         if causes:
             raise invalid(row, name, causes)
         if new == old:
             return old
         if subresource in ("", "resize"):
-            self._admit(row, new, old, self.context())
+            self._check_limits(new, old, self._context(row))
         if row.has_generation and _spec_of(new) != _spec_of(old):
             new["metadata"] = {**new["metadata"], "generation": int(old_metadata.get("generation", 0)) + 1}
         if options.dry_run:
@@ -198,7 +204,7 @@ class Writer:
             }
         return self.stage(row, key, new)
 
-    def _sign(self, row: ServedResource, old: Obj | None, new: Obj, options: WriteOptions) -> None:
+    def _track_fields(self, row: ServedResource, old: Obj | None, new: Obj, options: WriteOptions) -> None:
         """Record in the metadata of `new` which fields its writer owns."""
         if not options.manager or options.applied:
             return
@@ -231,10 +237,11 @@ class Writer:
     def make_account(self, namespace: str) -> None:
         """Create the default service account of a namespace if it is missing."""
         found = self.store.latest("namespaces", namespace)
-        account = bootstrap.default_account(namespace)
         if found is None or found["metadata"].get("deletionTimestamp"):
             return
-        if self.store.latest(ACCOUNTS, key_of(account)) is None:
+        if self.store.latest(ACCOUNTS, make_key(namespace, DEFAULT_ACCOUNT)) is None:
+            metadata = {"name": DEFAULT_ACCOUNT, "namespace": namespace}
+            account = {"kind": "ServiceAccount", "apiVersion": "v1", "metadata": metadata}
             self.create(_ACCOUNTS_ROW, account, namespace=namespace)
 
     def repair(self) -> None:
@@ -246,11 +253,11 @@ class Writer:
             if counted["status"] != quota.get("status"):
                 self.store.stage(quotas.QUOTAS, key_of(quota), counted)
 
-    def _admit(self, row: ServedResource, new: Obj, old: Obj | None, context: WriteContext) -> None:
+    def _check_limits(self, new: Obj, old: Obj | None, context: WriteContext) -> None:
         """Check limit ranges, then quotas, after validation, as upstream."""
-        if row.namespaced:
-            quotas.check_limit_ranges(row, new, old, context)
-            quotas.check_quotas(row, new, old, context)
+        if context.row.namespaced:
+            quotas.check_limit_ranges(new, old, context)
+            quotas.check_quotas(new, old, context)
 
     def _free_name(self, row: ServedResource, namespace: str, prefix: str) -> str:
         name = ""
@@ -288,7 +295,8 @@ def storage_failed(error: StorageError) -> StatusError:
     return StatusError(500, "InternalError", f"Internal error occurred: {error}")
 
 
-def _fit_namespace(row: ServedResource, metadata: Obj, namespace: str) -> None:
+def _set_namespace(row: ServedResource, metadata: Obj, namespace: str) -> None:
+    """Set the namespace of the request; 400 for an object of another one."""
     given = metadata.get("namespace", "")
     if not row.namespaced:
         metadata.pop("namespace", None)  # a given namespace is ignored, as upstream

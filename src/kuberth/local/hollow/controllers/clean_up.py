@@ -59,8 +59,7 @@ class OrphanedPodsController(Controller):
         if not is_finished(pod):
             reason, message = "DeletionByPodGC", "PodGC: node no longer exists"
             status = disrupted(pod, reason=reason, message=message, clock=self._clock)
-            failed = {**pod, "status": {**status, "phase": "Failed"}}
-            pod = await self._pods.update(failed, subresource="status")
+            pod = await self._pods.write_status(pod, {**status, "phase": "Failed"})
         await self._pods.delete(pod, grace_seconds=0)
 
 

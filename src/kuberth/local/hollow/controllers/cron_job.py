@@ -35,11 +35,11 @@ class CronJobController(Controller):
         self._jobs = self.watch_owned("jobs.batch", queue, kind="CronJob")
 
     async def _sync(self, cron_job: Obj) -> float | None:
-        if self._cron_jobs.is_leaving(cron_job):
+        if self._cron_jobs.is_terminating(cron_job):
             return None
         jobs = self._jobs.by(OWNER_INDEX, cron_job["metadata"]["uid"])
         await self._forget_old(cron_job, jobs)
-        active = [job for job in jobs if not is_over(job) and not self._jobs.is_leaving(job)]
+        active = [job for job in jobs if not is_over(job) and not self._jobs.is_terminating(job)]
         made, wait = await self._schedule(cron_job, active)
         await self._write_status(cron_job, jobs, active, made)
         return wait
@@ -97,7 +97,7 @@ class CronJobController(Controller):
             ("Failed", "failedJobsHistoryLimit"),
         ):
             limit = spec.get(field)
-            ended = [job for job in jobs if is_true(job, condition) and not self._jobs.is_leaving(job)]
+            ended = [job for job in jobs if is_true(job, condition) and not self._jobs.is_terminating(job)]
             if limit is None or len(ended) <= limit:
                 continue
             ended.sort(key=lambda job: (job.get("status", {}).get("startTime", ""), name_of(job)))

@@ -83,7 +83,7 @@ class DaemonSetController(Controller):
         versions = await self._history.versions(owner)
         revision = labels_of(versions.update).get(REVISION_LABEL, "")
         work, wait = _Work(owner, on_node, self._verdicts(owner), revision), None
-        if not self._sets.is_leaving(owner):
+        if not self._sets.is_terminating(owner):
             live = {labels_of(pod).get(REVISION_LABEL) for pod in owned}
             used = {name_of(one) for one in versions.history if labels_of(one).get(REVISION_LABEL) in live}
             await self._history.clean_up(owner, versions, used=used)
@@ -118,7 +118,7 @@ class DaemonSetController(Controller):
         owner, on_node, verdicts, revision = work
         waits, missing, leaving = [], [], []
         for node, (should_run, _) in verdicts.items():
-            present = [pod for pod in on_node.get(node, ()) if not self._pods.is_leaving(pod)]
+            present = [pod for pod in on_node.get(node, ()) if not self._pods.is_terminating(pod)]
             failed = [pod for pod in present if is_finished(pod)]
             alive = [pod for pod in present if not is_finished(pod)]
             if should_run and failed:
@@ -134,7 +134,7 @@ class DaemonSetController(Controller):
             leaving += self._doubled(owner, alive, revision)
         for node, pods in on_node.items():
             if not verdicts.get(node, (False, False))[1]:
-                leaving += [pod for pod in pods if not self._pods.is_leaving(pod) and pod not in leaving]
+                leaving += [pod for pod in pods if not self._pods.is_terminating(pod) and pod not in leaving]
         await wait_all(self._pods.delete(pod) for pod in leaving[:_BURST])
         with self.reporting_refusals(owner):
             bodies = [_new_pod(owner, node, revision) for node in missing[:_BURST]]
@@ -194,7 +194,7 @@ class DaemonSetController(Controller):
         await wait_all(self._pods.create(_new_pod(owner, node, revision)) for node in nodes[:_BURST])
 
     def _alive(self, pods: Sequence[Obj]) -> list[Obj]:
-        return [pod for pod in pods if not self._pods.is_leaving(pod) and not is_finished(pod)]
+        return [pod for pod in pods if not self._pods.is_terminating(pod) and not is_finished(pod)]
 
     def _wait(self, owner: Obj, pod: Obj) -> float | None:
         return seconds_to_available(pod, owner, clock=self._clock)

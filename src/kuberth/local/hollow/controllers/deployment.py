@@ -76,7 +76,7 @@ class DeploymentController(Controller):
     async def _sync(self, deployment: Obj) -> float | None:
         sets = await claim(self._sets, deployment)
         new, old = _split(deployment, sets)
-        if self._deployments.is_leaving(deployment):
+        if self._deployments.is_terminating(deployment):
             return await self._write_status(deployment, new, old)
         if deployment["spec"].get("paused") or rollout.is_scaling(deployment, sets):
             return await self._resize(deployment, new, old)
@@ -89,14 +89,14 @@ class DeploymentController(Controller):
         return await self._write_status(deployment, new, old)
 
     async def _roll(self, deployment: Obj, new: Obj | None, old: list[Obj]) -> float | None:
-        noted: Obj | None = None
+        progress: Obj | None = None
         recreate = rollout.is_recreate(deployment)
         old_pods = recreate and self._has_pods(old)
         if new is not None:
             deployment, new = await self._sync_revision(deployment, new, old)
         elif not recreate or not (old_pods or any(map(replicas_of, old))):
             deployment, new = await self._create(deployment, old)
-            noted = progressing("NewReplicaSetCreated", f'Created new replica set "{name_of(new)}"')
+            progress = progressing("NewReplicaSetCreated", f'Created new replica set "{name_of(new)}"')
         if recreate:
             sizes = rollout.recreate_sizes(deployment, new, old, old_pods=old_pods)
         else:
@@ -105,7 +105,7 @@ class DeploymentController(Controller):
         new, old = await self._apply(sizes, deployment, new, old)
         if not sizes:
             await self._clean_up(deployment, old)
-        return await self._write_status(deployment, new, old, noted=noted, rolling=True)
+        return await self._write_status(deployment, new, old, progress=progress, rolling=True)
 
     def _has_pods(self, sets: Sequence[Obj]) -> bool:
         return any(
@@ -151,15 +151,14 @@ class DeploymentController(Controller):
             if error.reason != "AlreadyExists":
                 message = f'Failed to create new replica set "{name_of(body)}": {error}'
                 failed = {**progressing("ReplicaSetCreateError", message), "status": "False"}
-                await self._write_status(deployment, None, old, noted=failed)
+                await self._write_status(deployment, None, old, progress=failed)
                 raise
             present = await self._sets.fetch(key_of(body))
             if present is None or not _is_version_of(deployment, present):
                 # Another owner's, or another template with the same hash: use another hash next time.
                 status = deployment.get("status", {})
                 count = int(status.get("collisionCount", 0)) + 1
-                bumped = {**deployment, "status": {**status, "collisionCount": count}}
-                await self._deployments.update(bumped, subresource="status")
+                await self._deployments.write_status(deployment, {**status, "collisionCount": count})
                 raise
             new = present
         else:
@@ -216,7 +215,7 @@ class DeploymentController(Controller):
     async def _clean_up(self, deployment: Obj, old: Sequence[Obj]) -> None:
         """Keep the last `revisionHistoryLimit` versions for a rollback."""
         limit = deployment["spec"].get("revisionHistoryLimit", 10)
-        idle = [each for each in old if not self._sets.is_leaving(each)]
+        idle = [each for each in old if not self._sets.is_terminating(each)]
         for each in sorted(idle, key=_revision)[: max(0, len(idle) - limit)]:
             if not replicas_of(each) and not each.get("status", {}).get("replicas"):
                 await self._sets.delete(each)
@@ -227,14 +226,13 @@ class DeploymentController(Controller):
         new: Obj | None,
         old: Sequence[Obj],
         *,
-        noted: Obj | None = None,
+        progress: Obj | None = None,
         rolling: bool = False,
     ) -> float | None:
-        status = deployment_status(deployment, new, old, clock=self._clock, noted=noted, rolling=rolling)
-        if status != deployment.get("status"):
-            deployment = await self._deployments.update(
-                {**deployment, "status": status}, subresource="status"
-            )
+        status = deployment_status(
+            deployment, new, old, clock=self._clock, progress=progress, rolling=rolling
+        )
+        deployment = await self._deployments.write_status(deployment, status)
         return seconds_to_deadline(deployment, clock=self._clock) if rolling else None
 
 
@@ -302,9 +300,9 @@ def progressing(reason: str, message: str) -> Obj:
 
 
 def deployment_status(
-    deployment: Obj, new: Obj | None, old: Sequence[Obj], *, clock: Clock, noted: Obj | None, rolling: bool
+    deployment: Obj, new: Obj | None, old: Sequence[Obj], *, clock: Clock, progress: Obj | None, rolling: bool
 ) -> Obj:
-    """`noted` is a Progressing condition to record first; `rolling`: estimate progress on top of it."""
+    """`progress` is a Progressing condition to set first; `rolling`: update it from the counts."""
     sets = [*old, *([] if new is None else [new])]
     available = sum(map(available_of, sets))
     counts = {
@@ -327,10 +325,10 @@ def deployment_status(
     if _deadline(deployment) is None:
         conditions = without_condition(conditions, "Progressing")
     else:
-        for condition in filter(None, (noted, _paused(deployment))):
+        for condition in filter(None, (progress, _paused(deployment))):
             conditions = _set(conditions, condition, now)
         if rolling:
-            conditions = _progress(deployment, new, {**status, "conditions": conditions}, clock)
+            conditions = _rolling_conditions(deployment, new, {**status, "conditions": conditions}, clock)
     status["conditions"] = _with_failures(conditions, new, old)
     return status
 
@@ -348,7 +346,7 @@ def seconds_to_deadline(deployment: Obj, *, clock: Clock) -> float | None:
     return max(1.0, deadline - seconds_since(condition.get("lastUpdateTime"), clock) + 1.0)
 
 
-def _progress(deployment: Obj, new: Obj | None, status: Obj, clock: Clock) -> list[Obj]:
+def _rolling_conditions(deployment: Obj, new: Obj | None, status: Obj, clock: Clock) -> list[Obj]:
     conditions: list[Obj] = status["conditions"]
     current = find_condition({"status": status}, "Progressing")
     reason = current.get("reason") if current is not None else ""

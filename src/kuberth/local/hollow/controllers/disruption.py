@@ -78,7 +78,8 @@ class DisruptionController(Controller):
     def _status(self, budget: Obj, pods: Sequence[Obj]) -> Obj:
         disrupted = self._disrupted(budget, pods)
         healthy = sum(
-            is_ready(pod) and not self._pods.is_leaving(pod) and name_of(pod) not in disrupted for pod in pods
+            is_ready(pod) and not self._pods.is_terminating(pod) and name_of(pod) not in disrupted
+            for pod in pods
         )
         expected, desired = self._wanted(budget["spec"], pods)
         allowed = max(0, healthy - desired) if expected > 0 else 0

@@ -63,7 +63,7 @@ class EndpointsController(Controller):
 
     async def _sync(self, key: str) -> None:
         service = self._services.get(key)
-        if service is None or self._services.is_leaving(service):
+        if service is None or self._services.is_terminating(service):
             # The slices are deleted with their owner; the Endpoints object has none.
             found = self._endpoints.get(key)
             if found is not None and _ENDPOINTS_MANAGED_BY in labels_of(found):
@@ -95,7 +95,7 @@ class EndpointsController(Controller):
         present = [
             each
             for each in self._slices.by(_SERVICE_LABEL, key_of(service))
-            if labels_of(each).get(_MANAGED_BY) == _MANAGER and not self._slices.is_leaving(each)
+            if labels_of(each).get(_MANAGED_BY) == _MANAGER and not self._slices.is_terminating(each)
         ]
         present.sort(key=by_age)
         for index, body in enumerate(wanted):
@@ -111,7 +111,7 @@ class EndpointsController(Controller):
             await self._slices.delete(extra)
 
     def _endpoint(self, service: Obj, pod: Obj) -> Obj:
-        leaving = self._pods.is_leaving(pod)
+        leaving = self._pods.is_terminating(pod)
         serving = is_ready(pod)
         ready = serving and not leaving
         if service["spec"].get("publishNotReadyAddresses"):
@@ -127,7 +127,7 @@ class EndpointsController(Controller):
         subsets, left = [], _MOST_ADDRESSES
         for ports, pods in by_ports.items():
             subset: Obj = {}
-            for pod in [pod for pod in pods if not self._pods.is_leaving(pod)][:left]:
+            for pod in [pod for pod in pods if not self._pods.is_terminating(pod)][:left]:
                 ready = is_ready(pod) or service["spec"].get("publishNotReadyAddresses")
                 field = "addresses" if ready else "notReadyAddresses"
                 address = {"ip": pod["status"]["podIP"], "targetRef": _reference(pod)}

@@ -14,11 +14,10 @@ from typing import Final, NamedTuple
 
 from kuberth.local.apiserver.objects import Obj, key_of, namespace_of, with_metadata
 from kuberth.local.apiserver.status_errors import StatusError
+from kuberth.local.apiserver.verbs.deletion import FOREGROUND, ORPHAN
 from kuberth.local.hollow.controlling import Controller
 from kuberth.local.hollow.informing import Informer
 
-ORPHAN: Final = "orphan"
-FOREGROUND: Final = "foregroundDeletion"
 _IGNORED: Final = {"events", "events.events.k8s.io"}
 """Resources that are not watched, as upstream: many short-lived objects without owners."""
 _KINDS_SECONDS: Final = 0.5
@@ -139,8 +138,8 @@ class GarbageController(Controller):
             # Its owner waits for it, so it waits for its own dependents.
             await informer.delete(obj, propagation="Foreground")
         else:
-            wish = {ORPHAN: "Orphan", FOREGROUND: "Foreground"}
-            policy = next((wish[each] for each in finalizers if each in wish), "Background")
+            policies = {ORPHAN: "Orphan", FOREGROUND: "Foreground"}
+            policy = next((policies[each] for each in finalizers if each in policies), "Background")
             await informer.delete(obj, propagation=policy)
 
     async def _state(self, reference: Obj, namespace: str) -> _Owner:
@@ -173,7 +172,7 @@ class GarbageController(Controller):
                 holder, obj = found
                 rest = [each for each in _references(obj) if each["uid"] != uid]
                 await holder.update(with_metadata(obj, ownerReferences=rest))
-        await self._remove_finalizer(informer, owner, ORPHAN)
+        await informer.remove_finalizer(owner, ORPHAN)
 
     async def _finish_foreground(self, informer: Informer, owner: Obj) -> None:
         uid = owner["metadata"]["uid"]
@@ -191,7 +190,7 @@ class GarbageController(Controller):
             ):
                 blocked = True
         if not blocked:
-            await self._remove_finalizer(informer, owner, FOREGROUND)
+            await informer.remove_finalizer(owner, FOREGROUND)
 
     def _owners_above(self, obj: Obj) -> set[str]:
         """The owners of an object, their owners, and so on."""
@@ -205,10 +204,6 @@ class GarbageController(Controller):
                     if (found := self._object(uid)) is not None:
                         waiting.append(found[1])
         return above
-
-    async def _remove_finalizer(self, informer: Informer, obj: Obj, finalizer: str) -> None:
-        rest = [each for each in obj["metadata"]["finalizers"] if each != finalizer]
-        await informer.update(with_metadata(obj, finalizers=rest))
 
 
 def _is_same(old: Obj, new: Obj) -> bool:

@@ -37,13 +37,7 @@ from kuberth.local.hollow.controllers.job_rules import (
     is_over,
 )
 from kuberth.local.hollow.controlling import Controller, by_namespace
-from kuberth.local.hollow.ownership import (
-    OWNER_INDEX,
-    claim,
-    controller_of,
-    owner_key,
-    pod_from_template,
-)
+from kuberth.local.hollow.ownership import OWNER_INDEX, claim, controller_of, owner_key, pod_from_template
 from kuberth.local.hollow.pod_states import deletion_order, is_finished, is_ready, phase
 from kuberth.local.hollow.working import COALESCE_SECONDS, wait_all
 from kuberth.text.timestamps import parse_timestamp, seconds_since, stamp
@@ -122,18 +116,18 @@ class JobController(Controller):
     async def _release(self, pod: Obj) -> None:
         """Remove the finalizer of a pod whose job is gone or has released it."""
         if _is_tracked(pod) and self._owner(pod) is None:
-            await self._untrack(pod)
+            await self._pods.remove_finalizer(pod, TRACKING)
 
     async def _sync(self, job: Obj) -> float | None:
         if job["spec"].get("managedBy", _CONTROLLER) != _CONTROLLER:
             return None
         if is_over(job):
             left = self._pods.by(OWNER_INDEX, job["metadata"]["uid"])
-            await wait_all(self._untrack(pod) for pod in left if _is_tracked(pod))
-            return None if self._jobs.is_leaving(job) else await self._expire(job)
+            await wait_all(self._pods.remove_finalizer(pod, TRACKING) for pod in left if _is_tracked(pod))
+            return None if self._jobs.is_terminating(job) else await self._expire(job)
         pods = await self._claim(job)
         tally = self._tally(job, pods)
-        if self._jobs.is_leaving(job):
+        if self._jobs.is_terminating(job):
             await self._count(job, tally, [pod for pod in pods if _is_tracked(pod)])
             return None
         end, wait = self._end(job, tally), None
@@ -160,8 +154,8 @@ class JobController(Controller):
 
     def _tally(self, job: Obj, pods: Sequence[Obj]) -> _Tally:
         status = job.get("status", {})
-        noted = status.get("uncountedTerminatedPods") or {}
-        leaving = {pod["metadata"]["uid"] for pod in pods if self._pods.is_leaving(pod)}
+        uncounted = status.get("uncountedTerminatedPods") or {}
+        leaving = {pod["metadata"]["uid"] for pod in pods if self._pods.is_terminating(pod)}
         failed = [
             pod for pod in pods if job_rules.is_failed(job, pod, leaving=pod["metadata"]["uid"] in leaving)
         ]
@@ -179,8 +173,9 @@ class JobController(Controller):
             new_failed=new_failed,
             succeeded=len(done)
             if is_indexed(job)
-            else status.get("succeeded", 0) + len(_uids(new_succeeded) | set(noted.get("succeeded") or ())),
-            failed=status.get("failed", 0) + len(_uids(counted) | set(noted.get("failed") or ())),
+            else status.get("succeeded", 0)
+            + len(_uids(new_succeeded) | set(uncounted.get("succeeded") or ())),
+            failed=status.get("failed", 0) + len(_uids(counted) | set(uncounted.get("failed") or ())),
             done=done,
             given_up=job_rules.failed_indexes(job, failed, done=done),
         )
@@ -308,15 +303,11 @@ class JobController(Controller):
         tally.terminating += gone
 
     async def _discard_one(self, pod: Obj) -> None:
-        await self._pods.delete(await self._untrack(pod) if _is_tracked(pod) else pod)
+        await self._pods.delete(await self._pods.remove_finalizer(pod, TRACKING) if _is_tracked(pod) else pod)
 
     async def _track(self, pod: Obj) -> Obj:
         finalizers = [*(pod["metadata"].get("finalizers") or ()), TRACKING]
         return await self._pods.update(with_metadata(pod, finalizers=finalizers))
-
-    async def _untrack(self, pod: Obj) -> Obj:
-        rest = [each for each in pod["metadata"].get("finalizers") or () if each != TRACKING]
-        return await self._pods.update(with_metadata(pod, finalizers=rest))
 
     def _backoff_seconds(self, ended: Iterable[Obj]) -> float:
         """How long to wait after failures since the last success: ten seconds, twice that, and so on."""
@@ -347,15 +338,15 @@ class JobController(Controller):
             "failed": sorted(_uids(pod for pod in tally.new_failed if self._counts(job, pod))),
         }
         before = job.get("status", {}).get("uncountedTerminatedPods") or {}
-        noted = {kind: sorted({*uids, *(before.get(kind) or ())}) for kind, uids in new.items()}
-        noted = {kind: uids for kind, uids in noted.items() if uids}
+        uncounted = {kind: sorted({*uids, *(before.get(kind) or ())}) for kind, uids in new.items()}
+        uncounted = {kind: uids for kind, uids in uncounted.items() if uids}
         conditions = self._conditions(job, end, final=False)
-        if noted and noted != before:
-            status = {**job.get("status", {}), "uncountedTerminatedPods": noted}
+        if uncounted and uncounted != before:
+            status = {**job.get("status", {}), "uncountedTerminatedPods": uncounted}
             if conditions:
                 status["conditions"] = conditions
             job = await self._jobs.write_status(job, status)
-        await wait_all(self._untrack(pod) for pod in tracked)
+        await wait_all(self._pods.remove_finalizer(pod, TRACKING) for pod in tracked)
         return await self._write_status(job, tally, end)
 
     async def _write_status(self, job: Obj, tally: _Tally, end: JobEnd | None) -> Obj:
@@ -406,15 +397,14 @@ class JobController(Controller):
         return conditions
 
     def _record_changes(self, before: Obj, job: Obj, end: JobEnd | None) -> None:
-        record = self.record
         if end is not None and end.succeeded:
-            record(job, "Completed", "Job completed")
+            self.record(job, "Completed", "Job completed")
         elif end is not None:
-            record(job, end.reason, end.message, type_="Warning")
+            self.record(job, end.reason, end.message, type_="Warning")
         if is_true(job, "Suspended") and not is_true(before, "Suspended"):
-            record(job, "Suspended", "Job suspended")
+            self.record(job, "Suspended", "Job suspended")
         elif is_true(before, "Suspended") and not is_true(job, "Suspended"):
-            record(job, "Resumed", "Job resumed")
+            self.record(job, "Resumed", "Job resumed")
 
 
 def _is_tracked(pod: Obj) -> bool:

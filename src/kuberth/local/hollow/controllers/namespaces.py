@@ -31,10 +31,7 @@ _FINE: Final = {
         "All content successfully deleted, may be waiting on finalization",
     ),
     "NamespaceContentRemaining": ("ContentRemoved", "All content successfully removed"),
-    "NamespaceFinalizersRemaining": (
-        "ContentHasNoFinalizers",
-        "All content-preserving finalizers finished",
-    ),
+    "NamespaceFinalizersRemaining": ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
 }
 """The conditions of a terminating namespace while nothing blocks its deletion."""
 

@@ -58,8 +58,8 @@ class Replicas:
     def __init__(self, pods: Informer, *, clock: Clock) -> None:
         self._pods = pods
         self._clock = clock
-        self._asked: tuple[object, ...] = ()
-        """The settings by which the standings were judged: selector, labels, ready seconds."""
+        self._criteria: tuple[object, ...] = ()
+        """What the standings follow from besides the pods: selector, labels, ready seconds."""
         self._changed: set[str] = set()
         """Keys of pods to count again."""
         self._standings: dict[str, _Standing] = {}
@@ -75,9 +75,9 @@ class Replicas:
         """Count the pods that changed; matching orphans are adopted and other pods released."""
         spec = claim.owner["spec"]
         labels, seconds = labels_of(spec.get("template", {})), spec.get("minReadySeconds", 0)
-        asked = claim.matching, claim.owner_leaves, labels, seconds
-        if asked != self._asked:
-            self._asked = asked
+        criteria = claim.matching, claim.owner_is_terminating, labels, seconds
+        if criteria != self._criteria:
+            self._criteria = criteria
             self._changed.update(self._standings, map(key_of, claim.candidates()))
         self._changed.update(self._maturing)
         wanted = selector_of({"matchLabels": labels})
@@ -85,7 +85,7 @@ class Replicas:
             key = self._changed.pop()
             try:
                 pod = self._pods.get(key)
-                mine = None if pod is None else await claim.settle(pod)
+                mine = None if pod is None else await claim.adopt_or_release(pod)
             except BaseException:
                 self._changed.add(key)
                 raise
@@ -105,7 +105,7 @@ class Replicas:
         return min(self._maturing.values(), default=None)
 
     def _add(self, key: str, pod: Obj, owner: Obj, *, labelled: bool) -> None:
-        active = not self._pods.is_leaving(pod)
+        active = not self._pods.is_terminating(pod)
         left = seconds_to_available(pod, owner, clock=self._clock)
         if active and left:
             self._maturing[key] = left
@@ -136,7 +136,7 @@ class ReplicaSetController(Controller):
     resource: ClassVar = "replicasets.apps"
     kind: ClassVar = "ReplicaSet"
     component = "replicaset-controller"
-    shows_leaving: ClassVar = True
+    counts_terminating: ClassVar = True
     """Whether its status counts terminating pods."""
 
     def set_up(self) -> None:
@@ -175,7 +175,7 @@ class ReplicaSetController(Controller):
         replicas = self._replicas.setdefault(uid, Replicas(self._pods, clock=self._clock))
         missing = replica_set["spec"].get("replicas", 1) - (await replicas.count(claim)).active
         failure: tuple[str, StatusError] | None = None
-        if missing and not self._sets.is_leaving(replica_set):
+        if missing and not self._sets.is_terminating(replica_set):
             try:
                 await self._manage(replica_set, replicas, missing)
             except StatusError as error:
@@ -212,7 +212,7 @@ class ReplicaSetController(Controller):
         status: Obj = {
             "replicas": replicas.active,
             **{name: count for name, count in counts.items() if count},
-            **({"terminatingReplicas": replicas.terminating} if self.shows_leaving else {}),
+            **({"terminatingReplicas": replicas.terminating} if self.counts_terminating else {}),
             "observedGeneration": replica_set["metadata"].get("generation", 0),
         }
         if conditions := self._conditions(replica_set, failure):
@@ -241,7 +241,7 @@ class ReplicationControllerController(ReplicaSetController):
     resource = "replicationcontrollers"
     kind = "ReplicationController"
     component = "replication-controller"
-    shows_leaving = False
+    counts_terminating = False
 
     def _selector(self, owner: Obj) -> Obj | None:
         labels = owner["spec"].get("selector")

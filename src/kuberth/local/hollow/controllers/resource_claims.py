@@ -10,15 +10,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kuberth.local.apiserver.objects import (
-    Obj,
-    annotation_of,
-    key_of,
-    make_key,
-    name_of,
-    namespace_of,
-    with_metadata,
-)
+from kuberth.local.apiserver.objects import Obj, annotation_of, key_of, make_key, name_of, namespace_of
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.local.apiserver.verbs.core import Core
 from kuberth.local.hollow import pod_claims
@@ -103,7 +95,7 @@ class ResourceClaimController(Controller):
     # Pods and groups: make what they ask for
 
     async def _sync_pod(self, pod: Obj) -> None:
-        if self._pods.is_leaving(pod) or is_finished(pod):
+        if self._pods.is_terminating(pod) or is_finished(pod):
             return
         group = None
         if self._groups is not None and (keys := pod_claims.group_keys(pod)):
@@ -115,7 +107,7 @@ class ResourceClaimController(Controller):
             await self._reserve(updated, group)
 
     async def _sync_group(self, group: Obj) -> None:
-        if self._groups is not None and not self._groups.is_leaving(group):
+        if self._groups is not None and not self._groups.is_terminating(group):
             await self._make_all(group, _GROUP, self._groups, None)
 
     async def _make_all(
@@ -185,12 +177,11 @@ class ResourceClaimController(Controller):
                 continue
             status = claim["status"]
             reserved = status.get("reservedFor") or []
-            if len(reserved) < _MOST_RESERVED and not self._claims.is_leaving(claim):
+            if len(reserved) < _MOST_RESERVED and not self._claims.is_terminating(claim):
                 user = pod_claims.as_user(pod, is_group=False)
                 if group is not None and pod_claims.is_of_group(group, wanted):
                     user = pod_claims.as_user(group, is_group=True)
-                changed = {**claim, "status": {**status, "reservedFor": [*reserved, user]}}
-                await self._claims.update(changed, subresource="status")
+                await self._claims.write_status(claim, {**status, "reservedFor": [*reserved, user]})
 
     # Claims: deallocate unused ones
 
@@ -204,12 +195,12 @@ class ResourceClaimController(Controller):
             freed = protected and not remaining
             claim = await self._write_status(claim, remaining, freed=freed)
             if freed:
-                claim = await self._unprotect(claim)
+                claim = await self._claims.remove_finalizer(claim, FINALIZER)
         elif protected and going and not remaining:
             if "allocation" in status:
                 claim = await self._write_status(claim, remaining, freed=True)
-            claim = await self._unprotect(claim)
-        if not remaining and not self._claims.is_leaving(claim) and self._is_left_over(claim):
+            claim = await self._claims.remove_finalizer(claim, FINALIZER)
+        if not remaining and not self._claims.is_terminating(claim) and self._is_left_over(claim):
             await self._claims.delete(claim)
 
     async def _still_uses(self, user: Obj, namespace: str) -> bool:
@@ -230,10 +221,6 @@ class ResourceClaimController(Controller):
         if freed:
             status.pop("allocation", None)
         return await self._claims.write_status(claim, status)
-
-    async def _unprotect(self, claim: Obj) -> Obj:
-        rest = [each for each in claim["metadata"].get("finalizers") or () if each != FINALIZER]
-        return await self._claims.update(with_metadata(claim, finalizers=rest))
 
     def _is_left_over(self, claim: Obj) -> bool:
         """Whether its pod has ended but still exists; of a deleted pod the garbage collector deletes it."""
@@ -261,8 +248,7 @@ async def _write_names(informer: Informer, owner: Obj, made: dict[str, str]) -> 
     status = owner.get("status") or {}
     kept = [each for each in status.get("resourceClaimStatuses") or () if each.get("name") not in made]
     new = [{"name": name, "resourceClaimName": claim} for name, claim in made.items()]
-    changed = {**owner, "status": {**status, "resourceClaimStatuses": [*kept, *new]}}
-    return await informer.update(changed, subresource="status")
+    return await informer.write_status(owner, {**status, "resourceClaimStatuses": [*kept, *new]})
 
 
 def _claim(owner: Obj, wanted: pod_claims.PodClaim, template: Obj, kind: _OwnerKind) -> Obj:

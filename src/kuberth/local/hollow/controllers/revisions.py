@@ -63,7 +63,7 @@ class RevisionHistory:
         idle = [one for one in versions.history if name_of(one) not in kept]
         limit = owner["spec"].get("revisionHistoryLimit", 10)
         for one in idle[: max(0, len(idle) - limit)]:
-            if not self._revisions.is_leaving(one):
+            if not self._revisions.is_terminating(one):
                 await self._revisions.delete(one)
 
     async def _create(self, owner: Obj, collisions: int, *, number: int) -> tuple[Obj, int]:

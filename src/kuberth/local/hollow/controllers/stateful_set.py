@@ -33,7 +33,7 @@ class StatefulSetController(Controller):
     async def _sync(self, owner: Obj) -> float | None:
         owned = await claim(self._pods, owner)
         pods = {number: pod for pod in owned if (number := _number(owner, pod)) is not None}
-        if self._sets.is_leaving(owner):
+        if self._sets.is_terminating(owner):
             return None
         versions = await self._history.versions(owner)
         pods = await self._manage(owner, pods, versions)
@@ -56,14 +56,14 @@ class StatefulSetController(Controller):
                 pods[number] = await self._create(
                     owner, number, _version_for(owner, number - first, versions)
                 )
-            elif is_finished(pod) and not self._pods.is_leaving(pod):
+            elif is_finished(pod) and not self._pods.is_terminating(pod):
                 await self._pods.delete(pod)
-            elif not self._pods.is_leaving(pod) and self._wait(owner, pod) == 0:
+            elif not self._pods.is_terminating(pod) and self._wait(owner, pod) == 0:
                 continue
             if not parallel:
                 return pods
         for number in sorted(pods.keys() - set(wanted), reverse=True):
-            leaving = self._pods.is_leaving(pods[number])
+            leaving = self._pods.is_terminating(pods[number])
             if not leaving:
                 await self._pods.delete(pods[number])
             if not parallel:
@@ -81,10 +81,10 @@ class StatefulSetController(Controller):
             pod = pods[number]
             if number - first < _partition(spec):
                 return
-            if labels_of(pod).get(REVISION_LABEL) != revision and not self._pods.is_leaving(pod):
+            if labels_of(pod).get(REVISION_LABEL) != revision and not self._pods.is_terminating(pod):
                 await self._pods.delete(pod)
                 return
-            if self._pods.is_leaving(pod) or not is_ready(pod):
+            if self._pods.is_terminating(pod) or not is_ready(pod):
                 return
 
     async def _own_claims(self, owner: Obj, pods: dict[int, Obj], wanted: range) -> None:
@@ -93,7 +93,7 @@ class StatefulSetController(Controller):
         for number, pod in pods.items():
             for name in _claims(owner, name_of(pod)).values():
                 claim_ = self._claims.get(f"{namespace_of(owner)}/{name}")
-                if claim_ is None or self._claims.is_leaving(claim_):
+                if claim_ is None or self._claims.is_terminating(claim_):
                     continue
                 with_pod = policy.get("whenScaled") == "Delete" and number not in wanted
                 with_set = policy.get("whenDeleted") == "Delete" and not with_pod
@@ -138,7 +138,7 @@ class StatefulSetController(Controller):
     async def _write_status(self, owner: Obj, pods: dict[int, Obj], versions: Versions) -> None:
         spec = owner["spec"]
         current, update = name_of(versions.current), name_of(versions.update)
-        alive = [pod for pod in pods.values() if not is_finished(pod) and not self._pods.is_leaving(pod)]
+        alive = [pod for pod in pods.values() if not is_finished(pod) and not self._pods.is_terminating(pod)]
         of_revision = [labels_of(pod).get(REVISION_LABEL) for pod in alive]
         updated, wanted = of_revision.count(update), spec.get("replicas", 1)
         ready = sum(map(is_ready, alive))

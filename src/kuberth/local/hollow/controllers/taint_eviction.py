@@ -54,13 +54,23 @@ class _EvictionController(Controller):
         """When pods are to be evicted, by UID."""
         self._queue = self.queue_of("pods", self._sync)
 
+    def _on_pod(self, old: Obj | None, new: Obj | None) -> None:
+        if new is not None and self._may_be_affected(old, new):
+            self._queue.add(key_of(new))
+        elif new is None and old is not None:
+            self._pending_ns.pop(old["metadata"]["uid"], None)
+
+    def _may_be_affected(self, old: Obj | None, new: Obj) -> bool:
+        """Whether a change of a pod may lead to its eviction."""
+        raise NotImplementedError
+
     def _due_ns(self, pod: Obj) -> int | None:
         """When the taints require the pod's eviction; None: never."""
         raise NotImplementedError
 
     async def _sync(self, pod: Obj) -> float | None:
         pods, uid = self._watched["pods"], pod["metadata"]["uid"]
-        if pods.is_leaving(pod):
+        if pods.is_terminating(pod):
             return None
         due_ns, now_ns = self._due_ns(pod), self._clock.now_ns()
         if due_ns is None:
@@ -99,14 +109,11 @@ class TaintEvictionController(_EvictionController):
             for pod in self._pods.by("node", name_of(new or old or {})):
                 self._queue.add(key_of(pod))
 
-    def _on_pod(self, old: Obj | None, new: Obj | None) -> None:
-        if new is None:
-            if old is not None:
-                self._pending_ns.pop(old["metadata"]["uid"], None)
-            return
+    def _may_be_affected(self, old: Obj | None, new: Obj) -> bool:
         node = self._nodes.get(node_of(new))
-        if node is not None and _taints(node) and (old is None or _asked(old) != _asked(new)):
-            self._queue.add(key_of(new))
+        if node is None or not _taints(node):
+            return False
+        return old is None or _node_and_tolerations(old) != _node_and_tolerations(new)
 
     def _due_ns(self, pod: Obj) -> int | None:
         node, now_ns = self._nodes.get(node_of(pod)), self._clock.now_ns()
@@ -121,7 +128,7 @@ class TaintEvictionController(_EvictionController):
 
 
 def _seconds_to_stay(pod: Obj, node: Obj) -> int | None:
-    """How long the pod tolerates the node's taints; None: for ever."""
+    """How long the pod tolerates the node's taints; None if it may stay."""
     try:
         taints: list[Taint] = [taint for taint in convert(Node, node).spec.taints if taint.effect == _EFFECT]
         tolerations = convert(Pod, pod).spec.tolerations
@@ -142,7 +149,7 @@ def _taints(node: Obj) -> list[Obj]:
     return [taint for taint in taints if taint.get("effect") == _EFFECT]
 
 
-def _asked(pod: Obj) -> object:
+def _node_and_tolerations(pod: Obj) -> object:
     return node_of(pod), pod["spec"].get("tolerations")
 
 
@@ -169,12 +176,8 @@ class DeviceTaintEvictionController(_EvictionController):
         self._slices = self.watch(SLICES, self._on_slice, indexes={"device pool": _pools_of_slice})
         self._rules = self.watch(RULES, self._on_rule)
 
-    def _on_pod(self, old: Obj | None, new: Obj | None) -> None:
-        if new is None:
-            if old is not None:
-                self._pending_ns.pop(old["metadata"]["uid"], None)
-        elif self._is_on and node_of(new) and next(claim_keys(new), None) is not None:
-            self._queue.add(key_of(new))
+    def _may_be_affected(self, old: Obj | None, new: Obj) -> bool:
+        return self._is_on and bool(node_of(new)) and next(claim_keys(new), None) is not None
 
     def _on_claim(self, old: Obj | None, new: Obj | None) -> None:
         if self._is_on:

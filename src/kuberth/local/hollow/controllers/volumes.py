@@ -78,7 +78,7 @@ class VolumeController(Controller):
     # Claims
 
     async def _sync_claim(self, claim: Obj) -> None:
-        if self._claims.is_leaving(claim):
+        if self._claims.is_terminating(claim):
             return
         claim = await self._with_class(claim)
         name = claim["spec"].get("volumeName", "")
@@ -130,7 +130,7 @@ class VolumeController(Controller):
             volume
             for volume in self._volumes.all()
             if volume["spec"].get("claimRef") is None
-            and not self._volumes.is_leaving(volume)
+            and not self._volumes.is_terminating(volume)
             and _suits(volume, claim)
             and (selector is None or selector_of(selector).matches(labels_of(volume)))
         ]
@@ -182,7 +182,7 @@ class VolumeController(Controller):
     # Volumes
 
     async def _sync_volume(self, volume: Obj) -> None:
-        if self._volumes.is_leaving(volume):
+        if self._volumes.is_terminating(volume):
             return
         reference = volume["spec"].get("claimRef")
         if reference is None or not reference.get("uid"):

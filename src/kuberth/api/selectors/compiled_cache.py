@@ -17,7 +17,7 @@ MAX_LENGTH: Final = 131_072
 results are dropped."""
 
 
-class Remembered(Generic[V]):
+class CompiledCache(Generic[V]):
     """Compiled results by the identity of parts, which the versions of a pod and replicas share.
 
     Not thread-safe: every plugin has its own cache.
@@ -28,18 +28,18 @@ class Remembered(Generic[V]):
         """The values refer to the parts, so that no other object gets the same identity."""
         self._length = 0
 
-    def get(self, part: object, beside: Hashable = None) -> V | None:
-        """The result for a part; `beside` contains everything else on which it depends."""
-        key = id(part), beside
+    def get(self, part: object, context: Hashable = None) -> V | None:
+        """The result for a part; `context` contains everything else on which it depends."""
+        key = id(part), context
         found = self._kept.get(key)
         if found is None:
             return None
         self._kept.move_to_end(key)
         return found[1]
 
-    def put(self, part: object, beside: Hashable, made: V, *, length: int) -> None:
+    def put(self, part: object, context: Hashable, result: V, *, length: int) -> None:
         """Add a result that is not in the cache; `length` is the number of its requirements and values."""
-        self._kept[id(part), beside] = part, made, length
+        self._kept[id(part), context] = part, result, length
         self._length += length
         while self._length > MAX_LENGTH:
             self._length -= self._kept.popitem(last=False)[1][2]
