@@ -13,12 +13,12 @@ from operator import itemgetter
 from typing import Any
 
 from kuberth.cel import syntax
-from kuberth.cel.costs import LIMIT, LIST_COST, MAP_COST, cost_after, cost_before
+from kuberth.cel.costs import LIMIT, LIST_COST, MAP_COST, Cost
 from kuberth.cel.declarations import Apply
 from kuberth.cel.library import FUNCTIONS
 from kuberth.cel.library.collections import IN_LIST
 from kuberth.cel.library.conversions import CONVERSIONS
-from kuberth.cel.library.regular_expressions import PATTERN_ARGUMENT
+from kuberth.cel.library.strings import PATTERN_ARGUMENT
 from kuberth.cel.numbers import format_double
 from kuberth.cel.patterns import PatternError, compile_pattern
 from kuberth.cel.static_types import TYPE_NAMES, Type
@@ -296,7 +296,8 @@ class Compiler:
             raise CelCompileError(f"program instantiation failed: {exc}") from exc
         in_turn = function.decides_late(node.overloads) or pattern is not None
         args = [plan.evaluate for plan in plans]
-        return Compiled(_calling(name, node.overloads, apply, args, in_turn=in_turn))
+        before, after = function.cost(node.overloads), function.result_cost(node.overloads)
+        return Compiled(_calling(apply, args, before=before, after=after, in_turn=in_turn))
 
     # Literals
 
@@ -419,10 +420,12 @@ def _present(value: Value) -> bool:
 
 
 def _calling(
-    name: str, overloads: tuple[str, ...], apply: Apply, args: list[Evaluate], *, in_turn: bool
+    apply: Apply, args: list[Evaluate], *, before: Cost | None, after: Cost | None, in_turn: bool
 ) -> Evaluate:
-    """The closure of a call. `in_turn`: after an argument fails, the others are not evaluated or charged."""
-    before, after = cost_before(name, overloads), cost_after(name, overloads)
+    """The closure of a call, with its cost by the arguments or by the result.
+
+    `in_turn`: after an argument fails, the others are not evaluated or charged.
+    """
     flat = 1 if after is None else 0
     in_turn = in_turn or after is not None or len(args) > 2
 

@@ -16,7 +16,7 @@ from kuberth.cel.checking import Checker
 from kuberth.cel.compiling import Compiler, Evaluate, Frame
 from kuberth.cel.costs import LIMIT
 from kuberth.cel.parsing import parse
-from kuberth.cel.source import Problem, Source
+from kuberth.cel.source import Problem, report
 from kuberth.cel.static_types import VARIABLES, Type
 from kuberth.cel.validating import validate
 from kuberth.cel.values import COST_EXCEEDED, WORK, CostExceeded, Value
@@ -109,7 +109,7 @@ def _compile(expression: str, checker: Checker, more: Sequence[str]) -> Program:
         if not problems:
             problems += validate(tree, checker.final)
     if tree is None or problems:
-        raise CelCompileError(f"compilation failed: {Source(expression).report(problems)}")
+        raise CelCompileError(f"compilation failed: {report(expression, problems)}")
     compiler = Compiler(checker.final, more=more)
     evaluate, frame_length = compiler.compile(tree)
     return Program(evaluate, result, frame_length=frame_length, deep=compiler.deepest > _SHALLOW)

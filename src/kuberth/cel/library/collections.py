@@ -17,6 +17,7 @@ from kuberth.cel.values import (
     contains,
     equal,
     no_such_overload,
+    size_of,
     token,
 )
 from kuberth.errors import CelRuntimeError
@@ -102,7 +103,7 @@ IN_LIST = "@in(A, list(A))"
 LIBRARY: tuple[Overload, ...] = (
     function("_[_](list(A), int) -> A"),
     function("_[_](map(A, B), A) -> B"),
-    function(f"{IN_LIST} -> bool"),
+    function(f"{IN_LIST} -> bool", cost_if_picked=lambda *args: size_of(args[1])),
     function("@in(A, map(A, B)) -> bool"),
     function("size(bytes) -> int"),
     method("bytes.size() -> int"),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from math import isinf, isnan
 from typing import NoReturn
 
+from kuberth.cel.costs import first_tenth
 from kuberth.cel.declarations import Apply, Overload, function
 from kuberth.cel.library.times import (
     format_duration,
@@ -94,7 +95,11 @@ LIBRARY: tuple[Overload, ...] = (
     function("bool(bool) -> bool", _same),
     function("bool(string) -> bool", _reading("bool", _parse_bool)),
     function("bytes(bytes) -> bytes", _same),
-    function("bytes(string) -> bytes", lambda text: text.encode("utf-8", "surrogatepass")),
+    function(
+        "bytes(string) -> bytes",
+        lambda text: text.encode("utf-8", "surrogatepass"),
+        cost_if_picked=first_tenth,
+    ),
     function("double(double) -> double", _same),
     function("double(int) -> double", float),
     function("double(string) -> double", _reading("double", parse_double)),
@@ -110,7 +115,7 @@ LIBRARY: tuple[Overload, ...] = (
     function("int(uint) -> int", _uint_to_int),
     function("string(string) -> string", _same),
     function("string(bool) -> string", lambda value: "true" if value else "false"),
-    function("string(bytes) -> string", _bytes_to_text),
+    function("string(bytes) -> string", _bytes_to_text, cost_if_picked=first_tenth),
     function("string(double) -> string", format_double),
     function("string(duration) -> string", format_duration),
     function("string(int) -> string", str),

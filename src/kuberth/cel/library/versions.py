@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
 
+from kuberth.cel.costs import first_tenth
 from kuberth.cel.declarations import Overload, function, method
 from kuberth.cel.values import UINT_MAX, LibraryValue, Value
 from kuberth.errors import CelRuntimeError
@@ -133,10 +134,10 @@ def _part(index: int) -> Value:
 
 
 LIBRARY: tuple[Overload, ...] = (
-    function("semver(string) -> Semver", _read),
-    function("semver(string, bool) -> Semver", _read),
-    function("isSemver(string) -> bool", _is_version),
-    function("isSemver(string, bool) -> bool", _is_version),
+    function("semver(string) -> Semver", _read, cost=first_tenth),
+    function("semver(string, bool) -> Semver", _read, cost=first_tenth),
+    function("isSemver(string) -> bool", _is_version, cost=first_tenth),
+    function("isSemver(string, bool) -> bool", _is_version, cost=first_tenth),
     method(
         "Semver.isGreaterThan(Semver) -> bool",
         lambda one, other: _compare(one, other) > 0,
