@@ -6,7 +6,7 @@ where another pod uses them through the same claim; and the pod as it counts on 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +19,7 @@ from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.selection import meets_node_selector
 from kuberth.cluster.table import ClusterTable
 from kuberth.framework.status import Status
+from kuberth.framework.verdict import distinct
 from kuberth.plugins.devices.inventory import Inventory
 from kuberth.plugins.dynamic_resources.cycle import Cycle, Variant
 from kuberth.plugins.dynamic_resources.node_resources import (
@@ -27,6 +28,7 @@ from kuberth.plugins.dynamic_resources.node_resources import (
     take_of_allocation,
     taking,
 )
+from kuberth.plugins.resources.shortages import shortages
 
 _NOTHING: Final = Footprint()
 
@@ -78,7 +80,10 @@ class Weighing:
                 if footprint.refusal is not None:
                     yield there, footprint.refusal
                 else:
-                    yield from _shortages(nodes, footprint.amounts, there)
+                    lacking = shortages(nodes, footprint.amounts, counts_pods=False)
+                    for code in () if lacking is None else distinct(lacking.codes[there]):
+                        if lacking is not None and code:
+                            yield there & np.equal(lacking.codes, code), lacking.status(code)
 
     def placed(self, cycle: Cycle, info: PodInfo, node_name: str) -> PodInfo:
         """The pod as it counts on a node; results for another node or attempt are discarded."""
@@ -117,26 +122,3 @@ class Weighing:
         if not takes:
             return _NOTHING
         return footprint_of(cycle.pod, takes, cycle.names, pod_level=self.pod_level)
-
-
-def _shortages(nodes: Nodes, amounts: Mapping[str, int], where: Mask) -> Iterable[tuple[Mask, Status]]:
-    """The nodes `where` an amount is missing, by the missing amounts."""
-    table = nodes.table
-    lacking, hopeless = [], np.zeros(len(nodes), np.bool_)
-    for name, amount in amounts.items():
-        index = table.resource_index(name)
-        offered = taken = np.zeros(len(nodes), np.int64)
-        if index is not None:
-            offered, taken = nodes.take(table.allocatable[index]), nodes.take(table.requested[index])
-        short = where & (amount > offered - taken)
-        hopeless |= short & (amount > offered)
-        lacking.append(short)
-    if not lacking or not np.any(lacking):
-        return
-    flags = np.stack((hopeless, *lacking))
-    for combination in np.unique(flags[:, flags[1:].any(axis=0)], axis=1).T:
-        reasons = [
-            f"Insufficient {name}" for name, lacks in zip(amounts, combination[1:], strict=True) if lacks
-        ]
-        status = Status.unresolvable(*reasons) if combination[0] else Status.unschedulable(*reasons)
-        yield (flags == combination[:, np.newaxis]).all(axis=0), status

@@ -27,6 +27,7 @@ from kuberth.framework.extension_points import (
 )
 from kuberth.framework.handle import Handle
 from kuberth.framework.inputs import DependsOn, Inputs
+from kuberth.framework.scores import FULL
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
 from kuberth.plugins.hints import on_any, on_new
@@ -36,7 +37,7 @@ from kuberth.plugins.volume_binding.claims import check_claims, sort_claims
 from kuberth.plugins.volume_binding.finding import Findings, VolumeFinder, Wanted
 from kuberth.plugins.volume_binding.provisioning import volume_limit
 from kuberth.plugins.volume_binding.reach import NONE
-from kuberth.plugins.volume_binding.scoring import FULL, CapacityScorer
+from kuberth.plugins.volume_binding.scoring import CapacityScorer
 from kuberth.plugins.volumes.claims import USERS_OF_CLAIM, attachable_volumes, claims_of, concerns_claim
 from kuberth.plugins.volumes.csi_nodes import MIGRATED_PLUGINS
 

@@ -65,14 +65,20 @@ def shortage(node: NodeRow, amounts: Amounts, backed: Collection[str] = NOTHING)
     return _status(reasons, is_hopeless=is_hopeless) if reasons else None
 
 
-def shortages(nodes: Nodes, amounts: Amounts, backed: Collection[str] = NOTHING) -> Verdict | None:
-    """The verdict on every node of the view; None if no node lacks anything."""
+def shortages(
+    nodes: Nodes, amounts: Amounts, backed: Collection[str] = NOTHING, *, counts_pods: bool = True
+) -> Verdict | None:
+    """The verdict on every node of the view; None if no node lacks anything.
+
+    `counts_pods`: a node that has its maximum number of pods lacks something too.
+    """
     table = nodes.table
     found: list[_Shortage] = []
     hopeless: Mask = np.zeros(len(nodes), np.bool_)
-    full = nodes.take(table.pod_count) >= nodes.take(table.allowed_pods)
-    if np.count_nonzero(full):
-        found.append(_Shortage((TOO_MANY_PODS,), full))
+    if counts_pods:
+        full = nodes.take(table.pod_count) >= nodes.take(table.allowed_pods)
+        if np.count_nonzero(full):
+            found.append(_Shortage((TOO_MANY_PODS,), full))
     offered_nowhere: list[str] = []
     for resource, amount in amounts.items():
         index = table.resource_index(resource)
