@@ -22,8 +22,7 @@ from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
 from kuberth.plugins.hints import has_node, on_any, on_deletion, on_new
-from kuberth.plugins.node_volume_limits.attached import AttachedVolumes
-from kuberth.plugins.node_volume_limits.resolving import Attachable, VolumeResolver
+from kuberth.plugins.node_volume_limits.attached import Attachable, AttachedVolumes, VolumeResolver
 from kuberth.plugins.ruling import Ruling
 from kuberth.plugins.volumes import csi_migration
 from kuberth.plugins.volumes.claims import USERS_OF_CLAIM, attachable_volumes, concerns_claim

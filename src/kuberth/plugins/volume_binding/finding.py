@@ -16,7 +16,7 @@ from kuberth.api.core import PersistentVolume, PersistentVolumeClaim
 from kuberth.api.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from kuberth.cluster.arrays import Mask
 from kuberth.cluster.nodes import Nodes
-from kuberth.cluster.selection import everywhere, nowhere
+from kuberth.cluster.selection import everywhere, named, nowhere
 from kuberth.framework.handle import Handle
 from kuberth.framework.status import Status
 from kuberth.framework.verdict import Verdict
@@ -214,9 +214,5 @@ def _not_selected(nodes: Nodes, claims: Sequence[WaitingClaim]) -> Mask:
     """Nodes other than those on which volumes are already being provisioned."""
     elsewhere = nowhere(nodes)
     for claim in claims:
-        position = nodes.position(claim.selected_node or "")
-        here = nowhere(nodes)
-        if position is not None:
-            here[position] = True
-        elsewhere |= ~here
+        elsewhere |= ~named(nodes, claim.selected_node or "")
     return elsewhere
