@@ -19,7 +19,7 @@ from kuberth.cluster.table import ClusterTable
 from kuberth.framework.cycle_state import CycleState, GroupAttempt
 from kuberth.framework.equal_pods import EqualPods, KeptRejection
 from kuberth.framework.extension_points import Plugin, PreFilterExtensions, PreFilterPlugin, PreScorePlugin
-from kuberth.framework.inputs import PHASES, DependsOn, Inputs, Signer, values_of
+from kuberth.framework.inputs import PHASES, DependsOn, Inputs, Signer, signer, values_of
 from kuberth.framework.nominator import Nominator
 from kuberth.framework.plan import Kept, KeptScorer, Plan, plan_bytes
 from kuberth.framework.profile import Profile
@@ -27,7 +27,6 @@ from kuberth.framework.rejections import Rejections, skips_all_called
 from kuberth.framework.running.calls import Calls
 from kuberth.framework.running.filters import Filter, Filters
 from kuberth.framework.running.scorers import Scorer, Scorers
-from kuberth.framework.signatures import signer
 from kuberth.framework.status import Status
 
 logger = logging.getLogger(__name__)
@@ -90,7 +89,10 @@ class Plans:
             name: inputs.idle for name, inputs in self._statements.items() if inputs.idle is not None
         }
         self.rejections = Rejections(
-            self._profile, statements=self._statements, cluster=self._cluster, nominator=self._nominator
+            profile=self._profile,
+            statements=self._statements,
+            cluster=self._cluster,
+            nominator=self._nominator,
         )
         """The rejections of pods that fit on no node."""
         signed = {name: inputs for name, inputs in self._statements.items() if _is_kept_somewhere(inputs)}
@@ -215,24 +217,21 @@ class Plans:
         pre_filter: list[PreFilterPlugin] = []
         pre_score: list[PreScorePlugin] = []
         is_plain = True
-        for plugin in self._profile.pre_filter:
-            if plugin.name not in skip_filter:
+        phases: Sequence[tuple[str, str, Sequence[Plugin], list[Any], set[str]]] = (
+            ("pre_filter", "PreFilter", self._profile.pre_filter, pre_filter, skip_filter),
+            ("pre_score", "PreScore", self._profile.pre_score, pre_score, skip_score),
+        )
+        for phase, point, plugins, called, skipped in phases:
+            for plugin in plugins:
                 inputs = self._statements.get(plugin.name)
-                if inputs is None or inputs.pre_filter is not DependsOn.POD:
-                    pre_filter.append(plugin)
+                if plugin.name in skipped:
                     continue
-                self._calls.evaluated(plugin.name, "PreFilter")
-                answer = self._calls.call(plugin, "PreFilter", plugin.pre_filter, state, pod, nodes)
-                is_plain = _note(plugin, answer, skip_filter) and is_plain
-        for scoring in self._profile.pre_score:
-            if scoring.name not in skip_score:
-                inputs = self._statements.get(scoring.name)
-                if inputs is None or inputs.pre_score is not DependsOn.POD:
-                    pre_score.append(scoring)
+                if inputs is None or getattr(inputs, phase) is not DependsOn.POD:
+                    called.append(plugin)
                     continue
-                self._calls.evaluated(scoring.name, "PreScore")
-                answer = self._calls.call(scoring, "PreScore", scoring.pre_score, state, pod, nodes)
-                is_plain = _note(scoring, answer, skip_score) and is_plain
+                self._calls.evaluated(plugin.name, point)
+                answer = self._calls.call(plugin, point, getattr(plugin, phase), state, pod, nodes)
+                is_plain = _note(plugin, answer, skipped) and is_plain
         equal_pods.written = state.written()
         equal_pods.memory = {}
         equal_pods.pre_filter, equal_pods.pre_score = pre_filter, pre_score

@@ -25,6 +25,7 @@ from kuberth.framework.cluster_events import (
     EventWithHint,
     HintFunction,
     Resource,
+    unheard,
 )
 from kuberth.framework.extension_points import (
     EXTENSION_POINTS,
@@ -48,11 +49,9 @@ from kuberth.framework.extension_points import (
     points_of,
 )
 from kuberth.framework.handle import Handle
-from kuberth.framework.inputs import Inputs, Signer, checked_inputs
+from kuberth.framework.inputs import Inputs, Signer, checked_inputs, signer
 from kuberth.framework.registry import PluginFactory, Registry, UnusablePlugin
-from kuberth.framework.signatures import signer
 from kuberth.framework.status import Status
-from kuberth.framework.unheard_events import unheard
 from kuberth.text.decoding import Decoder
 
 _IMPLIED_BY_NODE_ADD: Final = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
@@ -24,31 +25,24 @@ from kuberth.framework.status import Status
 logger = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, kw_only=True)
 class Rejections:
     """Keeps rejections in the `EqualPods` for which they are valid."""
 
-    def __init__(
-        self,
-        profile: Profile,
-        *,
-        statements: Mapping[str, Inputs],
-        cluster: ClusterTable,
-        nominator: Nominator,
-    ) -> None:
-        self._profile = profile
-        self._statements = statements
-        self._cluster = cluster
-        self._nominator = nominator
+    profile: Profile
+    statements: Mapping[str, Inputs]
+    cluster: ClusterTable
+    nominator: Nominator
 
     def has_nomination(self, info: PodInfo) -> bool:
         """Whether the pod itself has a nomination, so that equal pods may get other verdicts."""
-        return bool(info.pod.status.nominated_node_name or self._nominator.node_of(info.uid))
+        return bool(info.pod.status.nominated_node_name or self.nominator.node_of(info.uid))
 
     def versions(self, equal_pods: EqualPods) -> Sequence[Versioned] | None:
         """What a rejection depends on besides the pods on nodes; None if some plugin does not state it."""
-        versions: list[Versioned] = [self._nominator.changes, *equal_pods.versions]
-        for plugin in self._profile.post_filter:
-            inputs = self._statements.get(plugin.name)
+        versions: list[Versioned] = [self.nominator.changes, *equal_pods.versions]
+        for plugin in self.profile.post_filter:
+            inputs = self.statements.get(plugin.name)
             if inputs is None or inputs.post_filter is DependsOn.ANYTHING:
                 return None
             versions += inputs.versions
@@ -61,7 +55,7 @@ class Rejections:
         """
         called = {plugin.name for plugin in equal_pods.pre_filter}
         stated = (
-            self._statements.get(each.name) for each in equal_pods.uncached_filters if each.name not in called
+            self.statements.get(each.name) for each in equal_pods.uncached_filters if each.name not in called
         )
         return any(inputs is None or inputs.filter is DependsOn.ANYTHING for inputs in stated)
 
@@ -85,7 +79,7 @@ class Rejections:
                 status,
                 nomination,
                 sum_of_versions(equal_pods.rejection_versions),
-                self._cluster.changes.version,
+                self.cluster.changes.version,
                 frozenset(diagnosis.unschedulable_plugins),
                 frozenset(diagnosis.pending_plugins),
                 preemption_attempts,
@@ -103,7 +97,7 @@ class Rejections:
             return None
         if kept.version != sum_of_versions(equal_pods.rejection_versions):
             kept = equal_pods.rejection = None
-        elif kept.rows_version != self._cluster.changes.version:
+        elif kept.rows_version != self.cluster.changes.version:
             kept = equal_pods.rejection = self._renewed(kept, equal_pods, state)
         return kept
 
@@ -115,24 +109,24 @@ class Rejections:
         plan = kept.verdicts[0]
         if not plan.refresh(state, info.pod) or self._verdicts(equal_pods, state, info) != kept.verdicts:
             return None
-        return kept._replace(rows_version=self._cluster.changes.version)
+        return kept._replace(rows_version=self.cluster.changes.version)
 
     def _plan_rejects_all(self, equal_pods: EqualPods, state: CycleState) -> bool:
         """Whether no uncached filter was called; with nominated pods, all are called."""
         plan = equal_pods.plan
-        return plan is not None and plan.rejects_all and state.group is None and not self._nominator.by_node
+        return plan is not None and plan.rejects_all and state.group is None and not self.nominator.by_node
 
     def _verdicts(self, equal_pods: EqualPods, state: CycleState, info: PodInfo) -> tuple[Plan, int] | None:
         """The plan's verdicts, if the rejection depends only on these."""
         plan = equal_pods.plan
         if plan is None or state.group is not None or not plan.rejects_all:
             return None
-        if not all(self._follows_verdicts(plugin, info) for plugin in self._profile.post_filter):
+        if not all(self._follows_verdicts(plugin, info) for plugin in self.profile.post_filter):
             return None
         return plan, plan.verdicts_version
 
     def _follows_verdicts(self, plugin: PostFilterPlugin, info: PodInfo) -> bool:
-        inputs = self._statements.get(plugin.name)
+        inputs = self.statements.get(plugin.name)
         if inputs is not None and inputs.post_filter is DependsOn.POD:
             return True
         try:

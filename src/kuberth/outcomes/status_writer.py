@@ -191,14 +191,7 @@ class PodStatusWriter:
         since = moment(self._clock.now_ns())
         if old is not None and old.status == condition.status:
             since = old.last_transition_time or since
-        return PodCondition(
-            type=condition.type,
-            status=condition.status,
-            reason=condition.reason,
-            message=condition.message,
-            observed_generation=condition.observed_generation,
-            last_transition_time=since,
-        )
+        return replace(condition, last_transition_time=since)
 
     async def _write_all(self, metadata: ObjectMeta, started_ns: int) -> None:
         under_way = self._under_way[metadata.uid]

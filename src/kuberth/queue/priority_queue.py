@@ -315,14 +315,7 @@ class PriorityQueue(SchedulingQueue):
         self, event: ClusterEvent, old: object, new: object, pre_check: PreCheck | None
     ) -> Iterator[int]:
         """Requeue the pods that an event may help. Yields the amount of work since the last time."""
-        search = self._unschedulable.search(event, old, new)
-        while True:
-            try:
-                next(search)
-            except StopIteration as end:
-                found: ConcernedPods = end.value
-                break
-            yield WORK_OF_A_HINT
+        found = yield from self._unschedulable.search(event, old, new)
         if pre_check is not None:
             found = found._replace(pods=[each for each in found.pods if pre_check(each.pod)])
         if not self._context.queueing_hints and _is_about_placed_pod(event) and isinstance(new, Pod):

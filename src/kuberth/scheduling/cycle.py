@@ -64,9 +64,9 @@ class SchedulingCycle:
         self._preemption_attempts = metrics.preemption_attempts
         self._rng = random.Random() if rng is None else rng
         self.nodes = NodeSearch(
-            cluster,
+            cluster=cluster,
             sampling=Sampler() if sampling is None else sampling,
-            percentage_of_nodes_to_score=percentage_of_nodes_to_score,
+            percentage=percentage_of_nodes_to_score,
         )
         self._check = PlanCheck(cluster, metrics=metrics, every=check_every)
         self.score_tables = 0

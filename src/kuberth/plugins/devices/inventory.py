@@ -6,6 +6,9 @@ their pools (`refresh`), and how many devices of a class each node has and how m
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,10 +21,12 @@ from kuberth.api.resource import (
 from kuberth.cel import compile_selector
 from kuberth.cluster.arrays import Column
 from kuberth.cluster.nodes import Nodes
+from kuberth.config.plugin_args import ResourceSpec
 from kuberth.errors import CelCompileError, CelRuntimeError
 from kuberth.framework.handle import Handle
+from kuberth.framework.inputs import DependsOn, Versioned
 from kuberth.plugins.devices.claims import EXTENDED_RESOURCE_CLAIM, KnownClaims
-from kuberth.plugins.devices.classes import KnownClasses
+from kuberth.plugins.devices.classes import KnownClasses, may_be_backed
 from kuberth.plugins.devices.features import DeviceFeatures
 from kuberth.plugins.devices.sites import Sites, reached
 from kuberth.plugins.devices.slices import DeviceId, KnownDevice, KnownSlice
@@ -211,3 +216,43 @@ class Inventory:
             self._counts[device_class.metadata.name] = counts
         counts.catch_up()
         return nodes.take(counts.offered), nodes.take(counts.taken)
+
+
+Counts = Callable[[Nodes], tuple[NDArray[np.int64], NDArray[np.int64]]]
+
+
+class Backing:
+    """Determines which extended resources are backed by devices."""
+
+    def __init__(self, handle: Handle) -> None:
+        is_on = handle.feature_gates.enabled("DRAExtendedResource")
+        self._inventory = Inventory.shared(handle) if is_on else None
+
+    @property
+    def versions(self) -> tuple[Versioned, ...]:
+        """What the set of backed resources depends on."""
+        return () if self._inventory is None else (self._inventory.classes.store.changes,)
+
+    def without_devices(self, scored: Iterable[ResourceSpec], otherwise: DependsOn) -> DependsOn:
+        """What a score of these resources depends on: ANYTHING if devices may count for one of them."""
+        if self._inventory is not None and any(may_be_backed(spec.name) for spec in scored):
+            return DependsOn.ANYTHING
+        return otherwise
+
+    def backed(self, resources: Iterable[str]) -> frozenset[str]:
+        """The resources that are backed by a device class."""
+        inventory = self._inventory
+        if inventory is None or inventory.classes.is_empty:
+            return _NOTHING
+        return frozenset(name for name in resources if inventory.classes.behind(name) is not None)
+
+    def counts(self, resource: str) -> Counts | None:
+        """The number of devices per node for a resource; None if it is not backed."""
+        inventory = self._inventory
+        if inventory is None or inventory.classes.is_empty or not may_be_backed(resource):
+            return None
+        device_class = inventory.classes.behind(resource)
+        return None if device_class is None else partial(inventory.totals, device_class)
+
+
+_NOTHING = frozenset[str]()
