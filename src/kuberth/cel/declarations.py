@@ -97,7 +97,7 @@ class Function:
         """The cost by the result; None if the cost depends on the arguments."""
         return self.overloads[picked[0]].result_cost if picked else None
 
-    def decides_late(self, picked: tuple[str, ...]) -> bool:
+    def is_picked_at_run_time(self, picked: tuple[str, ...]) -> bool:
         """Whether the overload is selected at run time."""
         return self.operator is None and len(picked) != 1 and len(self.overloads) > 1
 

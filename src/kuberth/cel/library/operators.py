@@ -201,12 +201,12 @@ def _order(name: str, holds: Callable[[int], bool]) -> Apply:
     return apply
 
 
-_SELF_TELLING = frozenset({"string", "google.protobuf.Timestamp", "google.protobuf.Duration"})
+_TYPES_WITH_METHODS = frozenset({"string", "google.protobuf.Timestamp", "google.protobuf.Duration"})
 
 
 def _unsupported(name: str, one: Value) -> CelRuntimeError:
     """Upstream's message, which depends on whether the type could have methods of its own."""
-    if type_name(one) in _SELF_TELLING:
+    if type_name(one) in _TYPES_WITH_METHODS:
         return no_such_overload()
     return CelRuntimeError(f"no such overload: {name}")
 
