@@ -30,7 +30,7 @@ from kuberth.plugins.devices.classes import KnownClasses, may_be_backed
 from kuberth.plugins.devices.features import DeviceFeatures
 from kuberth.plugins.devices.sites import Sites, reached
 from kuberth.plugins.devices.slices import DeviceId, KnownDevice, KnownSlice
-from kuberth.plugins.devices.usage import DeviceUsage, Take, takes_of
+from kuberth.plugins.devices.usage import AllocatedDevice, DeviceUsage, allocated_devices
 
 Where = NDArray[np.bool_] | int
 """A mask over rows, or one row."""
@@ -127,11 +127,11 @@ class Inventory:
             rules=stores.of(DeviceTaintRule) if has_rules else None,
         )
         self.usage = DeviceUsage()
-        self._takes: dict[str, tuple[Take, ...]] = {}
+        self._takes: dict[str, tuple[AllocatedDevice, ...]] = {}
         """By namespace/name: the devices of a claim."""
-        self._flying: dict[str, tuple[Take, ...]] = {}
+        self._pending: dict[str, tuple[AllocatedDevice, ...]] = {}
         """By UID: the devices of a pending allocation."""
-        self._made_for: dict[str, dict[str, None]] = {}
+        self._created_for: dict[str, dict[str, None]] = {}
         """By UID of a pod: keys of the claims created for its extended resources."""
         self._pod_of: dict[str, str] = {}
         self._table = handle.cluster
@@ -154,23 +154,25 @@ class Inventory:
             self._replace(self._takes, key, claim)
             self._record_owner(key, claim)
         for uid in uids:
-            self._replace(self._flying, uid, self.claims.in_flight.get(uid))
+            self._replace(self._pending, uid, self.claims.in_flight.get(uid))
 
-    def made_for(self, pod_uid: str) -> ResourceClaim | None:
+    def claim_created_for(self, pod_uid: str) -> ResourceClaim | None:
         """The claim created for the pod's extended resources, if it exists. Call `refresh` first."""
-        for key in self._made_for.get(pod_uid, ()):
+        for key in self._created_for.get(pod_uid, ()):
             return self.claims.get_by_key(key)
         return None
 
-    def _replace(self, takes_by: dict[str, tuple[Take, ...]], key: str, claim: ResourceClaim | None) -> None:
+    def _replace(
+        self, devices_by: dict[str, tuple[AllocatedDevice, ...]], key: str, claim: ResourceClaim | None
+    ) -> None:
         """Replace the devices of a claim, or of a pending allocation, with those of its new version."""
         allocation = None if claim is None else claim.status.allocation
-        takes: tuple[Take, ...] = ()
+        takes: tuple[AllocatedDevice, ...] = ()
         if allocation is not None:
-            takes = tuple(takes_of(allocation, shares=self.features.has_shares))
-        old = takes_by.pop(key, ())
+            takes = tuple(allocated_devices(allocation, shares=self.features.has_shares))
+        old = devices_by.pop(key, ())
         if takes:
-            takes_by[key] = takes
+            devices_by[key] = takes
         if old == takes:
             return
         for take in old:
@@ -187,13 +189,13 @@ class Inventory:
             pod_uid = next((owner.uid for owner in owners if owner.controller), "")
         before = self._pod_of.pop(key, "")
         if before and before != pod_uid:
-            claims = self._made_for[before]
+            claims = self._created_for[before]
             claims.pop(key, None)
             if not claims:
-                del self._made_for[before]
+                del self._created_for[before]
         if pod_uid:
             self._pod_of[key] = pod_uid
-            self._made_for.setdefault(pod_uid, {})[key] = None
+            self._created_for.setdefault(pod_uid, {})[key] = None
 
     # Counting devices of a class, for scores
 

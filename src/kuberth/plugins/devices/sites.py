@@ -28,8 +28,8 @@ from kuberth.plugins.devices.slices import (
     KnownSlice,
     PoolId,
     pool_of,
+    tainted,
 )
-from kuberth.plugins.devices.taint_rules import tainted
 
 _Seen = list[tuple[KnownSlice, tuple[bool, ...]]]
 """Slices that concern a node, each with the devices that the node can use; (): all devices."""

@@ -23,7 +23,7 @@ from kuberth.plugins.devices.slices import KnownDevice
 ClaimStatuses = tuple[NodeAllocatableResourceClaimStatus, ...]
 
 _ZERO: Final = Quantity(0)
-_ALWAYS_WEIGHED: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
+_ALWAYS_COMPARED: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 
 class ClaimTake(NamedTuple):
@@ -160,7 +160,7 @@ def _amounts(requests: Mapping[str, Quantity]) -> Mapping[str, int]:
     """The resources to compare with the node; NodeResourcesFit handles the others."""
     amounts = {
         name: requests[name].milli_value() if name == CPU else requests[name].value()
-        for name in _ALWAYS_WEIGHED
+        for name in _ALWAYS_COMPARED
         if name in requests
     }
     amounts = {name: amount for name, amount in amounts.items() if amount > 0}

@@ -32,8 +32,8 @@ _NODE_RESOURCES: Final = "nodeAllocatableResourceClaimStatuses"
 _INVALID: Final = 422
 _ATTEMPTS: Final = 5
 _PAUSE_SECONDS: Final = 0.01
-_SETTLE_ATTEMPTS: Final = 60
-_SETTLE_PAUSE_SECONDS: Final = 5.0
+_DOUBT_ATTEMPTS: Final = 60
+_DOUBT_PAUSE_SECONDS: Final = 5.0
 
 
 class ClaimWriteError(KuberthError):
@@ -296,17 +296,17 @@ class ClaimWriter:
 
     # Unknown results
 
-    async def settle(self, claim: ResourceClaim, then: Callable[[], None]) -> None:
+    async def resolve_doubt(self, claim: ResourceClaim, then: Callable[[], None]) -> None:
         """Find out whether a write with a lost response took effect; until then its devices stay reserved."""
         uid = claim.metadata.uid
         try:
-            for _ in range(_SETTLE_ATTEMPTS):
+            for _ in range(_DOUBT_ATTEMPTS):
                 try:
                     found = await self._read(claim)
                 except NotFoundError:
                     return
                 except ApiError:
-                    await asyncio.sleep(_SETTLE_PAUSE_SECONDS)
+                    await asyncio.sleep(_DOUBT_PAUSE_SECONDS)
                     continue
                 self._claims.assume(found)
                 return

@@ -34,7 +34,7 @@ from kuberth.plugins.devices.usage import DeviceUsage
 from kuberth.plugins.dynamic_resources.allocator.capacity import Amounts, PoolCounters, all_consumed, fits
 from kuberth.plugins.dynamic_resources.allocator.constraints import PickConstraint, attribute_of
 from kuberth.plugins.dynamic_resources.allocator.demand import (
-    MOST_RESULTS,
+    MAX_DEVICES,
     AllocationError,
     Demand,
     WantedClaim,
@@ -218,9 +218,9 @@ class DeviceSearch:
                 fewest = min(fewest, number)
             at_least += fewest
         at_least = (at_least + _INT64) % (2 * _INT64) - _INT64  # overflows as upstream's integers do
-        if at_least > MOST_RESULTS:
+        if at_least > MAX_DEVICES:
             raise AllocationError(
-                f": number of requested devices {at_least} exceeds the claim limit of {MOST_RESULTS}",
+                f": number of requested devices {at_least} exceeds the claim limit of {MAX_DEVICES}",
                 claim=claim.index,
             )
         if claim.problem is not None:
@@ -269,7 +269,7 @@ class DeviceSearch:
             return _Failure.NO_DEVICE
         if cursor.picked >= number:
             return _Cursor(cursor.claim, cursor.request + 1)
-        if len(self._picks[cursor.claim]) + number - cursor.picked > MOST_RESULTS:
+        if len(self._picks[cursor.claim]) + number - cursor.picked > MAX_DEVICES:
             return _Failure.TOO_MANY
         frame = _Picking(cursor, request, cursor.start)
         if request.is_all:
@@ -464,7 +464,7 @@ class DeviceSearch:
         """
         requests = self._demand.requests
         if any(
-            request.is_all or request.parent is not None or self._numbers[request.key] > MOST_RESULTS
+            request.is_all or request.parent is not None or self._numbers[request.key] > MAX_DEVICES
             for request in requests
         ):
             return False

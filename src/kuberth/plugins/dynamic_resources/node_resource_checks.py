@@ -34,7 +34,7 @@ _NOTHING: Final = Footprint()
 
 
 @dataclass(frozen=True, slots=True)
-class Weighing:
+class NodeResourceChecks:
     """Checks whether nodes have the resources that a pod's devices use; shared by all cycles of a profile."""
 
     cluster: ClusterTable
@@ -72,8 +72,8 @@ class Weighing:
             variant = cycle.variant(each)
             here = where & (bits == each)
             numbers = np.zeros(len(nodes), np.int64)
-            if variant.judged is not None:
-                numbers[here] = variant.judged.taken[sites[here]]
+            if variant.results is not None:
+                numbers[here] = variant.results.taken[sites[here]]
             for number in np.unique(numbers[here]).tolist():
                 footprint = self._footprint(cycle, each, number)
                 there = here & (numbers == number)
@@ -99,8 +99,8 @@ class Weighing:
             return _NOTHING
         self.inventory.refresh()
         bits, variant, site = cycle.on_node(node)
-        has_devices = variant.judged is not None and variant.judged.found[site] is not None
-        number = int(variant.judged.taken[site]) if variant.judged is not None and has_devices else 0
+        has_devices = variant.results is not None and variant.results.found[site] is not None
+        number = int(variant.results.taken[site]) if variant.results is not None and has_devices else 0
         return self._footprint(cycle, bits, number)
 
     def _footprint(self, cycle: Cycle, bits: int, number: int) -> Footprint:
@@ -114,8 +114,8 @@ class Weighing:
             (cycle.claims[index], take_of_allocation(allocation, self.inventory.sites))
             for index, allocation in cycle.shared.items()
         ]
-        if variant.judged is not None:
-            found += zip(cycle.asked(variant), variant.judged.takes[number], strict=True)
+        if variant.results is not None:
+            found += zip(cycle.demanded_claims(variant), variant.results.takes[number], strict=True)
         # A claim may be named twice; then the last devices found for it count.
         by_uid = {claim.metadata.uid: (claim, take) for claim, take in found}
         takes = [(claim, take) for claim, take in by_uid.values() if take is not None]
