@@ -48,7 +48,7 @@ GAP_TO_WAIT_FOR: Final = 0.1
 """A gang keeps its nodes after a pod did not fit if at most this share of `minMember` is missing."""
 REMEMBERED_SECONDS: Final = 60
 """A failed gang is retried after this time even if no change is known."""
-MANY_GANGS: Final = 64
+MIN_GANGS_TO_CLEAN_UP: Final = 64
 """Up to this number of deleted gangs, dropping their state is not worth the time."""
 _NANOSECONDS: Final = 1_000_000_000
 
@@ -172,14 +172,14 @@ class Coscheduling(
             return None, Status.unschedulable(f"PodGroup {key} waits for its last pods")
         self._reject_waiting(key, f"pod {pod.metadata.name} of the gang fits nowhere")
         self._failures[key] = self._situation(key, group)
-        self._forget_the_gone()
+        self._forget_deleted_groups()
         return None, Status.unschedulable(f"PodGroup {key} was rejected because this pod fits nowhere")
 
-    def _forget_the_gone(self) -> None:
+    def _forget_deleted_groups(self) -> None:
         """Drop the state of deleted PodGroups, once these are the majority."""
         remembered: dict[str, int] | dict[str, Failure]
         for remembered in (self._failures, self._given_back):
-            if len(remembered) > 2 * len(self._groups) + MANY_GANGS:
+            if len(remembered) > 2 * len(self._groups) + MIN_GANGS_TO_CLEAN_UP:
                 for key in [key for key in remembered if self._groups.get_by_key(key) is None]:
                     del remembered[key]
 

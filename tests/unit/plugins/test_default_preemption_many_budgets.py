@@ -103,7 +103,7 @@ def test_answers_are_those_of_every_budget_asked_about_every_victim(
     present: dict[str, PodDisruptionBudget] = {}
     asked = Budgets(store)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_MOST_KEPT", most_kept)
+        patch.setattr(module, "_MAX_CACHED", most_kept)
         for changed, without, victims in steps:
             for budget in changed:
                 store.set(budget)

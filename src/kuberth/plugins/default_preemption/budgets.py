@@ -45,10 +45,10 @@ class Split(NamedTuple):
 
 ANY_PODS: Final = ""
 """Not a budget's key: the pods that budgets cover have changed."""
-_NO_ONE: Final[frozenset[str]] = frozenset()
+_NO_BUDGETS: Final[frozenset[str]] = frozenset()
 
 
-_MOST_KEPT: Final = 1 << 18
+_MAX_CACHED: Final = 1 << 18
 """How many budgets the cached results of one namespace may list together."""
 
 
@@ -70,7 +70,7 @@ class _Namespace:
         """[place]"""
         self.allowed: Column = np.zeros(0, np.int64)
         """int64[index]: the remaining disruptions of the budget."""
-        self.spared: dict[str, set[int]] = {}
+        self.already_disrupted: dict[str, set[int]] = {}
         """By pod, the indices of budgets that have already counted its eviction."""
         self._forget()
 
@@ -85,16 +85,16 @@ class _Namespace:
         if old is not None:
             place = self._places[key]
             for name in old.disrupted:
-                self.spared[name].discard(place)
-                if not self.spared[name]:
-                    del self.spared[name]
+                self.already_disrupted[name].discard(place)
+                if not self.already_disrupted[name]:
+                    del self.already_disrupted[name]
             if is_refiled:
                 self._selectors.remove(self._places.pop(key), old.selector)
         if new is not None:
             place = self._file(key, new.selector) if is_refiled else self._places[key]
             self.allowed[place] = new.allowed
             for name in new.disrupted:
-                self.spared.setdefault(name, set()).add(place)
+                self.already_disrupted.setdefault(name, set()).add(place)
 
     def _file(self, key: str, selector: Selector) -> int:
         place = self._places[key] = self._selectors.file(selector)
@@ -116,7 +116,7 @@ class _Namespace:
         cover = self._cover_of.get(pairs)
         if cover is None:
             places = np.flatnonzero(self._selectors.matched(labels))
-            if self._kept > _MOST_KEPT:
+            if self._kept > _MAX_CACHED:
                 self._forget()
             cover = self._covers.get(places.tobytes())
             if cover is None:
@@ -141,15 +141,15 @@ class _Used:
 
     def break_budgets(self, victim: PodInfo, cover: _Cover) -> bool:
         """Count the victim; True if a budget has no disruption left for it."""
-        spared = self._namespace.spared.get(victim.pod.metadata.name)
-        if self._used is None and cover is self._first and spared is None:
+        counted = self._namespace.already_disrupted.get(victim.pod.metadata.name)
+        if self._used is None and cover is self._first and counted is None:
             self._number += 1
             return self._number > self._tightest
         allowed = self._namespace.allowed
         if self._used is None:
             self._used = np.zeros(len(allowed), np.int64)
             self._used[self._first.places] = self._number
-        places = cover.places if spared is None else cover.places[~np.isin(cover.places, list(spared))]
+        places = cover.places if counted is None else cover.places[~np.isin(cover.places, list(counted))]
         self._used[places] += 1
         return bool((self._used[places] > allowed[places]).any())
 
@@ -198,14 +198,14 @@ class Budgets:
         """
         self.catch_up()
         if not self._budgets:
-            return Split((), victims, _NO_ONE)
+            return Split((), victims, _NO_BUDGETS)
         uses = _Uses(self._namespaces)
         violating: list[PodInfo] = []
         others: list[PodInfo] = []
         for victim in victims:
             (violating if uses.breaks(victim) else others).append(victim)
         covers = list(uses.covers.values())
-        return Split(violating, others, covers[0] if len(covers) == 1 else _NO_ONE.union(*covers))
+        return Split(violating, others, covers[0] if len(covers) == 1 else _NO_BUDGETS.union(*covers))
 
     def split_units(
         self, units: Sequence[Sequence[PodInfo]]

@@ -20,7 +20,7 @@ from kuberth.plugins.resources.requests import Amounts
 
 TOO_MANY_PODS: Final = "Too many pods"
 _INSUFFICIENT: Final = "Insufficient "
-_MOST_BITS: Final = 62
+_MAX_BITS: Final = 62
 """The number of shortages that fit into a code beside bit 0; the sign bit is not used."""
 
 
@@ -100,7 +100,7 @@ def shortages(
         return None
     # The order of a node's reasons is the order of the pod's requests.
     order = {_INSUFFICIENT + resource: place for place, resource in enumerate(amounts, start=1)}
-    if len(found) > _MOST_BITS:
+    if len(found) > _MAX_BITS:
         return _verdict_by_combination(found, hopeless, order)
     return _verdict_by_bits(found, hopeless, order)
 
