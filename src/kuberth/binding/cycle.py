@@ -63,7 +63,7 @@ class BindingCycle:
     """While it is held, no placement is undone."""
     observer: OutcomeObserver | None = None
     _under_way: dict[asyncio.Future[Any], Placement] = field(default_factory=dict, init=False)
-    _look_again: asyncio.TimerHandle | None = field(default=None, init=False)
+    _stall_timer: asyncio.TimerHandle | None = field(default=None, init=False)
     _notify_capacity: Callable[[], None] = field(default=lambda: None, init=False)
 
     def has_capacity(self) -> bool:
@@ -71,14 +71,14 @@ class BindingCycle:
         called.
         """
         has_room = self.limit.has_room()
-        if not has_room and self._look_again is None:
+        if not has_room and self._stall_timer is None:
             loop = asyncio.get_running_loop()
-            self._look_again = loop.call_later(STALLED_SECONDS, self._expect_room)
+            self._stall_timer = loop.call_later(STALLED_SECONDS, self._recheck_capacity)
         return has_room
 
-    def _expect_room(self) -> None:
+    def _recheck_capacity(self) -> None:
         """The server may have stalled without an answer."""
-        self._look_again = None
+        self._stall_timer = None
         self._notify_capacity()
 
     def when_capacity_returns(self, notify: Callable[[], None]) -> None:
@@ -110,7 +110,7 @@ class BindingCycle:
         This is the case for most pods: no plugin holds them on Permit or has anything to do before the
         binding.
         """
-        self._settle_permit(placement)
+        self._end_permit_wait(placement)
         if placement.permit_timeouts or not self.announce_nomination:
             return False
         runner, state, node_name = placement.runner, placement.state, placement.node_name
@@ -127,7 +127,7 @@ class BindingCycle:
         under_way.future.add_done_callback(partial(self._end, placement, under_way, self.limit.start()))
         return True
 
-    def _settle_permit(self, placement: Placement) -> None:
+    def _end_permit_wait(self, placement: Placement) -> None:
         """Remove a pod from the waiting pods if it was allowed before its binding began: the last pod of a
         gang allows all."""
         if placement.permit_timeouts:
@@ -169,8 +169,8 @@ class BindingCycle:
         """Abandon all bindings; which of them take effect is unknown."""
         abandoned = list(self._under_way)
         self._under_way.clear()
-        if self._look_again is not None:
-            self._look_again.cancel()
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
         for future in abandoned:
             future.cancel()
 

@@ -77,7 +77,7 @@ class HttpExtender:
         return f"<HttpExtender {self.name}>"
 
     @property
-    def weighs(self) -> int:
+    def score_factor(self) -> int:
         """The factor of its scores in the sum: its weight, scaled to the plugins' range."""
         return self.config.weight * (MAX_NODE_SCORE // MAX_EXTENDER_SCORE)
 

@@ -176,7 +176,7 @@ def _instantiate(name: str, registry: Registry, args: object, handle: Handle) ->
         raise ConfigError(factory.problem)
     _expect_two_arguments(name, factory)
     try:
-        plugin = factory(_typed(args, getattr(factory, "args_type", None)), handle)
+        plugin = factory(_decode_args(args, getattr(factory, "args_type", None)), handle)
     except Exception as exc:
         raise ConfigError(f"plugin {name!r} cannot be initialized: {described(exc)}") from exc
     if not isinstance(plugin, Plugin):
@@ -198,7 +198,7 @@ def _expect_two_arguments(name: str, factory: PluginFactory) -> None:
     if not _accepts(factory, 2):
         raise ConfigError(
             f"plugin {name!r} cannot be initialized: "
-            f"{_described(factory.__init__ if is_class else factory)}, but it is called with the plugin's "
+            f"{_describe(factory.__init__ if is_class else factory)}, but it is called with the plugin's "
             f"arguments and the handle: expected {'(self, args, handle)' if is_class else '(args, handle)'}"
         )
 
@@ -215,7 +215,7 @@ def _expect_methods(plugin: Plugin) -> None:
         expected = [each for each in inspect.signature(contract).parameters if each != "self"]
         if not _accepts(method, len(expected)):
             raise ConfigError(
-                f"plugin {plugin.name!r}: {_described(method)}, but it is called with ({', '.join(expected)})"
+                f"plugin {plugin.name!r}: {_describe(method)}, but it is called with ({', '.join(expected)})"
             )
         if inspect.iscoroutinefunction(method) and name not in _MAY_BE_ASYNC:
             raise ConfigError(
@@ -241,7 +241,7 @@ def _accepts(function: Callable[..., Any], number: int) -> bool:
     return True
 
 
-def _described(function: Callable[..., Any]) -> str:
+def _describe(function: Callable[..., Any]) -> str:
     """Name, place and parameters of a function, for an error message."""
     function = getattr(function, "__func__", function)  # with `self`, as it is written
     code = getattr(function, "__code__", None)
@@ -251,7 +251,7 @@ def _described(function: Callable[..., Any]) -> str:
     return f"{getattr(function, '__qualname__', function)}{where} takes {inspect.Signature(parameters)}"
 
 
-def _typed(args: object, args_type: type | None) -> object:
+def _decode_args(args: object, args_type: type | None) -> object:
     """The arguments as the struct that the plugin declares, from any kind of configuration."""
     if args_type is None or isinstance(args, args_type):
         return args

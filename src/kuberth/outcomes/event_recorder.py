@@ -205,14 +205,14 @@ class ApiEventRecorder:
         async with asyncio.TaskGroup() as writers:
             for number in range(WRITERS):
                 writers.create_task(self._write_all(), name=f"event writer {number}")
-            writers.create_task(self._tend_series(), name="event series")
+            writers.create_task(self._write_counts_regularly(), name="event series")
 
-    async def _tend_series(self) -> None:
+    async def _write_counts_regularly(self) -> None:
         while True:
             await asyncio.sleep(SERIES_SECONDS)
-            self.tend_series()
+            self.write_counts()
 
-    def tend_series(self) -> None:
+    def write_counts(self) -> None:
         """Write the counts of series that have ended or must be refreshed; forget those that ended."""
         now_ns = self._clock.now_ns()
         ended_ns = now_ns - SERIES_SECONDS * NANOSECONDS

@@ -67,7 +67,7 @@ class PodGroupStatusWriter:
                 namespace=metadata.namespace,
                 subresource="status",
             )
-        except (NotFoundError, ConflictError):  # deleted, perhaps made again under the same name
+        except (NotFoundError, ConflictError):  # deleted, or recreated under the same name
             logger.debug("pod group %s/%s is gone", metadata.namespace, metadata.name)
         except ApiError:
             logger.exception(

@@ -167,7 +167,7 @@ class UnschedulablePods:
                 yield WORK_OF_A_HINT
                 if equals and not self._skips_all((plugin, signed), equals, event, old, new):
                     found |= {
-                        key: queued for key, queued in equals.items() if not self._hints.is_refused(queued)
+                        key: queued for key, queued in equals.items() if not self._hints.is_gated(queued)
                     }
         if about_itself is not None:  # a hint for an equal pod does not hold for the event's own pod
             found[about_itself.key] = about_itself

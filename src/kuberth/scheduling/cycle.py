@@ -147,7 +147,7 @@ class SchedulingCycle:
             result, status = self.run_post_filter(state, pod, runner, diagnosis)
             outcome = fits_nowhere(queued, runner, result, status, diagnosis, started=started)
             tried = self._preemption_attempts.values.get((), 0) - tried
-            self._keep(state, runner, outcome, diagnosis, preemption_attempts=int(tried))
+            self._keep_rejection(state, runner, outcome, diagnosis, preemption_attempts=int(tried))
         else:
             outcome = self._choose(state, queued, runner, *found, started=started)
         # Counted as in kube-scheduler: "hint" when a node is chosen, "no hint" when PreFilter has passed.
@@ -181,7 +181,7 @@ class SchedulingCycle:
         table = self.score_table(nodes, scores, best)
         return Choice(nodes.name(best), evaluated, number, table)
 
-    def _keep(
+    def _keep_rejection(
         self,
         state: CycleState,
         runner: Runner,

@@ -240,7 +240,7 @@ class _Attempt:
                     score=score,
                 )
             if name in sums:
-                sums[name] += score * extender.weighs
+                sums[name] += score * extender.score_factor
         return np.array([max(-MAX_TOTAL, min(total, MAX_TOTAL)) for total in sums.values()], np.int64)
 
     # Choosing and assuming, in one step

@@ -89,7 +89,7 @@ class SchedulingLoop:
                 # Handle events and bindings between two attempts that called plugins.
                 await asyncio.sleep(0)
         finally:
-            while self.groups is not None and self.groups.go_on():
+            while self.groups is not None and self.groups.resume():
                 pass  # a gang is bound as a whole, or not at all
             self.ended.set()
 
@@ -125,13 +125,13 @@ class SchedulingLoop:
         if self.groups is None:
             is_busy, queued = self._pop_rejecting()
         else:
-            is_busy, queued = self.groups.go_on(), None
+            is_busy, queued = self.groups.resume(), None
             if not self.groups.is_deciding:
                 queued = self.groups.next_held() or self.queue.pop_nowait()
         if queued is None:
             return is_busy
         if self._standstill is not None:
-            self._standstill.note(queued)
+            self._standstill.record_attempt(queued)
         try:
             self._schedule_popped(queued)
         except Exception:  # an internal error must not lose the pod or stop the loop
@@ -202,7 +202,7 @@ class SchedulingLoop:
         elif self.groups is not None and self.groups.takes(queued, runner):
             self.groups.run(queued, self._conclude, self._needs_no_scheduling)
             while self._overlapping.running and self.groups.is_deciding:
-                self.groups.go_on()  # other cycles would see the group's pods on nodes
+                self.groups.resume()  # other cycles would see the group's pods on nodes
         elif self._needs_no_scheduling(queued):
             self.queue.done(queued.uid)
         elif runner.extenders and runner.extenders.decide_about(queued.pod):
@@ -298,7 +298,7 @@ class SchedulingLoop:
         return self.cluster.is_assumed(queued.uid)
 
 
-MOST_ATTEMPTS: Final = 1000
+MAX_ATTEMPTS: Final = 1000
 """The maximum number of attempts of one pod at the same moment."""
 
 
@@ -312,16 +312,16 @@ class StandstillCheck:
         self._attempts: dict[str, int] = {}
         """By UID: the number of attempts that the pod had at its first one of this moment."""
 
-    def note(self, queued: QueuedPod) -> None:
+    def record_attempt(self, queued: QueuedPod) -> None:
         """Note an attempt; raises KuberthError if there are too many."""
         if (moment := self._time()) != self._moment:
             self._moment = moment
             self._attempts.clear()
         number = queued.attempts - self._attempts.setdefault(queued.uid, queued.attempts)
-        if number >= MOST_ATTEMPTS:
+        if number >= MAX_ATTEMPTS:
             by = f"; {', '.join(sorted(queued.rejectors))} rejected it" if queued.rejectors else ""
             raise KuberthError(
-                f"pod {queued.key} was tried {MOST_ATTEMPTS:,} times while virtual time stood at "
+                f"pod {queued.key} was tried {MAX_ATTEMPTS:,} times while virtual time stood at "
                 f"{moment:g} s{by}. Hold pods longer on Permit, or state the plugin's events "
                 "(EnqueueExtensions), so that not every event brings its pods back"
             )

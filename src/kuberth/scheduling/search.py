@@ -187,7 +187,7 @@ class NodeSearch:
         return (nodes, evaluated) if status.is_success else status
 
     def _enough(self, runner: Runner, total: int) -> int:
-        if not runner.profile.score and not runner.extenders.look_at_nodes:
+        if not runner.profile.score and not runner.extenders.score_nodes:
             return 1  # any one will do
         percentage = runner.profile.percentage_of_nodes_to_score
         percentage = self.percentage if percentage is None else percentage

@@ -53,12 +53,12 @@ class PreFiltering:
             equal_pods.enter(state)
             plugins = equal_pods.pre_filter
         skipped: list[str] = []
-        outcome = self._ask(plugins, state, pod, nodes, skipped) if plugins else _ALL_NODES
+        outcome = self._call_plugins(plugins, state, pod, nodes, skipped) if plugins else _ALL_NODES
         state.skip_filter = frozenset(skipped) if equal_pods is None else equal_pods.skip_filter(skipped)
         self.calls.observe("PreFilter", outcome.status, started)
         return outcome
 
-    def _ask(
+    def _call_plugins(
         self,
         plugins: Sequence[PreFilterPlugin],
         state: CycleState,

@@ -103,22 +103,24 @@ class GroupCycle:
         """
         return bool(queued.info.group) and not _waits_for_extenders(queued.info, runner)
 
-    def run(self, popped: QueuedPod, finish: Finish, needs_none: Callable[[QueuedPod], bool]) -> None:
+    def run(
+        self, popped: QueuedPod, finish: Finish, needs_no_scheduling: Callable[[QueuedPod], bool]
+    ) -> None:
         """Start trying the group of a popped pod, as far as one turn of the event loop allows.
 
-        `needs_none` returns which pods need no scheduling any more. `go_on` does the rest.
+        `needs_no_scheduling` returns which pods need no scheduling any more. `resume` does the rest.
         """
-        while self.go_on():  # one group at a time
+        while self.resume():  # one group at a time
             pass
-        self._unfinished = self._run(popped, finish, needs_none)
-        self.go_on()
+        self._unfinished = self._run(popped, finish, needs_no_scheduling)
+        self.resume()
 
     @property
     def is_deciding(self) -> bool:
-        """Whether a group is still being tried; no other pod may be tried until `go_on` has finished it."""
+        """Whether a group is still being tried; no other pod may be tried until `resume` has finished it."""
         return self.hold.is_held
 
-    def go_on(self) -> bool:
+    def resume(self) -> bool:
         """Continue with the current group. False if it is finished."""
         if self._unfinished is None:
             return False
@@ -131,7 +133,7 @@ class GroupCycle:
         return True
 
     def _run(
-        self, popped: QueuedPod, finish: Finish, needs_none: Callable[[QueuedPod], bool]
+        self, popped: QueuedPod, finish: Finish, needs_no_scheduling: Callable[[QueuedPod], bool]
     ) -> Iterator[None]:
         """Yields before every step."""
         started, key = time.perf_counter(), popped.info.group
@@ -140,21 +142,21 @@ class GroupCycle:
             why = f"error while retrieving pod group state: pod group state not found for pod group {key}"
             self._reject_all([popped], Status.error(why), finish, nomination=None)
             return
-        fellows = [info for uid, info in members.unscheduled.items() if uid != popped.uid]
-        pods = self._gathering.gather(popped, [info for info in fellows if self._may_join(info)])
+        others = [info for uid, info in members.unscheduled.items() if uid != popped.uid]
+        pods = self._gathering.gather(popped, [info for info in others if self._may_join(info)])
         attempted = {queued.uid for queued in pods}
         members.begin_attempt(attempted)
         left = {queued.uid: queued for queued in pods}
 
-        def settle(outcome: Placement | Rejection) -> None:
+        def finish_one(outcome: Placement | Rejection) -> None:
             left.pop(outcome.queued.uid, None)
             finish(outcome)
 
         try:
             for queued in pods:
-                if needs_none(queued):
+                if needs_no_scheduling(queued):
                     self.queue.done(left.pop(queued.uid).uid)
-            yield from self._schedule_group(key, list(left.values()), started, settle)
+            yield from self._schedule_group(key, list(left.values()), started, finish_one)
         except Exception:  # an internal error must not lose the pod or stop the loop
             logger.exception("the scheduling cycle failed with pod group %s; its pods are queued again", key)
             for queued in left.values():
@@ -368,13 +370,13 @@ class Gathering:
         """The next held pod, which goes before those in the queue."""
         return self._held.popleft() if self._held else None
 
-    def gather(self, popped: QueuedPod, fellows: Sequence[PodInfo]) -> list[QueuedPod]:
+    def gather(self, popped: QueuedPod, others: Sequence[PodInfo]) -> list[QueuedPod]:
         """The pods of the group that can be tried now: by priority, then by the time they became ready."""
         if self._queue.gives_out_of_order:
-            taken = (self._queue.take_nowait(info.pod) for info in fellows)
+            taken = (self._queue.take_nowait(info.pod) for info in others)
             found = [popped, *(queued for queued in taken if queued is not None)]
         else:
-            found = [popped, *self._pop_until({info.uid: info for info in fellows})]
+            found = [popped, *self._pop_until({info.uid: info for info in others})]
         found.sort(key=_order)
         return found
 
