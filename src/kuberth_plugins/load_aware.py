@@ -18,16 +18,7 @@ from numpy.typing import NDArray
 
 from kuberth.api import Node, Pod
 from kuberth.cluster.nodes import Nodes
-from kuberth.framework import (
-    MAX_NODE_SCORE,
-    SKIP,
-    CycleState,
-    DependsOn,
-    Handle,
-    Inputs,
-    ScorePlugin,
-    Status,
-)
+from kuberth.framework import MAX_NODE_SCORE, SKIP, CycleState, DependsOn, Handle, Inputs, ScorePlugin, Status
 
 logger = logging.getLogger(__name__)
 
