@@ -350,20 +350,10 @@ def _is_registration(event: object) -> bool:
     )
 
 
-_INTERFACES: Final[Mapping[str, type[Plugin]]] = {
-    "pre_filter": PreFilterPlugin,
-    "filter": FilterPlugin,
-    "post_filter": PostFilterPlugin,
-    "pre_score": PreScorePlugin,
-    "score": ScorePlugin,
-}
-
-
 def inputs_of(plugin: Plugin) -> Inputs | None:
     """The statement of one plugin; None if it has none. ConfigError if it is incomplete or wrong."""
-    return checked_inputs(
-        plugin, (phase for phase, interface in _INTERFACES.items() if isinstance(plugin, interface))
-    )
+    served = (point.attribute for point in EXTENSION_POINTS if isinstance(plugin, point.interface))
+    return checked_inputs(plugin, served)
 
 
 class Statements:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
@@ -41,15 +42,13 @@ _SLICES: Final = 400
 """How many slices an attempt triggers: searches that no pod needs any more end after them."""
 
 
+@dataclass(slots=True, eq=False)
 class SearchBudget:
     """The remaining budget of an attempt."""
 
-    __slots__ = ("left", "limit")
-
-    def __init__(self, limit: int | None, left: int = ATTEMPT_WORK) -> None:
-        """`limit`: the budget of a demand over all attempts; None: no limit."""
-        self.limit = limit
-        self.left = left
+    limit: int | None
+    """The budget of a demand over all attempts; None: no limit."""
+    left: int = ATTEMPT_WORK
 
 
 class UnfinishedSearches(Protocol):
