@@ -176,8 +176,8 @@ PLANTED: Final = (
         "        if self._context.queueing_hints:\n"
         "            self._record_for_in_flight(event, old, new)\n"
         "\n"
-        "    def _moving(",
-        "\n    def _moving(",
+        "    def _move_in_slices(",
+        "\n    def _move_in_slices(",
         "events are not kept for pods in flight",
     ),
     Planted(

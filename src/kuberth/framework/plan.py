@@ -208,7 +208,7 @@ class Plan:
         if isinstance(places, slice) and stale.item(stale.argmax()) == UNKNOWN:
             # The stretches of equal pods overlap, and a view of many rows costs little more than one of a
             # few. If a plugin fails for a row outside the stretch, this pod is not affected.
-            around = self._around(places)
+            around = self._wider(places)
             wider = self._order.rows[around[self._stale[around] != FRESH]]
             if len(wider) > len(positions) and self._refresh_rows(wider, state, pod):
                 return True
@@ -220,7 +220,7 @@ class Plan:
                 return False
         return True
 
-    def _around(self, stretch: slice) -> Rows:
+    def _wider(self, stretch: slice) -> Rows:
         """The places of a stretch, and the same number of places before and after it."""
         number, length = self._order.count, stretch.stop - stretch.start
         if 3 * length >= number:
@@ -378,14 +378,16 @@ class Plan:
         self._ids[BY_NOMINATED, rows] = 0
         if not self.nominator.by_node:
             return True
-        nominated = {row: pods for row in self._left_to_pods(rows) if (pods := self._nominated_to(row))}
+        nominated = {
+            row: pods for row in self._left_to_pod_filters(rows) if (pods := self._nominated_to(row))
+        }
         if not nominated:
             return True
         with self.table.what_if_with(nominated, requests_alone=not self.kept.sees_pods):
             found = np.fromiter(nominated, np.int64, len(nominated))
             return self._evaluate_rows(BY_NOMINATED, self.kept.filters, found, state, pod)
 
-    def _left_to_pods(self, rows: Rows) -> list[int]:
+    def _left_to_pod_filters(self, rows: Rows) -> list[int]:
         """The rows that no filter rejects before the first filter that reads pods."""
         first = min((each.order for each in self.kept.pod_filters), default=_LAST)
         before = np.array([False, *(order < first for order, _status in self._rejections)], np.bool_)

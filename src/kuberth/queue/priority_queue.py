@@ -302,7 +302,7 @@ class PriorityQueue(SchedulingQueue):
             return
         work: Iterator[int] = iter(())
         if len(self._unschedulable):
-            work = self._moving(event, old, new, pre_check)
+            work = self._move_in_slices(event, old, new, pre_check)
         self._begin_move(work, event, old, new)
 
     def _begin_move(self, work: Iterator[int], event: ClusterEvent, old: object, new: object) -> None:
@@ -311,7 +311,7 @@ class PriorityQueue(SchedulingQueue):
         if self._context.queueing_hints:
             self._record_for_in_flight(event, old, new)
 
-    def _moving(
+    def _move_in_slices(
         self, event: ClusterEvent, old: object, new: object, pre_check: PreCheck | None
     ) -> Iterator[int]:
         """Requeue the pods that an event may help. Yields the amount of work since the last time."""
@@ -321,9 +321,9 @@ class PriorityQueue(SchedulingQueue):
         if not self._context.queueing_hints and _is_about_placed_pod(event) and isinstance(new, Pod):
             pods = [each for each in found.pods if self._may_satisfy_terms_of(each, new)]
             found = found._replace(pods=pods)
-        yield from self._moving_found(found, event, old, new)
+        yield from self._move_found_in_slices(found, event, old, new)
 
-    def _moving_found(
+    def _move_found_in_slices(
         self, found: ConcernedPods, event: ClusterEvent, old: object, new: object
     ) -> Iterator[int]:
         about = old if new is None else new
@@ -419,9 +419,9 @@ class PriorityQueue(SchedulingQueue):
 
     def flush_backoff_completed(self) -> None:
         """Move pods whose backoff has completed to activeQ."""
-        self._moves.begin(self._flushing())
+        self._moves.begin(self._flush_in_slices())
 
-    def _flushing(self) -> Iterator[int]:
+    def _flush_in_slices(self) -> Iterator[int]:
         for number, queued in enumerate(self._backing_off.pop_completed(), start=1):
             self._enter_active(queued, _BACKOFF_OVER, from_backoff=True)
             if number % MOVED_AT_ONCE == 0:
@@ -438,7 +438,10 @@ class PriorityQueue(SchedulingQueue):
             each.record_flush(now_ns)
         if overdue:
             self._begin_move(
-                self._moving_found(ConcernedPods(overdue, end), timeout, None, None), timeout, None, None
+                self._move_found_in_slices(ConcernedPods(overdue, end), timeout, None, None),
+                timeout,
+                None,
+                None,
             )
 
     # Queues

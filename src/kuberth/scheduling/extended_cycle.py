@@ -146,7 +146,7 @@ class _Attempt:
             left = passed
         if not left:
             return await self._post_filter()
-        scores = await self._ask_for_scores(left) if len(left) > 1 else {}
+        scores = await self._extender_scores(left) if len(left) > 1 else {}
         # From here to the end there is no await.
         if (changed := self._extended.follow(self._queued)) is not None:
             return changed
@@ -204,7 +204,7 @@ class _Attempt:
 
     # Waiting for scores
 
-    async def _ask_for_scores(self, names: Sequence[str]) -> Mapping[HttpExtender, Scores]:
+    async def _extender_scores(self, names: Sequence[str]) -> Mapping[HttpExtender, Scores]:
         """What each extender adds to the sums, by node name."""
         extenders = self._runner.extenders.prioritizing(self._pod)
         answers = await asyncio.gather(*(self._scores_of(extender, names) for extender in extenders))

@@ -221,9 +221,9 @@ def pod_trial(preemptor: Preemptor, rows: Rows) -> Iterator[Trial]:
 
 @contextmanager
 def sums_trial(preemptor: Preemptor, rows: Rows) -> Iterator[Trial]:
-    staying = _staying(preemptor, rows)  # before the what-if, in which sums are not kept
+    remaining = _requests_without_victims(preemptor, rows)  # before the what-if, in which sums are not kept
     with preemptor.cluster.what_if_requests(rows) as what_if:
-        yield SumsTrial(preemptor, rows, what_if, present=staying)
+        yield SumsTrial(preemptor, rows, what_if, present=remaining)
 
 
 def refused_by_requests(preemptor: Preemptor, rows: Rows) -> Diagnosis:
@@ -237,9 +237,9 @@ def refused_by_requests(preemptor: Preemptor, rows: Rows) -> Diagnosis:
     nominated = filtering.nominated_to_others(preemptor.pod, Nodes(cluster, rows))
     rows = rows[~np.isin(rows, list(nominated))]
     if len(filters) and len(rows):
-        staying = _staying(preemptor, rows)
+        remaining = _requests_without_victims(preemptor, rows)
         with cluster.what_if_requests(rows) as what_if:
-            what_if.set(staying, rows)
+            what_if.set(remaining, rows)
             view = Nodes(cluster, rows)
             passing = filtering.run_as_is(
                 preemptor.state.clone(), preemptor.pod, view, diagnosis, filters=filters
@@ -249,7 +249,7 @@ def refused_by_requests(preemptor: Preemptor, rows: Rows) -> Diagnosis:
     return diagnosis
 
 
-def _staying(preemptor: Preemptor, rows: Rows) -> Amounts:
+def _requests_without_victims(preemptor: Preemptor, rows: Rows) -> Amounts:
     """The requests on the rows without those of possible victims."""
     cluster = preemptor.cluster
     return cluster.amounts_at(rows) - cluster.requests_below(preemptor.priority)[:, rows]

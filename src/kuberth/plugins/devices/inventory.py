@@ -50,7 +50,7 @@ class ClassCounts:
         """`nodes` is the whole table; `lists`: attributes may be lists."""
         self._lists = lists
         self._usage = usage
-        self._where: dict[DeviceId, list[Where]] = {}
+        self._nodes_of: dict[DeviceId, list[Where]] = {}
         self._taken: set[DeviceId] = set()
         self._changes = usage.changes.reader()
         self.offered: Column = np.zeros(len(nodes), np.int64)
@@ -67,17 +67,17 @@ class ClassCounts:
     def catch_up(self) -> None:
         """Apply allocations and releases since the last call."""
         changed = self._changes.read()
-        for device in self._where.keys() if changed is None else changed:
+        for device in self._nodes_of.keys() if changed is None else changed:
             is_taken = self._usage.is_taken(device)
             if is_taken == (device in self._taken):
                 continue
             (self._taken.add if is_taken else self._taken.discard)(device)
-            for where in self._where.get(device, ()):
+            for where in self._nodes_of.get(device, ()):
                 self.taken[where] += 1 if is_taken else -1
         self.taken[self._unclear] = 0
 
     def _add(self, slice_: KnownSlice, device_class: DeviceClass, nodes: Nodes) -> None:
-        of_slice = None if slice_.is_per_device else _where(slice_, nodes)
+        of_slice = None if slice_.is_per_device else _nodes_of(slice_, nodes)
         for device in slice_.devices:
             where = of_slice
             if device.reach is not None and device.reach.is_set:
@@ -85,14 +85,14 @@ class ClassCounts:
             if where is None:
                 continue
             try:
-                if _is_of(device_class, device, lists=self._lists):
-                    self._where.setdefault(device.id, []).append(where)
+                if _is_in_class(device_class, device, lists=self._lists):
+                    self._nodes_of.setdefault(device.id, []).append(where)
                     self.offered[where] += 1
             except (CelCompileError, CelRuntimeError):
                 self._unclear[where] = True
 
 
-def _where(slice_: KnownSlice, nodes: Nodes) -> Where | None:
+def _nodes_of(slice_: KnownSlice, nodes: Nodes) -> Where | None:
     """None: no nodes."""
     if slice_.reach.node_name and not slice_.reach.everywhere:
         return nodes.position(slice_.reach.node_name)
@@ -100,7 +100,7 @@ def _where(slice_: KnownSlice, nodes: Nodes) -> Where | None:
     return reached(nodes, slice_.reach) if slice_.reach.is_set else np.ones(len(nodes), np.bool_)
 
 
-def _is_of(device_class: DeviceClass, device: KnownDevice, *, lists: bool) -> bool:
+def _is_in_class(device_class: DeviceClass, device: KnownDevice, *, lists: bool) -> bool:
     return all(
         compile_selector(selector.cel.expression, lists=lists).matches(device.content)
         for selector in device_class.spec.selectors

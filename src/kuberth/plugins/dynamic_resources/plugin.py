@@ -424,7 +424,7 @@ class DynamicResources(
         if cycle is None:
             return None, _NO_CLAIMS
         candidates = self._unavailable(cycle, diagnosis)
-        return None, self._releasing.release(cycle, pod, candidates, self._activating(pod))
+        return None, self._releasing.release(cycle, pod, candidates, self._activation_of(pod))
 
     def _unavailable(self, cycle: Cycle, diagnosis: Diagnosis) -> list[int]:
         """Claims whose devices cannot be used on some node that is otherwise feasible."""
@@ -548,12 +548,12 @@ class DynamicResources(
         if uid in self._writer.in_doubt:
             # Until this is known, attempts of the pod find its claim pending; no event reports that it is
             # not.
-            again = self._activating(pod)
+            again = self._activation_of(pod)
             self._handle.spawn(self._writer.resolve_doubt(claim, again), name=f"settle {claim.metadata.name}")
         else:
             self._inventory.claims.release_pending(uid)
 
-    def _activating(self, pod: Pod) -> Callable[[], None]:
+    def _activation_of(self, pod: Pod) -> Callable[[], None]:
         return partial(self._handle.activator.activate, {object_key(pod): pod})
 
     # PreBind

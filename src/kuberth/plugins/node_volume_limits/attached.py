@@ -33,7 +33,7 @@ from kuberth.plugins.volumes.csi_migration import TranslationError
 M = TypeVar("M", int, str)
 
 # No driver uses such a handle, so a volume that does not exist yet is never confused with one that does.
-_TO_BE_MADE: Final = "\0"
+_TO_BE_PROVISIONED: Final = "\0"
 
 
 class Attachable(NamedTuple):
@@ -133,19 +133,19 @@ class VolumeResolver:
                 except TranslationError:
                     return None
                 return found if found is not None and found.driver and found.handle else None
-        return self._to_be_made(key, claim)
+        return self._to_be_provisioned(key, claim)
 
-    def _to_be_made(self, key: str, claim: PersistentVolumeClaim) -> Attachable | None:
+    def _to_be_provisioned(self, key: str, claim: PersistentVolumeClaim) -> Attachable | None:
         """A claim without a volume counts for the driver that will provision it."""
         storage_class = self._classes.get(claim_class(claim))
         if storage_class is None:
             return None
         plugin = csi_migration.BY_NAME.get(storage_class.provisioner)
         if plugin is not None:
-            return Attachable(plugin.driver, _TO_BE_MADE + key, True) if plugin.is_migrated else None
+            return Attachable(plugin.driver, _TO_BE_PROVISIONED + key, True) if plugin.is_migrated else None
         if not storage_class.provisioner:
             return None
-        return Attachable(storage_class.provisioner, _TO_BE_MADE + key)
+        return Attachable(storage_class.provisioner, _TO_BE_PROVISIONED + key)
 
 
 def _of_volume(volume: Volume | PersistentVolume) -> Attachable | None:

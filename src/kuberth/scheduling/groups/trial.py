@@ -118,10 +118,10 @@ class GroupTrial:
                     result = group_rejected(WAITING_FOR_PREEMPTION) if waits else SUCCESS
             while placed:
                 yield
-                self._take_last_back(placed)
+                self._remove_last(placed)
         finally:
             while placed:
-                self._take_last_back(placed)
+                self._remove_last(placed)
         return GroupResult(result, members, waits)
 
     def _try(self, queued: QueuedPod, attempt: GroupAttempt) -> tuple[MemberResult, PodInfo | None]:
@@ -155,14 +155,14 @@ class GroupTrial:
             status = permit = runner.reserving.run_permit(state, pod, node_name)[0]
         if status.is_success or status.is_wait:
             return None, permit
-        self._take_back(state, info)
+        self._remove(state, info)
         return rejected_on(node_name, status), permit
 
-    def _take_last_back(self, placed: list[tuple[MemberResult, PodInfo]]) -> None:
+    def _remove_last(self, placed: list[tuple[MemberResult, PodInfo]]) -> None:
         member, info = placed.pop()
-        self._take_back(member.state, info)
+        self._remove(member.state, info)
 
-    def _take_back(self, state: CycleState, info: PodInfo) -> None:
+    def _remove(self, state: CycleState, info: PodInfo) -> None:
         self.runner.reserving.run_unreserve(state, info.pod, info.node_name)
         self.what_if.forget_pod(info)
         # A nomination that is stored in the API stays valid.
