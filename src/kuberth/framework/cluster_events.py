@@ -1,7 +1,8 @@
 """Cluster events: changes that may make a rejected pod schedulable, and queueing hints (KEP-4247).
 
 In: changes of objects, as intake sees them. Out: `ClusterEvent` values for which plugins register, with a
-hint function per plugin and event, and the rule for which registrations an event matches.
+hint function per plugin and event, the rule for which registrations an event matches, and warnings about
+registrations for events that never occur.
 """
 
 from __future__ import annotations

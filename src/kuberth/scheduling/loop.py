@@ -1,9 +1,10 @@
 """Pops pods and schedules them one after the other, until stopped.
 
 In: a queue that never raises (`kuberth.queue.guard`). Out: placements, passed to the binding cycles, and
-rejections, passed to the failure handler. If an attempt raises, the loop logs what failed, returns the pod to
-the queue, and continues with the next one. A pod that an extender is interested in is scheduled in a separate
-task, and other pods do not wait for it.
+rejections, passed to the failure handler. Pods that equal a rejected one are rejected without an attempt,
+many of them in one turn of the event loop. If an attempt raises, the loop logs what failed, returns the pod
+to the queue, and continues with the next one. A pod that an extender is interested in is scheduled in a
+separate task, and other pods do not wait for it.
 """
 
 from __future__ import annotations
@@ -313,7 +314,10 @@ class StandstillCheck:
         """By UID: the number of attempts that the pod had at its first one of this moment."""
 
     def record_attempt(self, queued: QueuedPod) -> None:
-        """Note an attempt; raises KuberthError if there are too many."""
+        """Record an attempt; raises KuberthError if there are too many at the same moment.
+
+        On virtual time, a test or a simulation would otherwise not end.
+        """
         if (moment := self._time()) != self._moment:
             self._moment = moment
             self._attempts.clear()

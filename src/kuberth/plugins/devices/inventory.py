@@ -1,7 +1,8 @@
 """The inventory: devices and allocations; one for all plugins of all profiles.
 
 In: the stores of slices, claims and classes, and the cluster table. Out: sites with the current usage of
-their pools (`refresh`), and how many devices of a class each node has and how many are allocated.
+their pools (`refresh`), how many devices of a class each node has and how many are allocated, and for the
+plugins about resources, which extended resources of a pod devices back (`Backing`).
 """
 
 from __future__ import annotations

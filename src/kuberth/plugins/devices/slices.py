@@ -1,8 +1,9 @@
 """Slices in the form that the allocator uses, parsed once, on arrival; and pools as a node sees them.
 
-In: ResourceSlices. Out: their devices with the data for selectors, counters and capacities; and of the slices
-that concern a node a valid `DevicePool`, one with a problem, or None if a newer generation is being
-published. A slice with an invalid quantity has a `problem`, and none of its devices is allocated.
+In: ResourceSlices, and DeviceTaintRules, which add taints to devices. Out: the devices with the data for
+selectors, counters and capacities; and of the slices that concern a node a valid `DevicePool`, one with a
+problem, or None if a newer generation is being published. A slice with an invalid quantity has a `problem`,
+and none of its devices is allocated.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The scheduling cycle of a pod group: gather its pods, try them together, apply the result.
 
 In: a popped pod of a group. Out: every gathered pod is being bound, or is back in the queue with its reason;
-the PodGroup's condition shows the result.
+the PodGroup's condition shows the result. If the queue only returns pods in its own order, pods are popped
+until the group's pods have come; other pods popped on the way are held and tried next.
 """
 
 from __future__ import annotations
