@@ -17,8 +17,6 @@ from kuberth.framework.status import Status
 
 Codes = NDArray[np.integer[Any]]
 """Any integer array."""
-Positions = NDArray[np.int64]
-"""Positions in a view; equal to rows of the table only if the view is the whole table."""
 
 _MAX_COUNTED_IN_PYTHON: Final = 256
 """Up to this length, counting in Python is faster than sorting with numpy."""

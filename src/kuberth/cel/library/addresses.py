@@ -135,11 +135,7 @@ def _masked(cidr: CIDRValue) -> CIDRValue:
 LIBRARY: tuple[Overload, ...] = (
     function("ip(string) -> IP", _ip, cost=first_tenth),
     method("IP.family() -> int", lambda ip: ip.address.version),
-    function(
-        "ip.isCanonical(string) -> bool",
-        lambda text: str(_read_address(text)) == text,
-        cost=twice_first_tenth,
-    ),
+    function("ip.isCanonical(string) -> bool", _is_canonical, cost=twice_first_tenth),
     method("IP.isUnspecified() -> bool", lambda ip: ip.address.is_unspecified),
     method("IP.isLoopback() -> bool", lambda ip: ip.address.is_loopback),
     method("IP.isLinkLocalMulticast() -> bool", _is_link_local_multicast),

@@ -168,16 +168,10 @@ LIBRARY: tuple[Overload, ...] = (
     method("string.substring(int, int) -> string", _substring, cost=first_tenth),
     method("string.trim() -> string", lambda text: text.strip(_SPACES), cost=first_tenth),
     method("string.format(list(dyn)) -> string", format_text, cost=first_tenth),
-    function(
-        "strings.quote(string) -> string", lambda text: f'"{text.translate(_QUOTED)}"', cost=first_tenth
-    ),
+    function("strings.quote(string) -> string", _quote, cost=first_tenth),
     method("list(string).join() -> string", _join, result_cost=_joined_size),
     method("list(string).join(string) -> string", _join, result_cost=_joined_size),
-    method(
-        "string.find(string) -> string",
-        lambda text, pattern: _compiled(pattern).find(text),
-        cost=pattern_cost,
-    ),
+    method("string.find(string) -> string", _find, cost=pattern_cost),
     method("string.findAll(string) -> list(string)", _find_all, cost=pattern_cost),
     method("string.findAll(string, int) -> list(string)", _find_all, cost=pattern_cost),
 )
