@@ -21,7 +21,7 @@ from kuberth.errors import KuberthError
 from kuberth.framework.handle import Handle
 from kuberth.informers.store import is_older, object_key
 from kuberth.plugins.polling import wait_until
-from kuberth.plugins.volume_binding.assumptions import Assumptions
+from kuberth.plugins.volume_binding.assumptions import AssumedVolumes, Assumptions
 from kuberth.plugins.volume_binding.claims import SELECTED_NODE, is_bound
 from kuberth.plugins.volume_binding.reach import reach_of_affinity
 from kuberth.plugins.volume_binding.volumes import is_for
@@ -59,20 +59,12 @@ class Decisions:
 
 
 class VolumeBinder:
-    def __init__(
-        self,
-        handle: Handle,
-        *,
-        claims: Assumptions[PersistentVolumeClaim],
-        volumes: Assumptions[PersistentVolume],
-        timeout_seconds: float,
-    ) -> None:
+    def __init__(self, handle: Handle, assumed: AssumedVolumes, *, timeout_seconds: float) -> None:
         self._api = handle.api
         self._cluster = handle.cluster
         self._pods = handle.stores.of(Pod)
         self._csi_nodes = handle.stores.of(CSINode)
-        self._claims = claims
-        self._volumes = volumes
+        self._claims, self._volumes = assumed
         self._timeout_seconds = timeout_seconds
 
     # In memory

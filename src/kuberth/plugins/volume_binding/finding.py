@@ -20,7 +20,7 @@ from kuberth.cluster.selection import everywhere, named, nowhere
 from kuberth.framework.handle import Handle
 from kuberth.framework.status import Status
 from kuberth.framework.verdict import Verdict
-from kuberth.plugins.volume_binding.assumptions import Assumptions
+from kuberth.plugins.volume_binding.assumptions import AssumedVolumes
 from kuberth.plugins.volume_binding.claims import PodClaims, WaitingClaim
 from kuberth.plugins.volume_binding.provisioning import (
     Capacities,
@@ -102,18 +102,11 @@ class Findings(NamedTuple):
 class VolumeFinder:
     """Finds volumes for a pod's claims. It holds no state of a cycle."""
 
-    def __init__(
-        self,
-        handle: Handle,
-        *,
-        claims: Assumptions[PersistentVolumeClaim],
-        volumes: Assumptions[PersistentVolume],
-    ) -> None:
+    def __init__(self, handle: Handle, assumed: AssumedVolumes) -> None:
         stores = handle.stores
-        self.claims = claims
-        self.volumes = volumes
+        self.claims, self.volumes = assumed
         self.classes = stores.of(StorageClass)
-        self._known_volumes = KnownVolumes(volumes)
+        self._known_volumes = KnownVolumes(assumed.volumes)
         self._csi_nodes = CSINodeColumns(handle.cluster, stores.of(CSINode))
         self._capacities = Capacities(stores.of(CSIStorageCapacity), stores.of(CSIDriver))
 

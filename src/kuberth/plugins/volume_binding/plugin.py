@@ -76,13 +76,11 @@ class VolumeBinding(
     def __init__(self, args: VolumeBindingArgs | None, handle: Handle) -> None:
         args = VolumeBindingArgs() if args is None else args
         gates, stores = handle.feature_gates, handle.stores
-        claims, volumes = handle.shared.of(AssumedVolumes, lambda: AssumedVolumes.over(stores))
+        assumed = handle.shared.of(AssumedVolumes, lambda: AssumedVolumes.over(stores))
         self._cluster = handle.cluster
         self._errors = handle.metrics.volume_stage_errors
-        self._finder = VolumeFinder(handle, claims=claims, volumes=volumes)
-        self._binder = VolumeBinder(
-            handle, claims=claims, volumes=volumes, timeout_seconds=args.bind_timeout_seconds
-        )
+        self._finder = VolumeFinder(handle, assumed)
+        self._binder = VolumeBinder(handle, assumed, timeout_seconds=args.bind_timeout_seconds)
         self._scorer: CapacityScorer | None = None
         if gates.enabled("StorageCapacityScoring"):
             self._scorer = CapacityScorer(args.shape or _DEFAULT_SHAPE)
