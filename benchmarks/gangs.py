@@ -23,8 +23,9 @@ from kuberth.framework.cycle_state import GroupAttempt
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.outcomes.placement import Placement
 from kuberth.outcomes.rejection import Rejection
+from kuberth.queue.slices import finished
 from kuberth.scheduling.cycle import SchedulingCycle
-from kuberth.scheduling.groups.trial import GroupTrial, finished
+from kuberth.scheduling.groups.trial import GroupTrial
 from kuberth.testing import make_node, make_pod
 
 GATES: Final = FeatureGates({"GenericWorkload": True, "GangScheduling": True})

@@ -22,10 +22,4 @@ def amounts_of(quantities: Mapping[str, Any] | None) -> dict[str, int]:
 
 def requests_of(request: PodRequest) -> dict[str, int]:
     """The requests of a pod, by resource; `pods` counts one per pod."""
-    return {
-        "cpu": request.milli_cpu,
-        "memory": request.memory,
-        "ephemeral-storage": request.ephemeral_storage,
-        "pods": 1,
-        **request.scalars,
-    }
+    return {**request.amounts(), "pods": 1}

@@ -44,11 +44,11 @@ from kuberth_plugins.amounts import amounts_of, requests_of
 
 LABEL: Final = "scheduling.x-k8s.io/pod-group"
 """The pod label with the name of the PodGroup, in the pod's namespace."""
-GAP_TO_WAIT_FOR: Final = 0.1
+MAX_MISSING_SHARE: Final = 0.1
 """A gang keeps its nodes after a pod did not fit if at most this share of `minMember` is missing."""
 REMEMBERED_SECONDS: Final = 60
 """A failed gang is retried after this time even if no change is known."""
-MANY_GANGS: Final = 64
+MIN_GANGS_TO_CLEAN_UP: Final = 64
 """Up to this number of deleted gangs, dropping their state is not worth the time."""
 _NANOSECONDS: Final = 1_000_000_000
 
@@ -99,7 +99,7 @@ class Coscheduling(
         self._members = GangMembers(self._pods)
         self._nodes = handle.stores.of(Node)
         self._removals = 0
-        self._given_back: dict[str, int] = {}
+        self._released: dict[str, int] = {}
         self._failures: dict[str, Failure] = {}
 
     def start(self) -> None:
@@ -116,7 +116,7 @@ class Coscheduling(
         gang = gang_of(info.pod)
         stored = self._pods.get_by_key(info.key)
         if gang and stored is not None and stored.metadata.uid == info.uid and not stored.spec.node_name:
-            self._given_back[gang] = self._given_back.get(gang, 0) + 1
+            self._released[gang] = self._released.get(gang, 0) + 1
         else:
             self._removals += 1
 
@@ -168,28 +168,28 @@ class Coscheduling(
             return None, Status.unschedulable(f"PodGroup {key} has the pods that it needs")
         # Pods beyond minMember may fit where this one did not. Without such pods, waiting has no use.
         is_replaceable = len(self._members.of(key)) > wanted
-        if is_replaceable and wanted - placed <= wanted * GAP_TO_WAIT_FOR:
+        if is_replaceable and wanted - placed <= wanted * MAX_MISSING_SHARE:
             return None, Status.unschedulable(f"PodGroup {key} waits for its last pods")
         self._reject_waiting(key, f"pod {pod.metadata.name} of the gang fits nowhere")
-        self._failures[key] = self._situation(key, group)
-        self._forget_the_gone()
+        self._failures[key] = self._failure_now(key, group)
+        self._forget_deleted_groups()
         return None, Status.unschedulable(f"PodGroup {key} was rejected because this pod fits nowhere")
 
-    def _forget_the_gone(self) -> None:
+    def _forget_deleted_groups(self) -> None:
         """Drop the state of deleted PodGroups, once these are the majority."""
         remembered: dict[str, int] | dict[str, Failure]
-        for remembered in (self._failures, self._given_back):
-            if len(remembered) > 2 * len(self._groups) + MANY_GANGS:
+        for remembered in (self._failures, self._released):
+            if len(remembered) > 2 * len(self._groups) + MIN_GANGS_TO_CLEAN_UP:
                 for key in [key for key in remembered if self._groups.get_by_key(key) is None]:
                     del remembered[key]
 
-    def _situation(self, key: str, group: PlainObject) -> Failure:
+    def _failure_now(self, key: str, group: PlainObject) -> Failure:
         others = {gang_of(waiting.pod) for waiting in self._handle.waiting_pods} - {key, ""}
         return Failure(
             self._handle.clock.now_ns(),
             frozenset(member.metadata.uid for member in self._members.of(key)),
             (self._nodes.version, self._removals, group.metadata.resource_version),
-            tuple((gang, self._given_back.get(gang, 0)) for gang in others),
+            tuple((gang, self._released.get(gang, 0)) for gang in others),
         )
 
     def _has_failed(self, key: str, group: PlainObject) -> bool:
@@ -197,14 +197,14 @@ class Coscheduling(
         failure = self._failures.get(key)
         if failure is None:
             return False
-        now = self._situation(key, group)
+        now = self._failure_now(key, group)
         seconds = (now.at_ns - failure.at_ns) / _NANOSECONDS
         if seconds < self._args.pod_group_backoff_seconds:
             return True
         is_the_same = (
             seconds < REMEMBERED_SECONDS
             and (now.members, now.changes) == (failure.members, failure.changes)
-            and all(self._given_back.get(gang, 0) == count for gang, count in failure.holders)
+            and all(self._released.get(gang, 0) == count for gang, count in failure.holders)
         )
         if not is_the_same:
             del self._failures[key]

@@ -18,16 +18,7 @@ from numpy.typing import NDArray
 
 from kuberth.api import Node, Pod
 from kuberth.cluster.nodes import Nodes
-from kuberth.framework import (
-    MAX_NODE_SCORE,
-    SKIP,
-    CycleState,
-    DependsOn,
-    Handle,
-    Inputs,
-    ScorePlugin,
-    Status,
-)
+from kuberth.framework import MAX_NODE_SCORE, SKIP, CycleState, DependsOn, Handle, Inputs, ScorePlugin, Status
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +26,7 @@ _NANOSECONDS: Final = 1_000_000_000
 _MAX_BYTES: Final = 64 << 20
 """A longer response is rejected: the query may select every series of a cluster by mistake."""
 
-NOT_JUDGED: Final = -1
+NOT_SCORED: Final = -1
 """A generation that no node has."""
 
 
@@ -85,7 +76,7 @@ class LoadAware(ScorePlugin):
         self.inputs = Inputs((), score=DependsOn.NODE_OBJECT, versions=(self._loads,))
         self._version = -1
         self._average = 0.0
-        self._judged: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._scored_at: NDArray[np.int64] = np.zeros(0, np.int64)
         """By row: the generation of the node for which the score is cached."""
         self._scores: NDArray[np.int64] = np.zeros(0, np.int64)
 
@@ -95,22 +86,22 @@ class LoadAware(ScorePlugin):
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> NDArray[np.int64] | Status:
         if not self._loads.by_host:
             return SKIP
-        self._make_room(nodes.table.slots)
+        self._start_over_if_outdated(nodes.table.slots)
         rows = nodes.rows()
         written = nodes.take(nodes.table.node_generation)
-        changed = np.flatnonzero((self._judged[rows] != written) & nodes.live())
+        changed = np.flatnonzero((self._scored_at[rows] != written) & nodes.live())
         for position in changed.tolist():
             row = int(rows[position])
             load = self._load_of(nodes.table.node_at(row))
             self._scores[row] = round(MAX_NODE_SCORE * (1 - min(max(load, 0.0), 1.0)))
-            self._judged[row] = written[position]
+            self._scored_at[row] = written[position]
         return self._scores[rows]
 
-    def _make_room(self, slots: int) -> None:
+    def _start_over_if_outdated(self, slots: int) -> None:
         """Drop all scores if the figures are new, or the table has more rows."""
-        if self._version != self._loads.version or len(self._judged) < slots:
+        if self._version != self._loads.version or len(self._scored_at) < slots:
             self._version = self._loads.version
-            self._judged = np.full(2 * slots, NOT_JUDGED, np.int64)
+            self._scored_at = np.full(2 * slots, NOT_SCORED, np.int64)
             self._scores = np.zeros(2 * slots, np.int64)
             loads = self._loads.by_host
             self._average = sum(loads.values()) / len(loads)

@@ -10,7 +10,7 @@ import pytest
 from kuberth.api.core import Pod
 from kuberth.clock import run_in_virtual_time
 from kuberth.plugins.dynamic_resources.allocator.search import DeviceSearch, Found
-from kuberth.plugins.dynamic_resources.searching import ATTEMPT_WORK, WORK_PER_SECOND, SearchBudget
+from kuberth.plugins.dynamic_resources.site_results import ATTEMPT_WORK, WORK_PER_SECOND, SearchBudget
 from kuberth.testing import make_node, make_pod
 from kuberth.testing.harness import running
 from tests.integration.test_devices import asking, message_of

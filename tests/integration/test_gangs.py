@@ -816,7 +816,7 @@ def assert_consistent(world: World) -> None:
 def test_a_defect_in_the_group_cycle_costs_no_pod() -> None:
     async def scenario() -> None:
         async with running(make_node("n1", cpu="4"), gates=GATES) as world:
-            cycle = world.scheduler.loop._groups
+            cycle = world.scheduler.loop.groups
             assert cycle is not None
             faults = {"_accept", "_record_outcome"}
             real = {name: getattr(cycle, name) for name in faults}

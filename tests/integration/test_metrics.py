@@ -55,7 +55,7 @@ def test_every_family_is_fed() -> None:
         nodes = [make_node(name, cpu="2", labels={"zone": name}) for name in ("n1", "n2")]
         slow = Slow()
         async with running(*nodes, profiles=[profile], plugins={"Slow": lambda _a, _h: slow}) as world:
-            world.scheduler.loop._cycle._rng.random = lambda: 0.0  # type: ignore[method-assign]  # times all
+            world.scheduler.loop.cycle._rng.random = lambda: 0.0  # type: ignore[method-assign]  # times all
             put = world.api.put
             for name in ("low-1", "low-2"):
                 put(make_pod(name, cpu="2", priority=1))

@@ -169,7 +169,7 @@ class Phases:
     def __init__(self, phase: str) -> None:
         self.plugin = Recording()
         self.reached = asyncio.Event()
-        self.go_on = asyncio.Event()
+        self.resume = asyncio.Event()
         if phase == "Permit":
             self.plugin.behave["Permit"] = self._permit
         elif phase in ("PreBind", "Bind"):
@@ -181,12 +181,12 @@ class Phases:
 
     async def _hold(self, _pod: Pod) -> Status | None:
         self.reached.set()
-        await self.go_on.wait()
+        await self.resume.wait()
         return Status.error("held up for too long")
 
     def release(self) -> None:
         self.plugin.behave.clear()
-        self.go_on.set()
+        self.resume.set()
 
 
 @pytest.mark.parametrize("phase", ["Permit", "PreBind", "Bind"])

@@ -29,7 +29,7 @@ _IN_FLIGHT: Final = "queue/in_flight.py"
 _SUB_QUEUES: Final = "queue/sub_queues.py"
 _BACKOFF: Final = "queue/backoff.py"
 _HINTS: Final = "queue/hints.py"
-_REJECTIONS: Final = "framework/rejections.py"
+_REJECTIONS: Final = "framework/equal_pods.py"
 _GUARD: Final = "queue/guard.py"
 _INTAKE: Final = "intake/intake.py"
 _BINDING: Final = "binding/cycle.py"
@@ -53,7 +53,7 @@ PLANTED: Final = (
     Planted(
         "queue",
         _REJECTIONS,
-        "        elif kept.rows_version != self._cluster.changes.version:\n"
+        "        elif kept.rows_version != self.cluster.changes.version:\n"
         "            kept = equal_pods.rejection = self._renewed(kept, equal_pods, state)\n",
         "",
         "a kept rejection outlives what it depends on",
@@ -69,14 +69,16 @@ PLANTED: Final = (
     Planted(
         "queue",
         _QUEUE,
-        "            self._record_rejection(queued)\n            self._park(queued, _ATTEMPT_FAILED)\n",
-        "            self._park(queued, _ATTEMPT_FAILED)\n",
+        "            self._record_rejection(queued)\n"
+        "            self._enter_unschedulable(queued, _ATTEMPT_FAILED)\n",
+        "            self._enter_unschedulable(queued, _ATTEMPT_FAILED)\n",
         "a repeated rejection starts no backoff",
     ),
     Planted(
         "queue",
         _QUEUE,
-        "            self._record_rejection(queued)\n            self._park(queued, _ATTEMPT_FAILED)\n",
+        "            self._record_rejection(queued)\n"
+        "            self._enter_unschedulable(queued, _ATTEMPT_FAILED)\n",
         "            self._record_rejection(queued)\n"
         "            self._enter_active(queued, _ATTEMPT_FAILED)\n",
         "a pod that is rejected again stays in activeQ",
@@ -113,15 +115,16 @@ PLANTED: Final = (
     Planted(
         "queue",
         _QUEUE,
-        "            queued.info = new\n            self._reconsider(queued, old, changes)\n",
+        "            queued.info = new\n            self._requeue_updated(queued, old, changes)\n",
         "            queued.info = new\n",
         "an update of an unschedulable pod does not bring it back",
     ),
     Planted(
         "queue",
         _QUEUE,
-        "            queued.info = new\n            self._reconsider(queued, old, changes)\n        else:",
-        "            self._reconsider(queued, old, changes)\n        else:",
+        "            queued.info = new\n"
+        "            self._requeue_updated(queued, old, changes)\n        else:",
+        "            self._requeue_updated(queued, old, changes)\n        else:",
         "an unschedulable pod keeps its old version",
     ),
     Planted(
@@ -173,8 +176,8 @@ PLANTED: Final = (
         "        if self._context.queueing_hints:\n"
         "            self._record_for_in_flight(event, old, new)\n"
         "\n"
-        "    def _moving(",
-        "\n    def _moving(",
+        "    def _move_in_slices(",
+        "\n    def _move_in_slices(",
         "events are not kept for pods in flight",
     ),
     Planted(
@@ -293,7 +296,7 @@ PLANTED: Final = (
     Planted(
         "queue",
         _QUEUE,
-        "            self._send(queued, QueueingStrategy.AFTER_BACKOFF, _RECONFIGURED)\n",
+        "            self._apply_strategy(queued, QueueingStrategy.AFTER_BACKOFF, _RECONFIGURED)\n",
         "            self._unschedulable.add(queued)\n",
         "pods are not tried again after a reload",
     ),
@@ -316,7 +319,8 @@ PLANTED: Final = (
     Planted(
         "queue",
         _QUEUE,
-        "            self._record_rejection(queued)\n            self._park(queued, _ATTEMPT_FAILED)\n",
+        "            self._record_rejection(queued)\n"
+        "            self._enter_unschedulable(queued, _ATTEMPT_FAILED)\n",
         "            self._record_rejection(queued)\n",
         "a pod whose rejection repeats is lost",
     ),
@@ -331,7 +335,7 @@ PLANTED: Final = (
         "queue",
         _QUEUE,
         "                queued.clear_flush_flag()\n"
-        "                self._park(queued, cause)\n"
+        "                self._enter_unschedulable(queued, cause)\n"
         "                return False\n",
         "                queued.clear_flush_flag()\n                return False\n",
         "a pod that is gated when it is to back off is lost",
@@ -363,8 +367,8 @@ PLANTED: Final = (
     Planted(
         "queue",
         _UNSCHEDULABLE,
-        "if not self._hints.is_refused(queued)",
-        "if self._hints.is_refused(queued)",
+        "if not self._hints.is_gated(queued)",
+        "if self._hints.is_gated(queued)",
         "gated pods are brought back only while their gate refuses them",
     ),
     Planted(
@@ -474,40 +478,36 @@ PLANTED: Final = (
     Planted(
         "intake",
         _INTAKE,
-        "            self._cluster.add_pod(self._derive(pod))\n        self._queue.move",
-        "        self._queue.move",
+        "            self.cluster.add_pod(self.derive(pod))\n        self.queue.move",
+        "        self.queue.move",
         "a pod that another scheduler placed takes no room",
     ),
     Planted(
         "intake",
         _INTAKE,
-        "                self._queue.delete(old)\n"
-        "                self._nominator.withdraw(old)\n"
-        "        elif",
-        "                self._nominator.withdraw(old)\n        elif",
+        "                self.queue.delete(old)\n                self.nominator.withdraw(old)\n        elif",
+        "                self.nominator.withdraw(old)\n        elif",
         "a bound pod stays in the queue",
     ),
     Planted(
         "intake",
         _INTAKE,
-        "                self._queue.delete(old)\n"
-        "                self._nominator.withdraw(old)\n"
-        "        elif",
-        "                self._queue.delete(old)\n        elif",
+        "                self.queue.delete(old)\n                self.nominator.withdraw(old)\n        elif",
+        "                self.queue.delete(old)\n        elif",
         "a bound pod stays nominated",
     ),
     Planted(
         "intake",
         _INTAKE,
-        "            self._cluster.remove_node(old.metadata.name)\n",
+        "            self.cluster.remove_node(old.metadata.name)\n",
         "",
         "a removed node stays in the table",
     ),
     Planted(
         "intake",
         _INTAKE,
-        "            self._queue.move(event, old, None)\n            self._cluster.remove_node",
-        "            self._cluster.remove_node",
+        "            self.queue.move(event, old, None)\n            self.cluster.remove_node",
+        "            self.cluster.remove_node",
         "the removal of a node is no event",
     ),
     Planted(
@@ -529,24 +529,24 @@ PLANTED: Final = (
     Planted(
         "intake",
         _INTAKE,
-        "            self._cluster.remove_pod(old.metadata.uid)\n"
-        "            self._queue.move(cluster_events.ASSIGNED_POD_DELETE, old, None)\n",
-        "            self._queue.move(cluster_events.ASSIGNED_POD_DELETE, old, None)\n",
+        "            self.cluster.remove_pod(old.metadata.uid)\n"
+        "            self.queue.move(cluster_events.ASSIGNED_POD_DELETE, old, None)\n",
+        "            self.queue.move(cluster_events.ASSIGNED_POD_DELETE, old, None)\n",
         "a deleted pod takes room",
     ),
     Planted(
         "intake",
         _INTAKE,
-        "            self._cluster.remove_pod(old.metadata.uid)\n"
-        "            self._queue.move(cluster_events.ASSIGNED_POD_DELETE, old, None)\n",
-        "            self._cluster.remove_pod(old.metadata.uid)\n",
+        "            self.cluster.remove_pod(old.metadata.uid)\n"
+        "            self.queue.move(cluster_events.ASSIGNED_POD_DELETE, old, None)\n",
+        "            self.cluster.remove_pod(old.metadata.uid)\n",
         "the deletion of a placed pod is no event",
     ),
     Planted(
         "intake",
         _INTAKE,
-        "        if not self._cluster.renew_pod(new):\n"
-        "            self._cluster.update_pod(self._derive(new))\n",
+        "        if not self.cluster.renew_pod(new):\n"
+        "            self.cluster.update_pod(self.derive(new))\n",
         "        pass\n",
         "an update of a placed pod does not reach the table",
     ),
@@ -560,14 +560,14 @@ PLANTED: Final = (
     Planted(
         "intake",
         _INTAKE,
-        "        self._queue.move(cluster_events.ASSIGNED_POD_ADD, None, pod)\n",
+        "        self.queue.move(cluster_events.ASSIGNED_POD_ADD, None, pod)\n",
         "",
         "a pod that is placed is no event",
     ),
     Planted(
         "intake",
         _INTAKE,
-        "        self._nominator.adopt(info)\n        if info.group:",
+        "        self.nominator.adopt(info)\n        if info.group:",
         "        if info.group:",
         "nominations are lost when a process starts",
     ),
@@ -575,14 +575,14 @@ PLANTED: Final = (
         "intake",
         _INTAKE,
         "        if self._pods_complete_gangs:\n"
-        "            self._queue.move(cluster_events.UNSCHEDULED_POD_ADD, None, pod)\n",
+        "            self.queue.move(cluster_events.UNSCHEDULED_POD_ADD, None, pod)\n",
         "",
         "a pod that completes its gang is no event",
     ),
     Planted(
         "intake",
         _INTAKE,
-        "        if self._cluster.is_assumed(new.metadata.uid):\n            # The pod is being bound",
+        "        if self.cluster.is_assumed(new.metadata.uid):\n            # The pod is being bound",
         "        if False:\n            # The pod is being bound",
         "a pod that is being bound is queued again by an update",
     ),
@@ -596,35 +596,35 @@ PLANTED: Final = (
     Planted(
         "intake",
         _INTAKE,
-        "        self._queue.update(old, info)\n",
+        "        self.queue.update(old, info)\n",
         "",
         "an update of a pending pod does not reach the queue",
     ),
     Planted(
         "intake",
         _INTAKE,
-        "        self._queue.delete(pod)\n"
-        "        self._nominator.withdraw(pod)\n"
+        "        self.queue.delete(pod)\n"
+        "        self.nominator.withdraw(pod)\n"
         "        if pod.spec.scheduling_group is not None:\n"
-        "            self._cluster.pod_groups.leave(self._derive(pod))\n"
+        "            self.cluster.pod_groups.leave(self.derive(pod))\n"
         "        if self",
-        "        self._nominator.withdraw(pod)\n"
+        "        self.nominator.withdraw(pod)\n"
         "        if pod.spec.scheduling_group is not None:\n"
-        "            self._cluster.pod_groups.leave(self._derive(pod))\n"
+        "            self.cluster.pod_groups.leave(self.derive(pod))\n"
         "        if self",
         "a deleted pending pod stays in the queue",
     ),
     Planted(
         "intake",
         _INTAKE,
-        "        self._queue.delete(pod)\n"
-        "        self._nominator.withdraw(pod)\n"
+        "        self.queue.delete(pod)\n"
+        "        self.nominator.withdraw(pod)\n"
         "        if pod.spec.scheduling_group is not None:\n"
-        "            self._cluster.pod_groups.leave(self._derive(pod))\n"
+        "            self.cluster.pod_groups.leave(self.derive(pod))\n"
         "        if self",
-        "        self._queue.delete(pod)\n"
+        "        self.queue.delete(pod)\n"
         "        if pod.spec.scheduling_group is not None:\n"
-        "            self._cluster.pod_groups.leave(self._derive(pod))\n"
+        "            self.cluster.pod_groups.leave(self.derive(pod))\n"
         "        if self",
         "a deleted pending pod stays nominated",
     ),
@@ -639,16 +639,16 @@ PLANTED: Final = (
     Planted(
         "intake",
         _INTAKE,
-        '        if not self._waiting_pods.reject(pod.metadata.uid, "removed"):\n'
-        "            self._cluster.forget_pod(pod.metadata.uid)\n",
-        '        self._waiting_pods.reject(pod.metadata.uid, "removed")\n',
+        '        if not self.waiting_pods.reject(pod.metadata.uid, "removed"):\n'
+        "            self.cluster.forget_pod(pod.metadata.uid)\n",
+        '        self.waiting_pods.reject(pod.metadata.uid, "removed")\n',
         "a pod that is removed while it is bound stays assumed",
     ),
     # Binding
     Planted(
         "binding",
         _BINDING,
-        "        forgotten = self._cluster.forget_pod(info.uid)\n",
+        "        forgotten = self.cluster.forget_pod(info.uid)\n",
         "        forgotten = True\n",
         "a failed binding keeps its room",
     ),
@@ -663,7 +663,7 @@ PLANTED: Final = (
         "binding",
         _BINDING,
         "            if forgotten:\n"
-        "                self._queue.move(ASSIGNED_POD_DELETE, info.pod, None)\n"
+        "                self.queue.move(ASSIGNED_POD_DELETE, info.pod, None)\n"
         "            self",
         "            self",
         "the room of a failed binding is no event",
@@ -672,22 +672,21 @@ PLANTED: Final = (
         "binding",
         _BINDING,
         "            if forgotten:\n"
-        "                self._queue.move(ASSIGNED_POD_DELETE, info.pod, None, pre_check=is_another)\n",
+        "                self.queue.move(ASSIGNED_POD_DELETE, info.pod, None, pre_check=is_another)\n",
         "            pass\n",
         "the room of a pod that Permit rejects is no event",
     ),
     Planted(
         "binding",
         _BINDING,
-        "        await self._writer.finish(placement.info.uid)\n",
+        "        await self.writer.finish(placement.info.uid)\n",
         "",
         "a binding does not wait for the report about the last attempt",
     ),
     Planted(
         "binding",
         _BINDING,
-        "        if self._writer.is_writing(placement.info.uid) or "
-        "self._pre_flight(placement) is not SKIP:\n",
+        "        if self.writer.is_writing(placement.info.uid) or self._pre_flight(placement) is not SKIP:\n",
         "        if self._pre_flight(placement) is not SKIP:\n",
         "a posted binding does not wait for the report about the last attempt",
     ),
@@ -703,7 +702,7 @@ PLANTED: Final = (
         _BINDING,
         "            status = await waiting.wait()\n"
         "        finally:\n"
-        "            self._waiting_pods.remove(placement.info.uid)\n",
+        "            self.waiting_pods.remove(placement.info.uid)\n",
         "            status = await waiting.wait()\n        finally:\n            pass\n",
         "a pod that was allowed stays among those that wait",
     ),
@@ -717,18 +716,18 @@ PLANTED: Final = (
     Planted(
         "binding",
         _BINDING,
-        "        self._queue.done(placement.info.uid)\n"
-        "        self._metrics.goroutines.inc(_BINDING)\n"
+        "        self.queue.done(placement.info.uid)\n"
+        "        self.metrics.goroutines.inc(_BINDING)\n"
         "        self._under",
-        "        self._metrics.goroutines.inc(_BINDING)\n        self._under",
+        "        self.metrics.goroutines.inc(_BINDING)\n        self._under",
         "a posted pod stays in flight",
     ),
     Planted(
         "binding",
         _BINDING,
-        "        if self._limit.end(started_ns, answered=_is_answered(future)):\n"
+        "        if self.limit.end(started_ns, answered=_is_answered(future)):\n"
         "            self._notify_capacity()\n",
-        "        self._limit.end(started_ns, answered=_is_answered(future))\n",
+        "        self.limit.end(started_ns, answered=_is_answered(future))\n",
         "the loop is not woken when there is room for bindings",
     ),
     Planted(
@@ -774,7 +773,7 @@ PLANTED: Final = (
     Planted(
         "binding",
         _FAILURES,
-        "            self._queue.done(queued.uid)\n            return False\n",
+        "            self.queue.done(queued.uid)\n            return False\n",
         "            return False\n",
         "a pod that is gone stays in flight",
     ),

@@ -33,7 +33,7 @@ from kuberth.local.apiserver.resources import ServedResource
 from kuberth.local.apiserver.status_errors import StatusError
 from kuberth.plugins.devices.classes import KnownClasses
 from kuberth.plugins.devices.sites import Sites
-from kuberth.plugins.devices.usage import DeviceUsage, takes_of
+from kuberth.plugins.devices.usage import DeviceUsage, allocated_devices
 from kuberth.plugins.dynamic_resources.allocator.demand import AllocationError, Demand
 from kuberth.plugins.dynamic_resources.allocator.results import allocations
 from kuberth.plugins.dynamic_resources.allocator.search import DeviceSearch
@@ -137,7 +137,7 @@ class RandomAllocation:
         )
 
     def _take(self, allocation: AllocationResult) -> None:
-        for take in takes_of(allocation):
+        for take in allocated_devices(allocation):
             self._usage.add(take)
 
 

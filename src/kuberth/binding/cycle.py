@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -38,60 +39,46 @@ _SLOW_SECONDS: Final = 2.0
 _BINDING: Final = ("binding",)
 
 
+@dataclass(eq=False, kw_only=True)
 class BindingCycle:
     """Binds placed pods concurrently: in a task each, or without one if no task is needed."""
 
-    def __init__(
-        self,
-        *,
-        queue: SchedulingQueue,
-        cluster: ClusterTable,
-        waiting_pods: WaitingPods,
-        failures: FailureHandler,
-        recorder: EventRecorder,
-        writer: StatusWriter,
-        metrics: SchedulerMetrics,
-        clock: Clock,
-        spawn: Spawner,
-        announce_nomination: bool,
-        limit: AdaptiveLimit,
-        hold: Hold,
-    ) -> None:
-        """`limit`: limits the bindings that wait only for the API server.
+    queue: SchedulingQueue
+    cluster: ClusterTable
+    waiting_pods: WaitingPods
+    failures: FailureHandler
+    recorder: EventRecorder
+    writer: StatusWriter
+    metrics: SchedulerMetrics
+    clock: Clock
+    spawn: Spawner
+    announce_nomination: bool
+    limit: AdaptiveLimit
+    """Limits the bindings that wait only for the API server.
 
-        Pods beyond the limit stay in the queue, where they keep their order, a pod of higher priority can go
-        first, and no deadline runs. `hold`: while it is held, no placement is undone.
-        """
-        self._queue = queue
-        self._cluster = cluster
-        self._waiting_pods = waiting_pods
-        self._failures = failures
-        self._recorder = recorder
-        self._writer = writer
-        self._metrics = metrics
-        self._clock = clock
-        self._spawn = spawn
-        self._announce_nomination = announce_nomination
-        self._under_way: dict[asyncio.Future[Any], Placement] = {}
-        self._limit = limit
-        self._hold = hold
-        self._look_again: asyncio.TimerHandle | None = None
-        self._notify_capacity: Callable[[], None] = _ignore
-        self.observer: OutcomeObserver | None = None
+    Pods beyond the limit stay in the queue, where they keep their order, a pod of higher priority can go
+    first, and no deadline runs.
+    """
+    hold: Hold
+    """While it is held, no placement is undone."""
+    observer: OutcomeObserver | None = None
+    _under_way: dict[asyncio.Future[Any], Placement] = field(default_factory=dict, init=False)
+    _stall_timer: asyncio.TimerHandle | None = field(default=None, init=False)
+    _notify_capacity: Callable[[], None] = field(default=lambda: None, init=False)
 
     def has_capacity(self) -> bool:
         """Whether the next pod should be placed now. If not, the callback of `when_capacity_returns` will be
         called.
         """
-        has_room = self._limit.has_room()
-        if not has_room and self._look_again is None:
+        has_room = self.limit.has_room()
+        if not has_room and self._stall_timer is None:
             loop = asyncio.get_running_loop()
-            self._look_again = loop.call_later(STALLED_SECONDS, self._expect_room)
+            self._stall_timer = loop.call_later(STALLED_SECONDS, self._recheck_capacity)
         return has_room
 
-    def _expect_room(self) -> None:
+    def _recheck_capacity(self) -> None:
         """The server may have stalled without an answer."""
-        self._look_again = None
+        self._stall_timer = None
         self._notify_capacity()
 
     def when_capacity_returns(self, notify: Callable[[], None]) -> None:
@@ -100,8 +87,8 @@ class BindingCycle:
 
     def start_waiting(self, placement: Placement) -> None:
         """Let plugins see, approve and reject the pod from now on, if Permit holds it."""
-        if placement.permit_timeouts and self._waiting_pods.get(placement.info.uid) is None:
-            self._waiting_pods.add(
+        if placement.permit_timeouts and self.waiting_pods.get(placement.info.uid) is None:
+            self.waiting_pods.add(
                 placement.pod, placement.permit_timeouts, attempts=placement.queued.attempts
             )
             if self.observer is not None:
@@ -112,9 +99,9 @@ class BindingCycle:
         self.start_waiting(placement)
         try:
             if not self._begin(placement):
-                self._spawn(self.run(placement), name=binding_name(placement))
+                self.spawn(self.run(placement), name=binding_name(placement))
         except Exception:
-            self._waiting_pods.remove(placement.info.uid)
+            self.waiting_pods.remove(placement.info.uid)
             raise
 
     def _begin(self, placement: Placement) -> bool:
@@ -123,46 +110,46 @@ class BindingCycle:
         This is the case for most pods: no plugin holds them on Permit or has anything to do before the
         binding.
         """
-        self._settle_permit(placement)
-        if placement.permit_timeouts or not self._announce_nomination:
+        self._end_permit_wait(placement)
+        if placement.permit_timeouts or not self.announce_nomination:
             return False
         runner, state, node_name = placement.runner, placement.state, placement.node_name
-        if self._writer.is_writing(placement.info.uid) or self._pre_flight(placement) is not SKIP:
+        if self.writer.is_writing(placement.info.uid) or self._pre_flight(placement) is not SKIP:
             return False
         under_way = runner.binding.begin_bind(state, placement.info.pod, node_name)
         if under_way is None:
             return False
         if verbosity.level >= 3:
             verbosity.log(3, "Attempting to bind pod to node", pod=placement.info.pod, node=node_name)
-        self._queue.done(placement.info.uid)
-        self._metrics.goroutines.inc(_BINDING)
+        self.queue.done(placement.info.uid)
+        self.metrics.goroutines.inc(_BINDING)
         self._under_way[under_way.future] = placement
-        under_way.future.add_done_callback(partial(self._end, placement, under_way, self._limit.start()))
+        under_way.future.add_done_callback(partial(self._end, placement, under_way, self.limit.start()))
         return True
 
-    def _settle_permit(self, placement: Placement) -> None:
+    def _end_permit_wait(self, placement: Placement) -> None:
         """Remove a pod from the waiting pods if it was allowed before its binding began: the last pod of a
         gang allows all."""
         if placement.permit_timeouts:
-            waiting = self._waiting_pods.get(placement.info.uid)
+            waiting = self.waiting_pods.get(placement.info.uid)
             if waiting is not None and waiting.is_allowed:
-                self._waiting_pods.remove(placement.info.uid)
+                self.waiting_pods.remove(placement.info.uid)
                 placement.permit_timeouts = {}
-                self._metrics.permit_wait_duration.observe((SUCCESS.code.label,), 0.0)
+                self.metrics.permit_wait_duration.observe((SUCCESS.code.label,), 0.0)
 
     def _end(
         self, placement: Placement, under_way: BindUnderWay, started_ns: int, future: asyncio.Future[Any]
     ) -> None:
         """Finish a binding that had no task, like `run` does with a task; never raises."""
-        self._metrics.goroutines.inc(_BINDING, -1)
-        if self._limit.end(started_ns, answered=_is_answered(future)):
+        self.metrics.goroutines.inc(_BINDING, -1)
+        if self.limit.end(started_ns, answered=_is_answered(future)):
             self._notify_capacity()
         if self._under_way.pop(future, None) is None:
             return  # shut down
         try:
             if not future.cancelled() and isinstance(future.exception(), AnswerLostError):
                 # The plugin has to find out whether the pod is bound, which needs a task.
-                self._spawn(self.run(placement), name=binding_name(placement))
+                self.spawn(self.run(placement), name=binding_name(placement))
                 return
             status = placement.runner.binding.end_bind(under_way, placement.state)
         except Exception as exc:  # an internal error must not lose the pod
@@ -182,28 +169,28 @@ class BindingCycle:
         """Abandon all bindings; which of them take effect is unknown."""
         abandoned = list(self._under_way)
         self._under_way.clear()
-        if self._look_again is not None:
-            self._look_again.cancel()
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
         for future in abandoned:
             future.cancel()
 
     async def run(self, placement: Placement) -> None:
         """Run the whole binding cycle of a pod; never raises."""
-        self._metrics.goroutines.inc(_BINDING)
+        self.metrics.goroutines.inc(_BINDING)
         try:
             status = await self._bind(placement)
         except Exception as exc:  # an internal error must not lose the pod
             logger.exception("binding pod %s failed", placement.info.key)
             status = Status.error(exc)
         finally:
-            self._metrics.goroutines.inc(_BINDING, -1)
+            self.metrics.goroutines.inc(_BINDING, -1)
         self._conclude(placement, status)
 
     def _conclude(self, placement: Placement, status: Status) -> None:
         if status.is_success:
             self._succeed(placement)
         else:
-            self._hold.when_ended(partial(self._fail, placement, status))
+            self.hold.when_ended(partial(self._fail, placement, status))
 
     async def _bind(self, placement: Placement) -> Status:
         runner, state, pod, node_name = (
@@ -220,7 +207,7 @@ class BindingCycle:
             return rejected_on(node_name, status)
         # Permit was the last point at which a plugin can make the pod unschedulable. Later failures cannot be
         # fixed by an event: no missed events are kept, and the error backoff applies.
-        self._queue.done(placement.info.uid)
+        self.queue.done(placement.info.uid)
         slow = asyncio.get_running_loop().call_later(
             _SLOW_SECONDS, self._record_waiting, placement, "PreBind", "PreBind has not finished yet"
         )
@@ -232,7 +219,7 @@ class BindingCycle:
             return status
         if verbosity.level >= 3:
             verbosity.log(3, "Attempting to bind pod to node", pod=pod, node=node_name)
-        await self._writer.finish(placement.info.uid)
+        await self.writer.finish(placement.info.uid)
         status = await runner.binding.run_bind(state, pod, node_name)
         if status.code == Code.SKIP:
             return Status.error(f"no bind plugin of profile {runner.profile.scheduler_name!r} took the pod")
@@ -240,11 +227,11 @@ class BindingCycle:
 
     def _prepare(self, placement: Placement) -> Status:
         """Write the pod's nomination early if the binding will take a while."""
-        if not self._announce_nomination:
+        if not self.announce_nomination:
             return SUCCESS
         status = self._pre_flight(placement)
         if status.is_success or (status is SKIP and placement.permit_timeouts):
-            self._writer.write(placement.queued.pod, condition=None, nomination=placement.node_name)
+            self.writer.write(placement.queued.pod, condition=None, nomination=placement.node_name)
         return SUCCESS if status.code == Code.SKIP else status
 
     def _pre_flight(self, placement: Placement) -> Status:
@@ -255,7 +242,7 @@ class BindingCycle:
         return placement.pre_flight
 
     async def _wait_on_permit(self, placement: Placement) -> Status:
-        waiting = self._waiting_pods.get(placement.info.uid)
+        waiting = self.waiting_pods.get(placement.info.uid)
         if waiting is None:
             return SUCCESS
         started = time.perf_counter()
@@ -266,14 +253,14 @@ class BindingCycle:
         try:
             status = await waiting.wait()
         finally:
-            self._waiting_pods.remove(placement.info.uid)
-        self._metrics.permit_wait_duration.observe((status.code.label,), time.perf_counter() - started)
+            self.waiting_pods.remove(placement.info.uid)
+        self.metrics.permit_wait_duration.observe((status.code.label,), time.perf_counter() - started)
         return status
 
     def _record_waiting(self, placement: Placement, point: str, why: str) -> None:
         """Record an event that upstream does not have: users see why a placed pod is not bound yet."""
         note = f"Placed on {placement.node_name}, {why}"
-        self._recorder.record(PodEvent(placement.info.pod, f"WaitingOn{point}", point, note))
+        self.recorder.record(PodEvent(placement.info.pod, f"WaitingOn{point}", point, note))
 
     def _succeed(self, placement: Placement) -> None:
         info, queued = placement.info, placement.queued
@@ -288,30 +275,30 @@ class BindingCycle:
             )
         labels = ("scheduled", placement.runner.profile.scheduler_name)
         took = time.perf_counter() - placement.started
-        self._metrics.schedule_attempts.inc(labels)
-        self._metrics.attempt_duration.observe(labels, took)
+        self.metrics.schedule_attempts.inc(labels)
+        self.metrics.attempt_duration.observe(labels, took)
         if self.observer is not None:
             self.observer.pod_bound(placement, took)
-        self._metrics.pod_scheduling_attempts.observe((), queued.attempts)
+        self.metrics.pod_scheduling_attempts.observe((), queued.attempts)
         if queued.first_attempt_ns is not None:
             attempts = str(queued.attempts) if queued.attempts < 15 else "15+"
-            since_first = (self._clock.now_ns() - queued.first_attempt_ns) / NANOSECONDS
-            self._metrics.pod_scheduling_sli_duration.observe((attempts,), since_first)
+            since_first = (self.clock.now_ns() - queued.first_attempt_ns) / NANOSECONDS
+            self.metrics.pod_scheduling_sli_duration.observe((attempts,), since_first)
         if queued.was_flushed:
-            self._metrics.scheduled_after_flush.inc()
+            self.metrics.scheduled_after_flush.inc()
         note = f"Successfully assigned {info.key} to {placement.node_name}"
-        self._recorder.record(PodEvent(info.pod, "Scheduled", "Binding", note))
+        self.recorder.record(PodEvent(info.pod, "Scheduled", "Binding", note))
         placement.runner.binding.run_post_bind(placement.state, info.pod, placement.node_name)
         if placement.state.pods_to_activate:
-            self._queue.activate(placement.state.pods_to_activate)
+            self.queue.activate(placement.state.pods_to_activate)
 
     def _fail(self, placement: Placement, status: Status) -> None:
         """Undo the placement; the released resources are an event for pending pods."""
         info = placement.info
         # It may have failed before it waited; the next attempt must not find this one's verdict.
-        self._waiting_pods.remove(info.uid)
+        self.waiting_pods.remove(info.uid)
         placement.runner.reserving.run_unreserve(placement.state, info.pod, placement.node_name)
-        forgotten = self._cluster.forget_pod(info.uid)
+        forgotten = self.cluster.forget_pod(info.uid)
         rejection = Rejection(placement.queued, status, placement.runner, placement.started)
 
         def is_another(pod: Pod) -> bool:
@@ -321,13 +308,13 @@ class BindingCycle:
             if verbosity.level >= 2:
                 verbosity.log(2, verbosity.NO_FIT, pod=info.pod, err=status.message)
             # Removing the pod must not requeue the rejected pod itself at once.
-            self._failures.handle(rejection)
+            self.failures.handle(rejection)
             if forgotten:
-                self._queue.move(ASSIGNED_POD_DELETE, info.pod, None, pre_check=is_another)
+                self.queue.move(ASSIGNED_POD_DELETE, info.pod, None, pre_check=is_another)
         else:
             if forgotten:
-                self._queue.move(ASSIGNED_POD_DELETE, info.pod, None)
-            self._failures.handle(rejection)
+                self.queue.move(ASSIGNED_POD_DELETE, info.pod, None)
+            self.failures.handle(rejection)
 
 
 def _is_answered(future: asyncio.Future[Any]) -> bool:
@@ -338,7 +325,3 @@ def _is_answered(future: asyncio.Future[Any]) -> bool:
 def binding_name(placement: Placement) -> str:
     """The name of the binding in logs and as a task."""
     return f"bind {placement.info.key}"
-
-
-def _ignore() -> None:
-    """The default: no callback."""

@@ -13,12 +13,12 @@ from operator import itemgetter
 from typing import Any
 
 from kuberth.cel import syntax
-from kuberth.cel.costs import LIMIT, LIST_COST, MAP_COST, cost_after, cost_before
+from kuberth.cel.costs import LIMIT, LIST_COST, MAP_COST, Cost
 from kuberth.cel.declarations import Apply
 from kuberth.cel.library import FUNCTIONS
 from kuberth.cel.library.collections import IN_LIST
 from kuberth.cel.library.conversions import CONVERSIONS
-from kuberth.cel.library.regular_expressions import PATTERN_ARGUMENT
+from kuberth.cel.library.strings import PATTERN_ARGUMENT
 from kuberth.cel.numbers import format_double
 from kuberth.cel.patterns import PatternError, compile_pattern
 from kuberth.cel.static_types import TYPE_NAMES, Type
@@ -60,7 +60,7 @@ class _Failed:
 _UNSET = _Unset()
 _MISSING = _Unset()
 
-# One step of an access: returns the value, raises, or returns _MISSING where `ask` is set.
+# One step of an access: returns the value, raises, or returns _MISSING for an optional access.
 Access = Callable[[Frame, Value, bool], Value]
 _Path = tuple[tuple[Access, bool], ...]
 """Accesses, each with whether it may miss its value."""
@@ -109,24 +109,24 @@ def _walk(root: Evaluate, path: _Path) -> Evaluate:
 
     def walk(frame: Frame) -> Value:
         value = root(frame)
-        asking = False
+        is_optional = False
         if type(value) is Optional:
             if not value.present:
                 return value
             value = value.value
-            asking = True
+            is_optional = True
         for access, may_miss in path:
-            asking = asking or may_miss
-            value = access(frame, value, asking)
+            is_optional = is_optional or may_miss
+            value = access(frame, value, is_optional)
             if value is _MISSING:
                 return NONE
-        return Optional(value) if asking else value
+        return Optional(value) if is_optional else value
 
     return walk
 
 
-def look_up(value: Value, key: Value, *, asking: bool) -> Value:
-    """value[key]; with `asking`, `_MISSING` instead of an error for a missing key."""
+def look_up(value: Value, key: Value, *, is_optional: bool) -> Value:
+    """value[key]; with `is_optional`, `_MISSING` instead of an error for a missing key."""
     if isinstance(value, Map):
         found, inner = value.find(key)
         if found:
@@ -135,9 +135,9 @@ def look_up(value: Value, key: Value, *, asking: bool) -> Value:
         index = _list_index(key)
         if 0 <= index < len(value):
             return value[index]
-        if not asking:
+        if not is_optional:
             raise CelRuntimeError(f"index out of bounds: {show_key(key)}")
-    if asking:
+    if is_optional:
         return _MISSING
     raise CelRuntimeError(f"no such key: {show_key(key)}")
 
@@ -166,14 +166,16 @@ _KEYS = frozenset({str, int, Uint, bool, float})
 class Compiler:
     """Compiles one tree."""
 
-    def __init__(self, type_of: Callable[[syntax.Expression], Type], *, more: Sequence[str] = ()) -> None:
-        """`more`: names of further variables; their values follow the first one's in the frame."""
+    def __init__(
+        self, type_of: Callable[[syntax.Expression], Type], *, further_variables: Sequence[str] = ()
+    ) -> None:
+        """`further_variables`: their values follow the first one's in the frame."""
         self._type_of = type_of
         self._plans: dict[int, Compiled] = {}
         self._scopes: list[dict[str, Evaluate]] = [
-            {name: itemgetter(_FIRST_VARIABLE + index) for index, name in enumerate(more)}
+            {name: itemgetter(_FIRST_VARIABLE + index) for index, name in enumerate(further_variables)}
         ]
-        self._next = _FIRST_VARIABLE + len(more)
+        self._next = _FIRST_VARIABLE + len(further_variables)
         self._depth = 0
         self.deepest = 0
 
@@ -235,9 +237,9 @@ class Compiler:
             return self._extend(operand, _field_access(node.field), optional=False)
         field = node.field
 
-        def test(frame: Frame, value: Value, _asking: bool) -> Value:
+        def test(frame: Frame, value: Value, _is_optional: bool) -> Value:
             frame[COST] += 1
-            return look_up(value, field, asking=True) is not _MISSING
+            return look_up(value, field, is_optional=True) is not _MISSING
 
         # A presence test costs only the accesses that lead to it.
         root = operand.evaluate if operand.root is None else operand.root
@@ -294,9 +296,10 @@ class Compiler:
                 compile_pattern(pattern[0])
         except (CelRuntimeError, PatternError) as exc:
             raise CelCompileError(f"program instantiation failed: {exc}") from exc
-        in_turn = function.decides_late(node.overloads) or pattern is not None
+        in_turn = function.is_picked_at_run_time(node.overloads) or pattern is not None
         args = [plan.evaluate for plan in plans]
-        return Compiled(_calling(name, node.overloads, apply, args, in_turn=in_turn))
+        before, after = function.cost(node.overloads), function.result_cost(node.overloads)
+        return Compiled(_calling(apply, args, before=before, after=after, in_turn=in_turn))
 
     # Literals
 
@@ -384,16 +387,16 @@ class Compiler:
         del self._scopes[-2:]
         result = self._plan(node.result).evaluate
         self._scopes.pop()
-        going = None if condition.constant == [True] else condition.evaluate
-        return Compiled(_folding(source, going, step, result, places))
+        loop_condition = None if condition.constant == [True] else condition.evaluate
+        return Compiled(_folding(source, loop_condition, step, result, places))
 
 
 def _field_access(key: Value) -> Access:
-    def access(frame: Frame, value: Value, asking: bool) -> Value:
-        if not asking:
+    def access(frame: Frame, value: Value, is_optional: bool) -> Value:
+        if not is_optional:
             frame[COST] += 1
-            return look_up(value, key, asking=False)
-        found = look_up(value, key, asking=True)
+            return look_up(value, key, is_optional=False)
+        found = look_up(value, key, is_optional=True)
         frame[COST] += found is not _MISSING
         return found
 
@@ -401,11 +404,11 @@ def _field_access(key: Value) -> Access:
 
 
 def _index_access(index: Evaluate) -> Access:
-    def access(frame: Frame, value: Value, asking: bool) -> Value:
+    def access(frame: Frame, value: Value, is_optional: bool) -> Value:
         key = index(frame)
         if type(key) not in _KEYS:
             raise CelRuntimeError(f"invalid qualifier type: {type_name(key)}")
-        found = look_up(value, key, asking=asking)
+        found = look_up(value, key, is_optional=is_optional)
         frame[COST] += found is not _MISSING
         return found
 
@@ -419,10 +422,12 @@ def _present(value: Value) -> bool:
 
 
 def _calling(
-    name: str, overloads: tuple[str, ...], apply: Apply, args: list[Evaluate], *, in_turn: bool
+    apply: Apply, args: list[Evaluate], *, before: Cost | None, after: Cost | None, in_turn: bool
 ) -> Evaluate:
-    """The closure of a call. `in_turn`: after an argument fails, the others are not evaluated or charged."""
-    before, after = cost_before(name, overloads), cost_after(name, overloads)
+    """The closure of a call, with its cost by the arguments or by the result.
+
+    `in_turn`: after an argument fails, the others are not evaluated or charged.
+    """
     flat = 1 if after is None else 0
     in_turn = in_turn or after is not None or len(args) > 2
 
@@ -434,7 +439,7 @@ def _calling(
         except CelRuntimeError:
             if not in_turn:  # both arguments are evaluated and charged
                 values.append(NONE)
-                values += [_quietly(arg, frame) for arg in args[len(values) :]]
+                values += [_value_or_none(arg, frame) for arg in args[len(values) :]]
                 frame[COST] += flat if before is None else before(*values)
             raise
         frame[COST] += flat if before is None else before(*values)
@@ -448,7 +453,7 @@ def _calling(
     return call
 
 
-def _quietly(evaluate: Evaluate, frame: Frame) -> Value:
+def _value_or_none(evaluate: Evaluate, frame: Frame) -> Value:
     try:
         return evaluate(frame)
     except CelRuntimeError:
@@ -551,13 +556,13 @@ def _quantifying(
 ) -> Evaluate:
     """`all` and `exists` as a plain loop, with the cost of their comprehension."""
     _, first, second = places
-    asking = 3 if decisive else 2  # reading the accumulator before each step
+    reading_cost = 3 if decisive else 2  # reading the accumulator before each step
 
     def quantify(frame: Frame) -> Value:
         failure: CelRuntimeError | None = None
         decided = False
         for key, value in _pairs(source(frame), two=second > 0):
-            frame[COST] += asking
+            frame[COST] += reading_cost
             if decided:
                 break
             frame[COST] += 1
@@ -586,7 +591,7 @@ def _quantifying(
 
 def _folding(
     source: Evaluate,
-    going: Evaluate | None,
+    loop_condition: Evaluate | None,
     step: Evaluate,
     result: Evaluate,
     places: tuple[int, int, int],
@@ -600,7 +605,7 @@ def _folding(
             frame[first] = key
             if second:
                 frame[second] = value
-            if going is not None and _stops(going, frame):
+            if loop_condition is not None and _ends_loop(loop_condition, frame):
                 break
             try:
                 frame[accumulator] = step(frame)
@@ -616,9 +621,9 @@ def _folding(
     return fold
 
 
-def _stops(going: Evaluate, frame: Frame) -> bool:
+def _ends_loop(loop_condition: Evaluate, frame: Frame) -> bool:
     try:
-        return going(frame) is False
+        return loop_condition(frame) is False
     except CelRuntimeError:
         return False
 

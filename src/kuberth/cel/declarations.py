@@ -6,9 +6,10 @@ overloads by static types; if several match (dynamic values), the values decide 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from kuberth.cel.costs import Cost
 from kuberth.cel.static_types import Type, read_types
 from kuberth.cel.values import Map, Value, no_such_overload, type_name
 
@@ -26,23 +27,31 @@ class Overload(NamedTuple):
     takes: tuple[Type, ...]
     gives: Type
     apply: Apply | None
+    cost: Cost | None = None
+    """The cost by the arguments, also if several overloads of the function match; None: 1."""
+    cost_if_picked: Cost | None = None
+    """The cost by the arguments if this is the only overload that matches."""
+    result_cost: Cost | None = None
+    """The cost by the result."""
 
 
-def function(declaration: str, apply: Apply | None = None) -> Overload:
+def function(declaration: str, apply: Apply | None = None, **costs: Cost | None) -> Overload:
     """Declare `name(a, b) -> c`; the letters are types."""
-    return _overload(declaration, "", apply)
+    return _overload(declaration, "", apply, costs)
 
 
-def method(declaration: str, apply: Apply | None = None) -> Overload:
+def method(declaration: str, apply: Apply | None = None, **costs: Cost | None) -> Overload:
     """Declare `target.name(a) -> c`; the target is the first argument."""
-    return _overload(declaration, declaration.partition(".")[0], apply)
+    return _overload(declaration, declaration.partition(".")[0], apply, costs)
 
 
-def _overload(declaration: str, target: str, apply: Apply | None) -> Overload:
+def _overload(
+    declaration: str, target: str, apply: Apply | None, costs: Mapping[str, Cost | None]
+) -> Overload:
     head, _, result = declaration.partition(" -> ")
     name, _, args = head.removeprefix(f"{target}.").partition("(")
     takes = (*read_types(target), *read_types(args.removesuffix(")")))
-    return Overload(head, name, bool(target), takes, read_types(result)[0], apply)
+    return Overload(head, name, bool(target), takes, read_types(result)[0], apply, **costs)
 
 
 class Function:
@@ -77,7 +86,18 @@ class Function:
 
         return dispatch
 
-    def decides_late(self, picked: tuple[str, ...]) -> bool:
+    def cost(self, picked: tuple[str, ...]) -> Cost | None:
+        """The cost by the arguments of a call whose static types match these overloads; None: 1."""
+        if len(picked) == 1:
+            only = self.overloads[picked[0]]
+            return only.cost or only.cost_if_picked
+        return next((each.cost for each in self.overloads.values() if each.cost is not None), None)
+
+    def result_cost(self, picked: tuple[str, ...]) -> Cost | None:
+        """The cost by the result; None if the cost depends on the arguments."""
+        return self.overloads[picked[0]].result_cost if picked else None
+
+    def is_picked_at_run_time(self, picked: tuple[str, ...]) -> bool:
         """Whether the overload is selected at run time."""
         return self.operator is None and len(picked) != 1 and len(self.overloads) > 1
 

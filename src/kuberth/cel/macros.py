@@ -101,16 +101,16 @@ class _Macro(NamedTuple):
 
 def _all(macro: _Macro) -> Expression:
     variables = macro.variables(len(macro.args) - 1)
-    going = macro.call("@not_strictly_false", macro.accumulator())
+    loop_condition = macro.call("@not_strictly_false", macro.accumulator())
     step = macro.call("_&&_", macro.accumulator(), macro.args[-1])
-    return macro.loop(variables, start=macro.literal(True), condition=going, step=step)
+    return macro.loop(variables, start=macro.literal(True), condition=loop_condition, step=step)
 
 
 def _exists(macro: _Macro) -> Expression:
     variables = macro.variables(len(macro.args) - 1)
-    going = macro.call("@not_strictly_false", macro.call("!_", macro.accumulator()))
+    loop_condition = macro.call("@not_strictly_false", macro.call("!_", macro.accumulator()))
     step = macro.call("_||_", macro.accumulator(), macro.args[-1])
-    return macro.loop(variables, start=macro.literal(False), condition=going, step=step)
+    return macro.loop(variables, start=macro.literal(False), condition=loop_condition, step=step)
 
 
 def _exists_one(macro: _Macro) -> Expression:

@@ -16,7 +16,7 @@ from kuberth.cel.checking import Checker
 from kuberth.cel.compiling import Compiler, Evaluate, Frame
 from kuberth.cel.costs import LIMIT
 from kuberth.cel.parsing import parse
-from kuberth.cel.source import Problem, Source
+from kuberth.cel.source import Problem, report
 from kuberth.cel.static_types import VARIABLES, Type
 from kuberth.cel.validating import validate
 from kuberth.cel.values import COST_EXCEEDED, WORK, CostExceeded, Value
@@ -85,23 +85,23 @@ def compile_program(
     *,
     lists: bool = False,
     variables: Mapping[str, Type] = VARIABLES,
-    more: Sequence[str] = (),
+    further_variables: Sequence[str] = (),
 ) -> Program:
     """Compile an expression; raises `CelCompileError` for an invalid text.
 
-    `lists` and `variables` are the checker's options; `more` are the variables after the first, in order.
+    `lists` and `variables` are the checker's options; `further_variables` are the names after the first.
     """
     WORK.begin()
     try:
         with deep_calls():
-            return _compile(expression, Checker([], lists=lists, variables=variables), more)
+            return _compile(expression, Checker([], lists=lists, variables=variables), further_variables)
     except (CostExceeded, RecursionError, MemoryError):
         raise CelCompileError("program instantiation failed: the expression is too large") from None
     finally:
         WORK.end(COMPILE_COST * len(expression))
 
 
-def _compile(expression: str, checker: Checker, more: Sequence[str]) -> Program:
+def _compile(expression: str, checker: Checker, further_variables: Sequence[str]) -> Program:
     problems: list[Problem] = checker.problems
     tree = parse(expression, problems)
     if tree is not None:
@@ -109,7 +109,7 @@ def _compile(expression: str, checker: Checker, more: Sequence[str]) -> Program:
         if not problems:
             problems += validate(tree, checker.final)
     if tree is None or problems:
-        raise CelCompileError(f"compilation failed: {Source(expression).report(problems)}")
-    compiler = Compiler(checker.final, more=more)
+        raise CelCompileError(f"compilation failed: {report(expression, problems)}")
+    compiler = Compiler(checker.final, further_variables=further_variables)
     evaluate, frame_length = compiler.compile(tree)
     return Program(evaluate, result, frame_length=frame_length, deep=compiler.deepest > _SHALLOW)

@@ -113,7 +113,7 @@ def _attribute(name: str, attribute: AttributeValue) -> Value:
 
 
 _SELECTORS = 512
-_ANSWERS_A_SELECTOR = 4096
+_MAX_ANSWERS = 4096
 _NO_BOOL = {
     "string": "unsupported native conversion from string to 'bool'",
     "int": "unsupported type conversion from 'int' to bool",
@@ -134,7 +134,7 @@ class DeviceSelector:
         """Whether the device is selected; raises `CelRuntimeError` if the evaluation fails."""
         answer = self._answers.get(device)
         if answer is None:
-            answer = self._ask(device)
+            answer = self._evaluate(device)
         if isinstance(answer, str):
             raise CelRuntimeError(answer)
         return answer
@@ -143,13 +143,13 @@ class DeviceSelector:
         """The cost of the evaluation, in the units of the limit; raises like `matches`."""
         return self._run(device)[1]
 
-    def _ask(self, device: DeviceContent) -> bool | str:
+    def _evaluate(self, device: DeviceContent) -> bool | str:
         answer: bool | str
         try:
             answer = self._run(device)[0]
         except CelRuntimeError as exc:
             answer = str(exc)
-        if len(self._answers) >= _ANSWERS_A_SELECTOR:
+        if len(self._answers) >= _MAX_ANSWERS:
             self._answers.clear()
         self._answers[device] = answer
         return answer

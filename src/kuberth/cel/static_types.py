@@ -78,31 +78,19 @@ DURATION = Type("duration", "google.protobuf.Duration")
 TIMESTAMP = Type("timestamp", "google.protobuf.Timestamp")
 TYPE = Type("type", "type")
 
+_AUTHORIZATION = ("Authorizer", "PathCheck", "GroupCheck", "ResourceCheck", "Decision")
 NAMED = {
-    "bool": BOOL,
-    "int": INT,
-    "uint": UINT,
-    "double": DOUBLE,
-    "string": STRING,
-    "bytes": BYTES,
+    **{each.name: each for each in (BOOL, INT, UINT, DOUBLE, STRING, BYTES, DYN, TYPE)},
     "null": NULL,
-    "dyn": DYN,
     "duration": DURATION,
     "timestamp": TIMESTAMP,
-    "type": TYPE,
     "IP": Type("opaque", "net.IP"),
     "CIDR": Type("opaque", "net.CIDR"),
-    "URL": Type("struct", "kubernetes.URL"),
-    "Quantity": Type("struct", "kubernetes.Quantity"),
-    "Semver": Type("struct", "kubernetes.Semver"),
-    "NamedFormat": Type("struct", "kubernetes.NamedFormat"),
     "Device": Type("struct", "kubernetes.DRADevice"),
-    "Authorizer": Type("struct", "kubernetes.authorization.Authorizer"),
-    "PathCheck": Type("struct", "kubernetes.authorization.PathCheck"),
-    "GroupCheck": Type("struct", "kubernetes.authorization.GroupCheck"),
-    "ResourceCheck": Type("struct", "kubernetes.authorization.ResourceCheck"),
-    "Decision": Type("struct", "kubernetes.authorization.Decision"),
+    **{name: Type("struct", f"kubernetes.{name}") for name in ("URL", "Quantity", "Semver", "NamedFormat")},
+    **{name: Type("struct", f"kubernetes.authorization.{name}") for name in _AUTHORIZATION},
 }
+"""The types by the names that declarations use."""
 _GENERIC = {"list": "list", "map": "map", "optional": "optional_type", "type": "type"}
 
 

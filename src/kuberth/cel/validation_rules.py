@@ -31,7 +31,9 @@ class ValidationRule:
 @lru_cache(maxsize=512)
 def compile_rule(expression: str) -> ValidationRule:
     """Compile a rule; raises `CelCompileError` for an invalid text."""
-    return ValidationRule(expression, compile_program(expression, variables=_VARIABLES, more=("oldSelf",)))
+    return ValidationRule(
+        expression, compile_program(expression, variables=_VARIABLES, further_variables=("oldSelf",))
+    )
 
 
 def _from_json(tree: Any) -> Value:

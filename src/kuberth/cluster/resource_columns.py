@@ -27,8 +27,8 @@ _FIXED: Final = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": EPHEMERAL_ST
 MAX_RESOURCES: Final = 1024
 """The maximum number of distinct resources that nodes may offer; more count as zero, to bound memory."""
 
-_MOST: Final = 2**63 - 1
-_LEAST: Final = -_MOST
+_MAX_SUM: Final = 2**63 - 1
+_MIN_SUM: Final = -_MAX_SUM
 
 RequestsOf = Callable[[str], Iterable[tuple[int, int]]]
 """For a resource that gets a column: the row and the amount of every placed pod that requests it."""
@@ -48,11 +48,11 @@ class SaturatingSums:
 
     def add(self, matrix: Column, index: int, row: int, amount: int) -> None:
         total = matrix.item(index, row) + amount
-        if self._exact or not _LEAST <= total <= _MOST:
+        if self._exact or not _MIN_SUM <= total <= _MAX_SUM:
             total = self._exact.pop((index, row), matrix.item(index, row)) + amount
-            if not _LEAST <= total <= _MOST:
+            if not _MIN_SUM <= total <= _MAX_SUM:
                 self._exact[index, row] = total
-                total = _MOST if total > 0 else _LEAST
+                total = _MAX_SUM if total > 0 else _MIN_SUM
         matrix[index, row] = total
 
     def forget(self, index: int) -> None:

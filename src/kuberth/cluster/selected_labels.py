@@ -113,41 +113,41 @@ class SelectedLabels:
         """Register a selector. Parts that cannot be parsed select nothing."""
         if selector is None or self._all_count:
             return
-        is_news = False
+        is_new = False
         for key, value in selector.match_labels.items():
             named = self._values.get(key, _NO_VALUES)
             if named is not None and value not in named:
-                is_news = self._name(key, {value}) or is_news
+                is_new = self._name(key, {value}) or is_new
         for key, operator, values in map(_PARTS, selector.match_expressions):
             if operator in ("In", "NotIn"):
-                is_news = self._name(key, frozenset(values)) or is_news
+                is_new = self._name(key, frozenset(values)) or is_new
             elif operator in ("Exists", "DoesNotExist"):
-                is_news = self._name_key(key) or is_news
-        self._finish(is_news)
+                is_new = self._name_key(key) or is_new
+        self._finish(is_new)
 
     def note(self, requirements: Iterable[Requirement]) -> None:
         """Register requirements that may be evaluated for any pod."""
         if self._all_count:
             return
-        is_news = False
+        is_new = False
         for requirement in requirements:
             key, meaning = requirement.key, requirement.meaning
             if meaning is Operator.IN or meaning is Operator.NOT_IN:
                 named = self._values.get(key, _NO_VALUES)
                 if named is not None and not requirement.value_set <= named:
-                    is_news = self._name(key, requirement.value_set) or is_news
+                    is_new = self._name(key, requirement.value_set) or is_new
             elif meaning is Operator.EXISTS or meaning is Operator.DOES_NOT_EXIST:
-                is_news = self._name_key(key) or is_news
+                is_new = self._name_key(key) or is_new
             else:
-                is_news = self._name(key, None) or is_news
-        self._finish(is_news)
+                is_new = self._name(key, None) or is_new
+        self._finish(is_new)
 
-    def _finish(self, is_news: bool) -> None:
+    def _finish(self, is_new: bool) -> None:
         if self._size > MAX_SELECTED:
-            self._all_count = is_news = True
+            self._all_count = is_new = True
             self._values.clear()
             self._keys.clear()
-        if is_news:
+        if is_new:
             self._start_again()
 
     def _name_key(self, key: str) -> bool:

@@ -39,6 +39,14 @@ def nowhere(nodes: Nodes) -> Mask:
     return np.zeros(len(nodes), np.bool_)
 
 
+def named(nodes: Nodes, name: str) -> Mask:
+    """The position of the node with this name, if the view has it."""
+    mask = nowhere(nodes)
+    if (position := nodes.position(name)) is not None:
+        mask[position] = True
+    return mask
+
+
 def meets_requirement(nodes: Nodes, requirement: Requirement) -> Mask:
     """Nodes whose label meets one requirement."""
     column = nodes.table.label_column(requirement.key)
@@ -108,11 +116,8 @@ def meets_field(nodes: Nodes, requirement: FieldRequirement) -> Mask:
     """Nodes whose field meets one requirement; the name is the only field, any other is empty."""
     if requirement.field != "metadata.name":
         return everywhere(nodes) if requirement.matches_value("") else nowhere(nodes)
-    named = nowhere(nodes)
-    position = nodes.position(requirement.value)
-    if position is not None:
-        named[position] = True
-    return ~named if requirement.negated else named
+    has_name = named(nodes, requirement.value)
+    return ~has_name if requirement.negated else has_name
 
 
 def meets_node_selector(nodes: Nodes, selector: CompiledNodeSelector) -> Mask:

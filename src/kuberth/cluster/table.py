@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 import numpy as np
@@ -58,12 +59,10 @@ class PlacementObserver(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False)
 class _Placed:
-    __slots__ = ("info", "node_name")
-
-    def __init__(self, info: PodInfo, node_name: str) -> None:
-        self.info = info
-        self.node_name = node_name
+    info: PodInfo
+    node_name: str
 
 
 class ClusterTable:

@@ -31,7 +31,7 @@ LONG_TERM: Final = 256
 MAX_LONG_VALUES: Final = 200_000
 """The maximum number of values in all long terms, about 30 MiB; beyond it, the least recently used are
 dropped."""
-MANY_TERMS: Final = 64
+MAX_TERMS_ONE_BY_ONE: Final = 64
 """If more terms of a topology than this may match a pod, they are summed instead of evaluated one by one."""
 MAX_FILED: Final = 64
 """The maximum number of label values under which a term is indexed."""
@@ -234,7 +234,7 @@ class TopologyTerms:
         self.index.file(carried, tally, _filed_under(carried.term.pods.selector))
         if self.sums is not None:
             tally.slot = self.sums.file(carried.term.pods, _weight(carried))
-        elif self.number > MANY_TERMS:
+        elif self.number > MAX_TERMS_ONE_BY_ONE:
             self.sums = TermSums()
             for each, counted in dict(self.index.entries()).items():
                 counted.slot = self.sums.file(each.term.pods, _weight(each))
@@ -426,7 +426,7 @@ class Terms:
         namespace_labels = self._namespaces.get(namespace, {})
         pairs = (*labels.items(), UNDEMANDING)
         for key, terms in self._carried[role].topologies():
-            if terms.sums is not None and terms.index.count(pairs) > MANY_TERMS:
+            if terms.sums is not None and terms.index.count(pairs) > MAX_TERMS_ONE_BY_ONE:
                 matched = terms.sums.matched(namespace, labels, namespace_labels)
                 if matched.any():
                     counts = MatchedSum(terms.sums, matched, weighted=True)

@@ -23,7 +23,7 @@ from kuberth.plugins.devices.classes import KnownClasses
 from kuberth.plugins.devices.features import DeviceFeatures
 from kuberth.plugins.devices.sites import DeviceCandidate, Sites
 from kuberth.plugins.devices.slices import DeviceId
-from kuberth.plugins.devices.usage import takes_of
+from kuberth.plugins.devices.usage import allocated_devices
 from kuberth.plugins.dynamic_resources.allocator.demand import AllocationError, WantedClaim, WantedRequest
 from kuberth.plugins.dynamic_resources.extended import (
     backed_resources,
@@ -84,7 +84,7 @@ class DeviceCounts:
         self._holders: dict[DeviceId, list[ResourceClaim]] = {}
         for claim in stores.of(ResourceClaim):
             if claim.status.allocation is not None:
-                for take in takes_of(claim.status.allocation, shares=features.has_shares):
+                for take in allocated_devices(claim.status.allocation, shares=features.has_shares):
                     self._holders.setdefault(take.device, []).append(claim)
         self._pod, self._cluster, self._features = pod, evaluator.cluster, features
         self._classes = KnownClasses(stores.of(DeviceClass))

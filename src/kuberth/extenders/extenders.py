@@ -28,7 +28,7 @@ class Extenders:
     ) -> None:
         self._all = tuple(sorted(extenders, key=lambda extender: extender.config.ignorable))
         self._objects = objects
-        self.look_at_nodes = any(
+        self.score_nodes = any(
             extender.config.filter_verb or extender.config.prioritize_verb for extender in self._all
         )
         """Whether an extender scores nodes; then a single feasible node is scored too."""
@@ -41,7 +41,7 @@ class Extenders:
 
     def decide_about(self, pod: Pod) -> bool:
         """Whether an extender filters or scores nodes for the pod, so that the cycle has to wait."""
-        return any(_has_say(extender.config) and extender.is_interested(pod) for extender in self._all)
+        return any(_decides(extender.config) and extender.is_interested(pod) for extender in self._all)
 
     def filtering(self, pod: Pod) -> Sequence[HttpExtender]:
         return [each for each in self._all if each.config.filter_verb and each.is_interested(pod)]
@@ -72,7 +72,7 @@ def build_extenders(configs: Sequence[Extender], *, api: Api, clock: Clock) -> E
     """Create the extenders; ConfigError if one of them is not usable."""
     if not configs:
         return NO_EXTENDERS
-    objects = WholeObjects(api, pods=_followed_pods(configs), nodes=any(map(_is_sent_nodes, configs)))
+    objects = WholeObjects(api, pods=_followed_pods(configs), nodes=any(map(_receives_nodes, configs)))
     extenders = [
         HttpExtender(config, objects, index=index, clock=clock) for index, config in enumerate(configs)
     ]
@@ -82,17 +82,17 @@ def build_extenders(configs: Sequence[Extender], *, api: Api, clock: Clock) -> E
     return Extenders(extenders, objects=objects)
 
 
-def _has_say(config: Extender) -> bool:
+def _decides(config: Extender) -> bool:
     return bool(config.filter_verb or config.prioritize_verb or config.preempt_verb)
 
 
-def _is_sent_nodes(config: Extender) -> bool:
+def _receives_nodes(config: Extender) -> bool:
     return not config.node_cache_capable and bool(config.filter_verb or config.prioritize_verb)
 
 
 def _followed_pods(configs: Iterable[Extender]) -> str | None:
     """The field selector of the pods to watch: only extenders without a node cache receive whole victims."""
-    configs = [config for config in configs if _has_say(config)]
+    configs = [config for config in configs if _decides(config)]
     if any(config.preempt_verb and not config.node_cache_capable for config in configs):
         return UNFINISHED
     return PENDING if configs else None

@@ -77,7 +77,7 @@ class HttpExtender:
         return f"<HttpExtender {self.name}>"
 
     @property
-    def weighs(self) -> int:
+    def score_factor(self) -> int:
         """The factor of its scores in the sum: its weight, scaled to the plugins' range."""
         return self.config.weight * (MAX_NODE_SCORE // MAX_EXTENDER_SCORE)
 
@@ -88,14 +88,14 @@ class HttpExtender:
     async def filter(self, pod: Pod, names: Sequence[str]) -> Passed:
         """Call filter: the nodes that the extender accepts."""
         body = await self._nodes_request(pod, names)
-        answer = await self._ask(self.config.filter_verb, body, read_filter)
+        answer = await self._call(self.config.filter_verb, body, read_filter)
         if answer.error:
             raise self._failed(self.config.filter_verb, answer.error)
         by_name = self.config.node_cache_capable and answer.names is not None
-        left = self._known(answer.names if by_name else answer.node_names, names)
+        left = self._checked_names(answer.names if by_name else answer.node_names, names)
         return Passed(left, by_name, answer.failed, answer.unresolvable)
 
-    def _known(self, left: Sequence[str] | None, sent: Sequence[str]) -> Sequence[str]:
+    def _checked_names(self, left: Sequence[str] | None, sent: Sequence[str]) -> Sequence[str]:
         known = frozenset(sent)
         for name in left or ():
             if name not in known:
@@ -109,7 +109,7 @@ class HttpExtender:
     async def prioritize(self, pod: Pod, names: Sequence[str]) -> Sequence[tuple[str, int]]:
         """Call prioritize: the extender's scores, in its own range."""
         body = await self._nodes_request(pod, names)
-        return await self._ask(self.config.prioritize_verb, body, read_scores)
+        return await self._call(self.config.prioritize_verb, body, read_scores)
 
     async def preempt(
         self, pod: Pod, victims: Mapping[str, ProposedVictims], pods: Mapping[str, Pod]
@@ -119,7 +119,7 @@ class HttpExtender:
         if not self.config.node_cache_capable:
             whole = {uid: await self._whole(victim) for uid, victim in pods.items()}
         body = preemption_request(await self._whole(pod), victims, whole=whole)
-        return await self._ask(self.config.preempt_verb, body, read_victims)
+        return await self._call(self.config.preempt_verb, body, read_victims)
 
     async def bind(self, pod: Pod, node_name: str) -> None:
         """Call bind: the extender binds the pod."""
@@ -127,7 +127,7 @@ class HttpExtender:
         body = binding_request(
             name=metadata.name, namespace=metadata.namespace, uid=metadata.uid, node_name=node_name
         )
-        problem = await self._ask(self.config.bind_verb, body, read_binding, repeatable=False)
+        problem = await self._call(self.config.bind_verb, body, read_binding, repeatable=False)
         if problem:
             raise self._failed(self.config.bind_verb, problem)
 
@@ -151,7 +151,9 @@ class HttpExtender:
         except ApiError as error:
             raise ExtenderError(self.name, f"cannot send the pod to {self}: {error}") from error
 
-    async def _ask(self, verb: str, body: bytes, read: Callable[[bytes], T], *, repeatable: bool = True) -> T:
+    async def _call(
+        self, verb: str, body: bytes, read: Callable[[bytes], T], *, repeatable: bool = True
+    ) -> T:
         path = "/" + quote(verb, safe="/%?&=+,;:@~!$'()*")
         url = f"{self.name}{path}"
         credential = await self._credentials.current()

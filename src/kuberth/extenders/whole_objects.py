@@ -20,7 +20,7 @@ from kuberth.api.wire import TreeHolder, convert
 from kuberth.client.protocol import Api
 from kuberth.errors import NotFoundError, WireError
 from kuberth.informers.reflector import Reflector
-from kuberth.informers.store import Store
+from kuberth.informers.store import Store, is_older
 
 PENDING: Final = f"spec.nodeName=,{UNFINISHED}"
 
@@ -85,7 +85,7 @@ class WholeObjects:
         """The JSON of the pod, of this version or a newer one; raises NotFoundError if it is gone."""
         metadata = pod.metadata
         found = self._pods.get(metadata.name, namespace=metadata.namespace)
-        if found is None or found.metadata.uid != metadata.uid or _is_older(found.metadata, metadata):
+        if found is None or found.metadata.uid != metadata.uid or is_older(found, pod):
             found = await self._api.get(WholePod, metadata.name, namespace=metadata.namespace)
             if found.metadata.uid != metadata.uid:
                 raise NotFoundError(f"pod {metadata.namespace}/{metadata.name} was recreated meanwhile")
@@ -101,11 +101,6 @@ class WholeObjects:
             except NotFoundError:
                 continue  # deleted since the search
         return found
-
-
-def _is_older(found: ObjectMeta, wanted: ObjectMeta) -> bool:
-    versions = found.resource_version, wanted.resource_version
-    return all(version.isdecimal() for version in versions) and int(versions[0]) < int(versions[1])
 
 
 def _ignore(_old: object, _new: object) -> None:

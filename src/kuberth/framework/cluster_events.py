@@ -1,13 +1,14 @@
 """Cluster events: changes that may make a rejected pod schedulable, and queueing hints (KEP-4247).
 
 In: changes of objects, as intake sees them. Out: `ClusterEvent` values for which plugins register, with a
-hint function per plugin and event, and the rule for which registrations an event matches.
+hint function per plugin and event, the rule for which registrations an event matches, and warnings about
+registrations for events that never occur.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -234,3 +235,55 @@ ALL_EVENTS: Final = tuple(
 """The events for plugins that register none, so that no pod gets stuck: those of Kubernetes' own kinds.
 Plugins that depend on other kinds have to register their events.
 """
+
+
+_NODE_UPDATES: Final = (
+    Action.UPDATE_NODE_ALLOCATABLE
+    | Action.UPDATE_NODE_LABEL
+    | Action.UPDATE_NODE_TAINT
+    | Action.UPDATE_NODE_CONDITION
+    | Action.UPDATE_NODE_ANNOTATION
+    | Action.UPDATE_NODE_DECLARED_FEATURE
+)
+_POD_UPDATES: Final = Action.UPDATE & ~_NODE_UPDATES
+_COMING: Final = {
+    Resource.POD: Action.ADD | Action.DELETE | _POD_UPDATES,
+    Resource.ASSIGNED_POD: Action.ADD
+    | Action.DELETE
+    | (_POD_UPDATES & ~Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED),
+    Resource.UNSCHEDULABLE_POD: _POD_UPDATES,
+    Resource.NODE: Action.ADD | Action.DELETE | _NODE_UPDATES,
+}
+"""The actions of kinds whose updates have specific names; pending pods are handled separately."""
+_INSTEAD: Final = {
+    Resource.ASSIGNED_POD: "only pending pods have scheduling gates: use Resource.UNSCHEDULABLE_POD",
+    Resource.UNSCHEDULABLE_POD: (
+        "pods that come or go before they have a node move no other pod: use Resource.ASSIGNED_POD for "
+        "pods with a node, or call handle.activator.activate"
+    ),
+    Resource.POD: "a pod has no such change: use an action UPDATE_POD_..., or Resource.NODE",
+    Resource.NODE: "a node has no such change: use an action UPDATE_NODE_..., or Resource.ASSIGNED_POD",
+}
+_OTHERS: Final = "updates of this kind are not distinguished: use Action.UPDATE"
+
+
+def unheard(event: ClusterEvent, *, gangs: bool) -> Iterator[str]:
+    """The warnings for a registered event: which part of it never occurs, and what to use instead.
+
+    `gangs`: the gang plugin is enabled, with which new pending pods are events.
+    """
+    if event.resource == Resource.ANY:
+        return
+    coming = _COMING.get(Resource(event.resource)) if event.resource in _COMING else None
+    instead = _INSTEAD[Resource(event.resource)] if event.resource in _COMING else _OTHERS
+    action = event.action
+    if coming is None:
+        coming = Action.ADD | Action.DELETE
+    elif gangs and event.resource == Resource.UNSCHEDULABLE_POD:
+        coming |= Action.ADD
+    if action & Action.UPDATE == Action.UPDATE:
+        action &= ~Action.UPDATE  # any change matches
+    missing = action & ~coming
+    if missing:
+        labels = ", ".join(each.label for each in Action if each & missing and each.value.bit_count() == 1)
+        yield f"{event.resource} {labels} never comes; {instead}"

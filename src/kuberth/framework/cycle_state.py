@@ -7,6 +7,7 @@ the cycle.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
@@ -41,74 +42,54 @@ class StateKey(Generic[T]):
         return f"StateKey({self.name!r})"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class GroupAttempt:
     """One attempt to place the pods of a group together. If it fails, all pods are removed again."""
 
-    __slots__ = ("key", "nodes", "preempts", "state")
-
-    def __init__(self, key: str, *, nodes: Nodes | None = None, preempts: bool = True) -> None:
-        self.key = key
-        """`namespace/name` of the group."""
-        self.nodes = nodes
-        """The only nodes on which its pods may be placed, in the order in which they are tried; None: all."""
-        self.preempts = preempts
-        """Whether PostFilter plugins run for pods that fit nowhere."""
-        self.state = CycleState()
-        """Data of plugins for all pods of the group, valid during the attempt."""
+    key: str
+    """`namespace/name` of the group."""
+    nodes: Nodes | None = field(default=None, kw_only=True)
+    """The only nodes on which its pods may be placed, in the order in which they are tried; None: all."""
+    preempts: bool = field(default=True, kw_only=True)
+    """Whether PostFilter plugins run for pods that fit nowhere."""
+    state: CycleState = field(default_factory=lambda: CycleState(), init=False)
+    """Data of plugins for all pods of the group, valid during the attempt."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class CycleState:
     """The state of one scheduling cycle."""
 
-    __slots__ = (
-        "_data",
-        "candidates",
-        "equal_pods",
-        "group",
-        "kept_rejection",
-        "missed_pre_filter",
-        "placing",
-        "pod_info",
-        "pods_to_activate",
-        "record_plugin_metrics",
-        "scores_bare_nodes",
-        "skip_filter",
-        "skip_pre_bind",
-        "skip_score",
-        "uses_plans",
-    )
-
-    def __init__(self, pod_info: PodInfo | None = None, *, record_plugin_metrics: bool = False) -> None:
-        self._data: dict[StateKey[Any], Any] = {}
-        self.pod_info = pod_info
-        """Values derived from the pod, such as its requests and affinity terms."""
-        self.group: GroupAttempt | None = None
-        """Set while the pod is tried with its group; None again when it is placed permanently."""
-        self.uses_plans = True
-        """Whether answers given for equal pods may be reused; if False, every plugin is called."""
-        self.equal_pods: EqualPods | None = None
-        """Results that equal pods share."""
-        self.kept_rejection: KeptRejection | None = None
-        """The rejection of an equal pod, if it ended the search for this one."""
-        self.candidates: Nodes | None = None
-        """The feasible nodes, from which the best is chosen; None before PreScore."""
-        self.placing: Callable[[PodInfo, str], PodInfo] | None = None
-        """How the pod counts on a node, if a plugin adds to its requests."""
-        self.record_plugin_metrics = record_plugin_metrics
-        """Whether this cycle measures the time of each plugin."""
-        self.missed_pre_filter: frozenset[str] = frozenset()
-        """Plugins that PreFilter did not call, because an earlier plugin rejected all nodes."""
-        self.skip_filter: frozenset[str] = frozenset()
-        """Plugins whose PreFilter returned Skip."""
-        self.skip_score: frozenset[str] = frozenset()
-        """Plugins whose PreScore returned Skip."""
-        self.skip_pre_bind: frozenset[str] = frozenset()
-        """Plugins whose PreBind pre-flight returned Skip."""
-        self.scores_bare_nodes = False
-        """Whether nodes are scored as if they had no pods and no images, as in kube-scheduler for nodes that
-        an extender's filter returned as objects. The sums of requests in the table are then zero."""
-        self.pods_to_activate: dict[str, Any] = {}
-        """Pods (by namespace/name) that are retried once this pod is placed."""
+    _data: dict[StateKey[Any], Any] = field(default_factory=dict, init=False)
+    pod_info: PodInfo | None = None
+    """Values derived from the pod, such as its requests and affinity terms."""
+    group: GroupAttempt | None = field(default=None, init=False)
+    """Set while the pod is tried with its group; None again when it is placed permanently."""
+    uses_plans: bool = field(default=True, init=False)
+    """Whether answers given for equal pods may be reused; if False, every plugin is called."""
+    equal_pods: EqualPods | None = field(default=None, init=False)
+    """Results that equal pods share."""
+    kept_rejection: KeptRejection | None = field(default=None, init=False)
+    """The rejection of an equal pod, if it ended the search for this one."""
+    candidates: Nodes | None = field(default=None, init=False)
+    """The feasible nodes, from which the best is chosen; None before PreScore."""
+    placing: Callable[[PodInfo, str], PodInfo] | None = field(default=None, init=False)
+    """How the pod counts on a node, if a plugin adds to its requests."""
+    record_plugin_metrics: bool = field(default=False, kw_only=True)
+    """Whether this cycle measures the time of each plugin."""
+    missed_pre_filter: frozenset[str] = field(default=frozenset(), init=False)
+    """Plugins that PreFilter did not call, because an earlier plugin rejected all nodes."""
+    skip_filter: frozenset[str] = field(default=frozenset(), init=False)
+    """Plugins whose PreFilter returned Skip."""
+    skip_score: frozenset[str] = field(default=frozenset(), init=False)
+    """Plugins whose PreScore returned Skip."""
+    skip_pre_bind: frozenset[str] = field(default=frozenset(), init=False)
+    """Plugins whose PreBind pre-flight returned Skip."""
+    scores_bare_nodes: bool = field(default=False, init=False)
+    """Whether nodes are scored as if they had no pods and no images, as in kube-scheduler for nodes that
+    an extender's filter returned as objects. The sums of requests in the table are then zero."""
+    pods_to_activate: dict[str, Any] = field(default_factory=dict, init=False)
+    """Pods (by namespace/name) that are retried once this pod is placed."""
 
     def placed(self, info: PodInfo, node_name: str) -> PodInfo:
         """The pod with the requests that count on a node."""

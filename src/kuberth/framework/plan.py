@@ -8,6 +8,7 @@ that have changed since are evaluated again, by the same plugins and many at onc
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -85,38 +86,30 @@ class Kept(NamedTuple):
     """What else the answers depend on."""
 
 
+@dataclass(eq=False, kw_only=True)
 class Plan:
     """Cached answers for pods that are equal in every field that these plugins read."""
 
-    def __init__(
-        self,
-        kept: Kept,
-        *,
-        priority: int,
-        table: ClusterTable,
-        nominator: Nominator,
-        filters: Filters,
-        scorers: Scorers,
-    ) -> None:
-        """`priority`: that of the pods; nominated pods of the same or a higher priority count on their
-        node."""
-        self.kept = kept
-        self.priority = priority
-        self._table = table
-        self._nominator = nominator
-        self._filters = filters
-        self._scorers = scorers
-        self.verdicts_version = 0
-        """Grows whenever the verdict on a node changes."""
-        log = table.changes if kept.sees_pods else table.counted_changes
+    kept: Kept
+    priority: int
+    """The priority of the pods; nominated pods of the same or a higher priority count on their node."""
+    table: ClusterTable
+    nominator: Nominator
+    filters: Filters
+    scorers: Scorers
+    verdicts_version: int = field(default=0, init=False)
+    """Grows whenever the verdict on a node changes."""
+
+    def __post_init__(self) -> None:
+        log = self.table.changes if self.kept.sees_pods else self.table.counted_changes
         self._log = log.reader()
-        self._nominations = nominator.changes.reader()
-        self._restart(table.node_order())
+        self._nominations = self.nominator.changes.reader()
+        self._restart(self.table.node_order())
 
     def _restart(self, order: NodeOrder) -> None:
         """Drop all answers; `order` is the new order of the nodes."""
         self.verdicts_version += 1
-        table, length, capacity = self._table, len(order.twice), len(self._table.live)
+        table, length, capacity = self.table, len(order.twice), len(self.table.live)
         self._order = order
         self._stale: NDArray[np.uint8] = np.full(length, UNKNOWN, np.uint8)
         """uint8[place]: how stale the place is."""
@@ -162,7 +155,7 @@ class Plan:
     def totals(self, places: Places, state: CycleState, pod: Pod) -> Scores | None:
         """The sums of scores, except those that have to be normalized, of places that pass. None: a plugin
         failed."""
-        if self._generation != self._table.generation:
+        if self._generation != self.table.generation:
             self._catch_up()
         return self._totals[places] if self._refresh(places, state, pod) else None
 
@@ -215,7 +208,7 @@ class Plan:
         if isinstance(places, slice) and stale.item(stale.argmax()) == UNKNOWN:
             # The stretches of equal pods overlap, and a view of many rows costs little more than one of a
             # few. If a plugin fails for a row outside the stretch, this pod is not affected.
-            around = self._around(places)
+            around = self._wider(places)
             wider = self._order.rows[around[self._stale[around] != FRESH]]
             if len(wider) > len(positions) and self._refresh_rows(wider, state, pod):
                 return True
@@ -227,7 +220,7 @@ class Plan:
                 return False
         return True
 
-    def _around(self, stretch: slice) -> Rows:
+    def _wider(self, stretch: slice) -> Rows:
         """The places of a stretch, and the same number of places before and after it."""
         number, length = self._order.count, stretch.stop - stretch.start
         if 3 * length >= number:
@@ -236,7 +229,7 @@ class Plan:
 
     def _catch_up(self) -> None:
         """Mark the places of changed rows as stale."""
-        table = self._table
+        table = self.table
         if (
             self._order is not table.node_order()
             or len(self._rejections) > MAX_REJECTIONS
@@ -270,7 +263,7 @@ class Plan:
 
     def _refresh_row(self, row: int, state: CycleState, pod: Pod) -> bool:
         """Filter and score one row, without arrays."""
-        kept, ids, table = self.kept, self._ids, self._table
+        kept, ids, table = self.kept, self._ids, self.table
         place = self._order.place.item(row)
         node = NodeRow(table, row)
         before = ids.item(BY_OBJECT, row), ids.item(BY_PODS, row), ids.item(BY_NOMINATED, row)
@@ -278,20 +271,20 @@ class Plan:
         if self._stale.item(place) > PODS_CHANGED:
             self._raw[:, row] = _NO_SCORE
             if kept.object_filters:
-                found = self._filters.evaluate_one(kept.object_filters, state, pod, node)
+                found = self.filters.evaluate_one(kept.object_filters, state, pod, node)
                 by_object = self._id_of(found)
                 if by_object < 0:
                     return False
-        found = self._filters.evaluate_one(kept.pod_filters, state, pod, node)
+        found = self.filters.evaluate_one(kept.pod_filters, state, pod, node)
         by_pods = 0 if found is SUCCESS else self._id_of(found)
         if by_pods < 0:
             return False
         by_nominated = 0
-        if self._nominator.by_node and (nominated := self._nominated_to(row)):
+        if self.nominator.by_node and (nominated := self._nominated_to(row)):
             with table.what_if() as what_if:
                 for info in nominated:
                     what_if.add_pod(info, row)
-                found = self._filters.evaluate_one(kept.filters, state, pod, node)
+                found = self.filters.evaluate_one(kept.filters, state, pod, node)
             by_nominated = self._id_of(found)
             if by_nominated < 0:
                 return False
@@ -306,7 +299,7 @@ class Plan:
             for index, (scorer, weight, follows_pods) in enumerate(kept.scorers):
                 score = raw.item(index, row)
                 if follows_pods or score == _NO_SCORE:
-                    fresh = self._scorers.raw_of_one(scorer, state, pod, node)
+                    fresh = self.scorers.raw_of_one(scorer, state, pod, node)
                     if fresh is None or (weight and not MIN_NODE_SCORE <= fresh <= MAX_NODE_SCORE):
                         return False
                     score = raw[index, row] = fresh
@@ -340,13 +333,13 @@ class Plan:
         for index, (scorer, weight, follows_pods) in enumerate(kept.scorers):
             unscored = passing if follows_pods else passing[raw[index].take(passing) == _NO_SCORE]
             if len(unscored):
-                view = Nodes(self._table, unscored)
-                scores = self._scorers.raw(scorer, state, pod, view)
+                view = Nodes(self.table, unscored)
+                scores = self.scorers.raw(scorer, state, pod, view)
                 if isinstance(scores, Status):
                     return False
                 if scores is None:
                     scores = np.zeros(len(unscored), np.int64)
-                if weight and isinstance(self._scorers.within_range(scorer, scores, view), Status):
+                if weight and isinstance(self.scorers.within_range(scorer, scores, view), Status):
                     return False
                 raw[index][unscored] = scores
                 if np.count_nonzero(scores):
@@ -365,15 +358,15 @@ class Plan:
         if not len(rows):
             return True
         ids = self._ids[part]
-        view = Nodes(self._table, rows)
-        evaluated = self._filters.evaluate(filters, state, pod, view, view.live())
+        view = Nodes(self.table, rows)
+        evaluated = self.filters.evaluate(filters, state, pod, view, view.live())
         if isinstance(evaluated, Status):
             return False
         ids[rows] = 0
         by_name = {each.name: each for each in filters}
         for block in evaluated[0]:
             for code in distinct(block.codes):
-                status = self._filters.rejection(by_name[block.plugin].plugin, block.verdict, code)
+                status = self.filters.rejection(by_name[block.plugin].plugin, block.verdict, code)
                 known = self._id_of(status)
                 if known <= 0:
                     return False
@@ -383,16 +376,18 @@ class Plan:
     def _evaluate_nominated(self, rows: Rows, state: CycleState, pod: Pod) -> bool:
         """Run all filters over the rows with nominated pods, as if these pods were there."""
         self._ids[BY_NOMINATED, rows] = 0
-        if not self._nominator.by_node:
+        if not self.nominator.by_node:
             return True
-        nominated = {row: pods for row in self._left_to_pods(rows) if (pods := self._nominated_to(row))}
+        nominated = {
+            row: pods for row in self._left_to_pod_filters(rows) if (pods := self._nominated_to(row))
+        }
         if not nominated:
             return True
-        with self._table.what_if_with(nominated, requests_alone=not self.kept.sees_pods):
+        with self.table.what_if_with(nominated, requests_alone=not self.kept.sees_pods):
             found = np.fromiter(nominated, np.int64, len(nominated))
             return self._evaluate_rows(BY_NOMINATED, self.kept.filters, found, state, pod)
 
-    def _left_to_pods(self, rows: Rows) -> list[int]:
+    def _left_to_pod_filters(self, rows: Rows) -> list[int]:
         """The rows that no filter rejects before the first filter that reads pods."""
         first = min((each.order for each in self.kept.pod_filters), default=_LAST)
         before = np.array([False, *(order < first for order, _status in self._rejections)], np.bool_)
@@ -403,7 +398,7 @@ class Plan:
         """The pods nominated for a row that have at least the priority of this plan's pods."""
         return [
             info
-            for info in self._nominator.nominated_on(self._table.names[row])
+            for info in self.nominator.nominated_on(self.table.names[row])
             if info.priority >= self.priority
         ]
 

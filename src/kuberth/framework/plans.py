@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -17,17 +18,15 @@ from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.selected_labels import SelectedLabels
 from kuberth.cluster.table import ClusterTable
 from kuberth.framework.cycle_state import CycleState, GroupAttempt
-from kuberth.framework.equal_pods import EqualPods, KeptRejection
+from kuberth.framework.equal_pods import EqualPods, KeptRejection, Rejections, skips_all_called
 from kuberth.framework.extension_points import Plugin, PreFilterExtensions, PreFilterPlugin, PreScorePlugin
-from kuberth.framework.inputs import PHASES, DependsOn, Inputs, Signer, values_of
+from kuberth.framework.inputs import PHASES, DependsOn, Inputs, Signer, signer, values_of
 from kuberth.framework.nominator import Nominator
 from kuberth.framework.plan import Kept, KeptScorer, Plan, plan_bytes
 from kuberth.framework.profile import Profile
-from kuberth.framework.rejections import Rejections, skips_all_called
 from kuberth.framework.running.calls import Calls
 from kuberth.framework.running.filters import Filter, Filters
 from kuberth.framework.running.scorers import Scorer, Scorers
-from kuberth.framework.signatures import signer
 from kuberth.framework.status import Status
 
 logger = logging.getLogger(__name__)
@@ -45,28 +44,20 @@ pods have no equal."""
 _PlanKey = tuple[tuple[str, ...], tuple[str, ...], bytes, int]
 
 
+@dataclass(eq=False, kw_only=True)
 class Plans:
     """The plans of one profile."""
 
-    def __init__(
-        self,
-        profile: Profile,
-        *,
-        cluster: ClusterTable,
-        nominator: Nominator,
-        calls: Calls,
-        filters: Filters,
-        scorers: Scorers,
-        max_bytes: int = MAX_BYTES,
-    ) -> None:
-        self._profile = profile
-        self._cluster = cluster
-        self._nominator = nominator
-        self._calls = calls
-        self._filters = filters
-        self._scorers = scorers
-        self._max_bytes = max_bytes
-        cluster.selected_labels.follow(nominator.changes, self._register_nominated)
+    profile: Profile
+    cluster: ClusterTable
+    nominator: Nominator
+    calls: Calls
+    filters: Filters
+    scorers: Scorers
+    max_bytes: int = MAX_BYTES
+
+    def __post_init__(self) -> None:
+        self.cluster.selected_labels.follow(self.nominator.changes, self._register_nominated)
         self.clear()
 
     def clear(self) -> None:
@@ -78,8 +69,8 @@ class Plans:
         self._capacity = 0
         self._statements = {
             name: inputs
-            for name in self._profile.plugins
-            if (inputs := self._profile.statements.of(name)) is not None
+            for name in self.profile.plugins
+            if (inputs := self.profile.statements.of(name)) is not None
         }
         self._concern: dict[str, Callable[[PodInfo], Any]] = {
             name: values_of(name, inputs.only_with)
@@ -90,7 +81,7 @@ class Plans:
             name: inputs.idle for name, inputs in self._statements.items() if inputs.idle is not None
         }
         self.rejections = Rejections(
-            self._profile, statements=self._statements, cluster=self._cluster, nominator=self._nominator
+            profile=self.profile, statements=self._statements, cluster=self.cluster, nominator=self.nominator
         )
         """The rejections of pods that fit on no node."""
         signed = {name: inputs for name, inputs in self._statements.items() if _is_kept_somewhere(inputs)}
@@ -131,7 +122,7 @@ class Plans:
             self._equal_pods.move_to_end(signature)
             if not equal_pods.is_current:
                 self._prepare(equal_pods, info, nodes)
-            if self._capacity != len(self._cluster.live):  # the cluster has grown, and the plans with it
+            if self._capacity != len(self.cluster.live):  # the cluster has grown, and the plans with it
                 self._drop_surplus()
         return None if equal_pods.plan is None else equal_pods
 
@@ -152,9 +143,9 @@ class Plans:
         return signature
 
     def _drop_surplus(self) -> None:
-        self._capacity = len(self._cluster.live)
-        size = plan_bytes(self._capacity, len(self._scorers.all)) + REJECTION_BYTES * self._capacity
-        most = max(1, min(MAX_PLANS, self._max_bytes // size))
+        self._capacity = len(self.cluster.live)
+        size = plan_bytes(self._capacity, len(self.scorers.all)) + REJECTION_BYTES * self._capacity
+        most = max(1, min(MAX_PLANS, self.max_bytes // size))
         while len(self._equal_pods) > most:
             self._equal_pods.popitem(last=False)
 
@@ -196,9 +187,9 @@ class Plans:
 
     def _register_nominated(self, nodes: frozenset[str] | None) -> None:
         """Register the terms of nominated pods, which count like placed pods."""
-        for node in self._nominator.nominated_nodes() if nodes is None else nodes:
-            for info in self._nominator.nominated_on(node):
-                self._cluster.selected_labels.register_terms(info)
+        for node in self.nominator.nominated_nodes() if nodes is None else nodes:
+            for info in self.nominator.nominated_on(node):
+                self.cluster.selected_labels.register_terms(info)
 
     # Results that equal pods share
 
@@ -211,28 +202,25 @@ class Plans:
             if not any(values(info)) or self._is_idle(name, info)
         )
         skip_filter = set(equal_pods.unconcerned)
-        skip_score = {each.name for each in self._profile.pre_score if each.name in equal_pods.unconcerned}
+        skip_score = {each.name for each in self.profile.pre_score if each.name in equal_pods.unconcerned}
         pre_filter: list[PreFilterPlugin] = []
         pre_score: list[PreScorePlugin] = []
         is_plain = True
-        for plugin in self._profile.pre_filter:
-            if plugin.name not in skip_filter:
+        phases: Sequence[tuple[str, str, Sequence[Plugin], list[Any], set[str]]] = (
+            ("pre_filter", "PreFilter", self.profile.pre_filter, pre_filter, skip_filter),
+            ("pre_score", "PreScore", self.profile.pre_score, pre_score, skip_score),
+        )
+        for phase, point, plugins, called, skipped in phases:
+            for plugin in plugins:
                 inputs = self._statements.get(plugin.name)
-                if inputs is None or inputs.pre_filter is not DependsOn.POD:
-                    pre_filter.append(plugin)
+                if plugin.name in skipped:
                     continue
-                self._calls.evaluated(plugin.name, "PreFilter")
-                answer = self._calls.call(plugin, "PreFilter", plugin.pre_filter, state, pod, nodes)
-                is_plain = _note(plugin, answer, skip_filter) and is_plain
-        for scoring in self._profile.pre_score:
-            if scoring.name not in skip_score:
-                inputs = self._statements.get(scoring.name)
-                if inputs is None or inputs.pre_score is not DependsOn.POD:
-                    pre_score.append(scoring)
+                if inputs is None or getattr(inputs, phase) is not DependsOn.POD:
+                    called.append(plugin)
                     continue
-                self._calls.evaluated(scoring.name, "PreScore")
-                answer = self._calls.call(scoring, "PreScore", scoring.pre_score, state, pod, nodes)
-                is_plain = _note(scoring, answer, skip_score) and is_plain
+                self.calls.evaluated(plugin.name, point)
+                answer = self.calls.call(plugin, point, getattr(plugin, phase), state, pod, nodes)
+                is_plain = _is_plain(plugin, answer, skipped) and is_plain
         equal_pods.written = state.written()
         equal_pods.memory = {}
         equal_pods.pre_filter, equal_pods.pre_score = pre_filter, pre_score
@@ -258,8 +246,8 @@ class Plans:
     ) -> Plan | None:
         """The plan of these pods. Pods share it if they differ only in fields of plugins that are not
         cached."""
-        filters = [each for each in self._filters.all if each.name not in skip_filter]
-        scorers = [each for each in self._scorers.all if each.name not in skip_score]
+        filters = [each for each in self.filters.all if each.name not in skip_filter]
+        scorers = [each for each in self.scorers.all if each.name not in skip_score]
         # Filters after the first uncached one are not cached either, so that the order in which filters
         # reject a node, and which filters are called, are the same as without a plan.
         number = 0
@@ -289,12 +277,12 @@ class Plans:
         plan = self._plans.get(key)
         if plan is None:
             plan = self._plans[key] = Plan(
-                self._kept(kept_filters, kept_scorers),
+                kept=self._kept(kept_filters, kept_scorers),
                 priority=info.priority,
-                table=self._cluster,
-                nominator=self._nominator,
-                filters=self._filters,
-                scorers=self._scorers,
+                table=self.cluster,
+                nominator=self.nominator,
+                filters=self.filters,
+                scorers=self.scorers,
             )
         return plan
 
@@ -355,7 +343,7 @@ def _prepares(inputs: Inputs) -> bool:
     return any(getattr(inputs, name) is not None for name in PHASES if name != "post_filter")
 
 
-def _note(plugin: Plugin, answer: object, skipped: set[str]) -> bool:
+def _is_plain(plugin: Plugin, answer: object, skipped: set[str]) -> bool:
     """Whether the plugin neither rejected the pod, nor narrowed the search, nor failed."""
     if isinstance(answer, Status) and answer.is_skip:
         skipped.add(plugin.name)

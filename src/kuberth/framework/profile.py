@@ -25,6 +25,7 @@ from kuberth.framework.cluster_events import (
     EventWithHint,
     HintFunction,
     Resource,
+    unheard,
 )
 from kuberth.framework.extension_points import (
     EXTENSION_POINTS,
@@ -48,11 +49,9 @@ from kuberth.framework.extension_points import (
     points_of,
 )
 from kuberth.framework.handle import Handle
-from kuberth.framework.inputs import Inputs, Signer, checked_inputs
+from kuberth.framework.inputs import Inputs, Signer, checked_inputs, signer
 from kuberth.framework.registry import PluginFactory, Registry, UnusablePlugin
-from kuberth.framework.signatures import signer
 from kuberth.framework.status import Status
-from kuberth.framework.unheard_events import unheard
 from kuberth.text.decoding import Decoder
 
 _IMPLIED_BY_NODE_ADD: Final = {
@@ -177,7 +176,7 @@ def _instantiate(name: str, registry: Registry, args: object, handle: Handle) ->
         raise ConfigError(factory.problem)
     _expect_two_arguments(name, factory)
     try:
-        plugin = factory(_typed(args, getattr(factory, "args_type", None)), handle)
+        plugin = factory(_decode_args(args, getattr(factory, "args_type", None)), handle)
     except Exception as exc:
         raise ConfigError(f"plugin {name!r} cannot be initialized: {described(exc)}") from exc
     if not isinstance(plugin, Plugin):
@@ -199,7 +198,7 @@ def _expect_two_arguments(name: str, factory: PluginFactory) -> None:
     if not _accepts(factory, 2):
         raise ConfigError(
             f"plugin {name!r} cannot be initialized: "
-            f"{_described(factory.__init__ if is_class else factory)}, but it is called with the plugin's "
+            f"{_describe(factory.__init__ if is_class else factory)}, but it is called with the plugin's "
             f"arguments and the handle: expected {'(self, args, handle)' if is_class else '(args, handle)'}"
         )
 
@@ -216,7 +215,7 @@ def _expect_methods(plugin: Plugin) -> None:
         expected = [each for each in inspect.signature(contract).parameters if each != "self"]
         if not _accepts(method, len(expected)):
             raise ConfigError(
-                f"plugin {plugin.name!r}: {_described(method)}, but it is called with ({', '.join(expected)})"
+                f"plugin {plugin.name!r}: {_describe(method)}, but it is called with ({', '.join(expected)})"
             )
         if inspect.iscoroutinefunction(method) and name not in _MAY_BE_ASYNC:
             raise ConfigError(
@@ -242,7 +241,7 @@ def _accepts(function: Callable[..., Any], number: int) -> bool:
     return True
 
 
-def _described(function: Callable[..., Any]) -> str:
+def _describe(function: Callable[..., Any]) -> str:
     """Name, place and parameters of a function, for an error message."""
     function = getattr(function, "__func__", function)  # with `self`, as it is written
     code = getattr(function, "__code__", None)
@@ -252,7 +251,7 @@ def _described(function: Callable[..., Any]) -> str:
     return f"{getattr(function, '__qualname__', function)}{where} takes {inspect.Signature(parameters)}"
 
 
-def _typed(args: object, args_type: type | None) -> object:
+def _decode_args(args: object, args_type: type | None) -> object:
     """The arguments as the struct that the plugin declares, from any kind of configuration."""
     if args_type is None or isinstance(args, args_type):
         return args
@@ -351,20 +350,10 @@ def _is_registration(event: object) -> bool:
     )
 
 
-_INTERFACES: Final[Mapping[str, type[Plugin]]] = {
-    "pre_filter": PreFilterPlugin,
-    "filter": FilterPlugin,
-    "post_filter": PostFilterPlugin,
-    "pre_score": PreScorePlugin,
-    "score": ScorePlugin,
-}
-
-
 def inputs_of(plugin: Plugin) -> Inputs | None:
     """The statement of one plugin; None if it has none. ConfigError if it is incomplete or wrong."""
-    return checked_inputs(
-        plugin, (phase for phase, interface in _INTERFACES.items() if isinstance(plugin, interface))
-    )
+    served = (point.attribute for point in EXTENSION_POINTS if isinstance(plugin, point.interface))
+    return checked_inputs(plugin, served)
 
 
 class Statements:

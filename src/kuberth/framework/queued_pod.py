@@ -3,64 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Set
+from dataclasses import dataclass, field
 from typing import Any
 
 from kuberth.api.core import Pod
 from kuberth.cluster.pod_info import PodInfo
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class QueuedPod:
     """A pending pod with its history. One object follows the pod through all queues and cycles."""
 
-    __slots__ = (
-        "_flushed_ns",
-        "attempts",
-        "backoff_expires_ns",
-        "consecutive_errors",
-        "first_attempt_ns",
-        "gating_plugin",
-        "index_entry",
-        "info",
-        "pending_plugins",
-        "rejections_since_event",
-        "reported",
-        "timestamp_ns",
-        "unschedulable_count",
-        "unschedulable_plugins",
-        "was_flushed",
-    )
-
-    def __init__(self, info: PodInfo, *, timestamp_ns: int) -> None:
-        self.info = info
-        """The pod, with values derived from it."""
-        self.timestamp_ns = timestamp_ns
-        """When the pod entered the queue or returned from its last attempt."""
-        self.attempts = 0
-        """The number of attempts, that is, how often the pod was popped."""
-        self.unschedulable_count = 0
-        """The number of attempts that ended in a rejection; determines the backoff."""
-        self.rejections_since_event = 0
-        """The number of rejections since an event last requeued the pod; the end of a backoff or a flush is
-        not an event."""
-        self.consecutive_errors = 0
-        """The number of consecutive attempts that ended in an error; determines the error backoff."""
-        self.backoff_expires_ns: int | None = None
-        """When its backoff ends; None until computed."""
-        self.first_attempt_ns: int | None = None
-        """When the pod first became ready to be tried."""
-        self.unschedulable_plugins: Set[str] = frozenset()
-        """The plugins that rejected the pod in its last attempt; only their hints can requeue it."""
-        self.pending_plugins: Set[str] = frozenset()
-        """The rejecting plugins that returned Pending."""
-        self.gating_plugin = ""
-        """The PreEnqueue plugin that gates the pod, if any; events of other plugins cannot open its gate."""
-        self.was_flushed = False
-        """Whether the last move was caused by the flush rather than an event."""
-        self._flushed_ns = 0
-        self.index_entry: Any = None
-        """The pod's place among the unschedulable pods, current or former; internal to the queue."""
-        self.reported: Any = None
-        """What was recorded of the last rejection; internal to the failure handler."""
+    info: PodInfo
+    """The pod, with values derived from it."""
+    timestamp_ns: int = field(kw_only=True)
+    """When the pod entered the queue or returned from its last attempt."""
+    attempts: int = field(default=0, init=False)
+    """The number of attempts, that is, how often the pod was popped."""
+    unschedulable_count: int = field(default=0, init=False)
+    """The number of attempts that ended in a rejection; determines the backoff."""
+    rejections_since_event: int = field(default=0, init=False)
+    """The number of rejections since an event last requeued the pod; the end of a backoff or a flush is
+    not an event."""
+    consecutive_errors: int = field(default=0, init=False)
+    """The number of consecutive attempts that ended in an error; determines the error backoff."""
+    backoff_expires_ns: int | None = field(default=None, init=False)
+    """When its backoff ends; None until computed."""
+    first_attempt_ns: int | None = field(default=None, init=False)
+    """When the pod first became ready to be tried."""
+    unschedulable_plugins: Set[str] = field(default=frozenset(), init=False)
+    """The plugins that rejected the pod in its last attempt; only their hints can requeue it."""
+    pending_plugins: Set[str] = field(default=frozenset(), init=False)
+    """The rejecting plugins that returned Pending."""
+    gating_plugin: str = field(default="", init=False)
+    """The PreEnqueue plugin that gates the pod, if any; events of other plugins cannot open its gate."""
+    was_flushed: bool = field(default=False, init=False)
+    """Whether the last move was caused by the flush rather than an event."""
+    _flushed_ns: int = field(default=0, init=False)
+    index_entry: Any = field(default=None, init=False)
+    """The pod's place among the unschedulable pods, current or former; internal to the queue."""
+    reported: Any = field(default=None, init=False)
+    """What was recorded of the last rejection; internal to the failure handler."""
 
     @property
     def pod(self) -> Pod:

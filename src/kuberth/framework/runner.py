@@ -63,7 +63,7 @@ class Runner:
         """Results shared by equal pods; None: nothing is shared."""
         if with_plans:
             self.plans = Plans(
-                profile,
+                profile=profile,
                 cluster=cluster,
                 nominator=nominator,
                 calls=calls,

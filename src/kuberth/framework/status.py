@@ -34,15 +34,7 @@ class Code(enum.IntEnum):
         return _LABELS[self]
 
 
-_LABELS: Final = (
-    "Success",
-    "Error",
-    "Unschedulable",
-    "UnschedulableAndUnresolvable",
-    "Wait",
-    "Skip",
-    "Pending",
-)
+_LABELS: Final = tuple("".join(word.capitalize() for word in code.name.split("_")) for code in Code)
 _REJECTED: Final = frozenset({Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING})
 
 

@@ -17,18 +17,16 @@ from kuberth.framework.status import Status
 
 Codes = NDArray[np.integer[Any]]
 """Any integer array."""
-Positions = NDArray[np.int64]
-"""Positions in a view; equal to rows of the table only if the view is the whole table."""
 
-_FEW: Final = 256
+_MAX_COUNTED_IN_PYTHON: Final = 256
 """Up to this length, counting in Python is faster than sorting with numpy."""
-_SMALL: Final = 4096
+_MAX_COUNTED_BY_VALUE: Final = 4096
 """Codes up to this one can be counted by their value."""
 
 
 def distinct(codes: NDArray[np.integer[Any]]) -> list[int]:
     """The codes that occur, in ascending order."""
-    if len(codes) <= _FEW:
+    if len(codes) <= _MAX_COUNTED_IN_PYTHON:
         return sorted(set(codes.tolist()))
     if _are_small(codes):
         found: list[int] = np.bincount(codes).nonzero()[0].tolist()
@@ -39,7 +37,7 @@ def distinct(codes: NDArray[np.integer[Any]]) -> list[int]:
 
 def counted(codes: NDArray[np.integer[Any]]) -> list[tuple[int, int]]:
     """The codes that occur, each with its count."""
-    if len(codes) <= _FEW:
+    if len(codes) <= _MAX_COUNTED_IN_PYTHON:
         return sorted(Counter(codes.tolist()).items())
     if _are_small(codes):
         return [(code, number) for code, number in enumerate(np.bincount(codes).tolist()) if number]
@@ -49,7 +47,7 @@ def counted(codes: NDArray[np.integer[Any]]) -> list[tuple[int, int]]:
 
 def _are_small(codes: NDArray[np.integer[Any]]) -> bool:
     """Whether they can be counted by value, which is several times as fast as sorting."""
-    return codes.dtype.kind != "b" and codes.min() >= 0 and codes.max() <= _SMALL
+    return codes.dtype.kind != "b" and codes.min() >= 0 and codes.max() <= _MAX_COUNTED_BY_VALUE
 
 
 class Verdict:

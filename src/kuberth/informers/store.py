@@ -23,6 +23,12 @@ def object_key(obj: Any) -> str:
     return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else str(metadata.name)
 
 
+def is_older(obj: Any, than: Any) -> bool:
+    """Whether an object's version precedes that of another; versions that are not numbers have no order."""
+    version, other = obj.metadata.resource_version, than.metadata.resource_version
+    return version.isdecimal() and other.isdecimal() and int(version) < int(other)
+
+
 def _namespace_in(key: str) -> str:
     return key.rpartition("/")[0]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kuberth.api.core import Namespace, Node, Pod
@@ -63,34 +64,26 @@ def _event_kind(registered: RegisteredHint) -> type[Any]:
     return info.type
 
 
+@dataclass(eq=False, kw_only=True)
 class Intake:
     """Handles the events of all informers."""
 
-    def __init__(
-        self,
-        *,
-        cluster: ClusterTable,
-        queue: SchedulingQueue,
-        nominator: Nominator,
-        waiting_pods: WaitingPods,
-        runners: Mapping[str, Runner],
-        metrics: SchedulerMetrics,
-        feature_gates: FeatureGates,
-        derive: Callable[[Pod], PodInfo] = PodInfo,
-    ) -> None:
-        self._cluster = cluster
-        self._queue = queue
-        self._nominator = nominator
-        self._waiting_pods = waiting_pods
-        self._runners = runners
-        self._metrics = metrics
-        self._queueing_hints = feature_gates.enabled("SchedulerQueueingHints")
-        self._compare_tolerations = feature_gates.enabled("TaintTolerationComparisonOperators")
-        self._gangs = feature_gates.enabled(GANG_PLUGIN)
-        self._derive = derive
+    cluster: ClusterTable
+    queue: SchedulingQueue
+    nominator: Nominator
+    waiting_pods: WaitingPods
+    runners: Mapping[str, Runner]
+    metrics: SchedulerMetrics
+    feature_gates: FeatureGates
+    derive: Callable[[Pod], PodInfo] = PodInfo
+    _labels: dict[ClusterEvent, tuple[str]] = field(default_factory=dict, init=False)
+    """Event labels, cached in the form that metrics need; there are only a few."""
+
+    def __post_init__(self) -> None:
+        self._queueing_hints = self.feature_gates.enabled("SchedulerQueueingHints")
+        self._compare_tolerations = self.feature_gates.enabled("TaintTolerationComparisonOperators")
+        self._gangs = self.feature_gates.enabled(GANG_PLUGIN)
         self._read_profiles()
-        self._labels: dict[ClusterEvent, tuple[str]] = {}
-        """Event labels, cached in the form that metrics need; there are only a few."""
 
     def handler(self, kind: type[Any]) -> Callable[[Any, Any], None]:
         """The callback with which an informer of `kind` reports the old and the new version of an object."""
@@ -109,8 +102,8 @@ class Intake:
         return handle
 
     def _read_profiles(self) -> None:
-        profiles = [runner.profile for runner in self._runners.values()]
-        self._event_kinds = event_kinds(self._runners.values())
+        profiles = [runner.profile for runner in self.runners.values()]
+        self._event_kinds = event_kinds(self.runners.values())
         self._pods_complete_gangs = self._gangs or any(GANG_PLUGIN in each.plugins for each in profiles)
 
     def apply_profiles(self, pods: Iterable[Pod]) -> None:
@@ -119,17 +112,17 @@ class Intake:
         Assumed pods are bound even if their profile is gone.
         """
         self._read_profiles()
-        in_flight = {pod.metadata.uid for pod in self._queue.in_flight()}
+        in_flight = {pod.metadata.uid for pod in self.queue.in_flight()}
         for pod in pods:
             metadata = pod.metadata
-            if pod.spec.node_name or metadata.uid in in_flight or self._cluster.is_assumed(metadata.uid):
+            if pod.spec.node_name or metadata.uid in in_flight or self.cluster.is_assumed(metadata.uid):
                 continue
-            waits = self._queue.get(f"{metadata.namespace}/{metadata.name}") is not None
+            waits = self.queue.get(f"{metadata.namespace}/{metadata.name}") is not None
             if waits and not self._is_ours(pod):
-                self._queue.delete(pod)
-                self._nominator.withdraw(pod)
+                self.queue.delete(pod)
+                self.nominator.withdraw(pod)
                 if pod.spec.scheduling_group is not None:
-                    self._cluster.pod_groups.leave(self._derive(pod))
+                    self.cluster.pod_groups.leave(self.derive(pod))
             elif self._is_ours(pod) and not waits:
                 self._add_pending(pod)
 
@@ -140,12 +133,12 @@ class Intake:
         if new is None:
             assert old is not None
             event = ClusterEvent(Resource.NODE, Action.DELETE)
-            self._queue.move(event, old, None)
-            self._cluster.remove_node(old.metadata.name)
+            self.queue.move(event, old, None)
+            self.cluster.remove_node(old.metadata.name)
             self._observe(event, started)
             return
-        self._cluster.set_node(new)
-        if (problem := self._cluster.problems.get(new.metadata.name)) is not None:
+        self.cluster.set_node(new)
+        if (problem := self.cluster.problems.get(new.metadata.name)) is not None:
             logger.warning("node %s: %s; it counts as zero", new.metadata.name, problem)
         changes = [ClusterEvent(Resource.NODE, Action.ADD)] if old is None else node_changes(old, new)
         self._move_all(changes, old, new, started, pre_check=self._may_take(new.metadata.name))
@@ -160,30 +153,30 @@ class Intake:
             return None
 
         def admits(pod: Pod) -> bool:
-            runner = self._runners.get(pod.spec.scheduler_name)
-            node = self._cluster.node_named(node_name)
+            runner = self.runners.get(pod.spec.scheduler_name)
+            node = self.cluster.node_named(node_name)
             if runner is None or node is None:
                 return True
             taint = find_untolerated(
                 node.node.spec.taints, pod.spec.tolerations, comparison_operators=self._compare_tolerations
             )
             return taint is None and runner.filtering.admits(
-                self._derive(pod), node, filters=ADMISSION_FILTERS
+                self.derive(pod), node, filters=ADMISSION_FILTERS
             )
 
         return admits
 
     def namespace(self, old: Namespace | None, new: Namespace | None) -> None:
         if new is not None:
-            self._cluster.set_namespace(new.metadata.name, new.metadata.labels)
+            self.cluster.set_namespace(new.metadata.name, new.metadata.labels)
         elif old is not None:
-            self._cluster.set_namespace(old.metadata.name, None)
+            self.cluster.set_namespace(old.metadata.name, None)
 
     def _other(self, resource: str, old: Any, new: Any) -> None:
         started = time.perf_counter()
         action = Action.ADD if old is None else Action.DELETE if new is None else Action.UPDATE
         event = ClusterEvent(resource, action)
-        self._queue.move(event, old, new)
+        self.queue.move(event, old, new)
         self._observe(event, started)
 
     # Pods
@@ -200,8 +193,8 @@ class Intake:
             self._add_assigned(new)
             if old is not None and self._is_ours(old):
                 # Bound, by this scheduler or another one: no longer pending.
-                self._queue.delete(old)
-                self._nominator.withdraw(old)
+                self.queue.delete(old)
+                self.nominator.withdraw(old)
         elif old is None and new is not None:
             if self._is_ours(new):
                 self._add_pending(new)
@@ -212,26 +205,26 @@ class Intake:
                 self._update_pending(old, new)
 
     def _is_ours(self, pod: Pod) -> bool:
-        return pod.spec.scheduler_name in self._runners
+        return pod.spec.scheduler_name in self.runners
 
     def _assigned(self, old: Pod, new: Pod | None) -> None:
         started = time.perf_counter()
         if new is None:
-            if self._cluster.placed(old.metadata.uid) is None:
+            if self.cluster.placed(old.metadata.uid) is None:
                 return
-            self._cluster.remove_pod(old.metadata.uid)
-            self._queue.move(cluster_events.ASSIGNED_POD_DELETE, old, None)
+            self.cluster.remove_pod(old.metadata.uid)
+            self.queue.move(cluster_events.ASSIGNED_POD_DELETE, old, None)
             self._observe(cluster_events.ASSIGNED_POD_DELETE, started)
             return
-        if not self._cluster.renew_pod(new):
-            self._cluster.update_pod(self._derive(new))
+        if not self.cluster.renew_pod(new):
+            self.cluster.update_pod(self.derive(new))
         self._move_all(pod_changes(old, new), old, new, started)
         self._observe(cluster_events.ASSIGNED_POD_UPDATE, started)
 
     def _add_assigned(self, pod: Pod) -> None:
         started = time.perf_counter()
-        if not self._cluster.renew_pod(pod):
-            assumed = self._cluster.placed(pod.metadata.uid)
+        if not self.cluster.renew_pod(pod):
+            assumed = self.cluster.placed(pod.metadata.uid)
             if assumed is not None and assumed.node_name != pod.spec.node_name:
                 logger.warning(
                     "pod %s was assumed on node %s but is bound to %s",
@@ -239,19 +232,19 @@ class Intake:
                     assumed.node_name,
                     pod.spec.node_name,
                 )
-            self._cluster.add_pod(self._derive(pod))
-        self._queue.move(cluster_events.ASSIGNED_POD_ADD, None, pod)
+            self.cluster.add_pod(self.derive(pod))
+        self.queue.move(cluster_events.ASSIGNED_POD_ADD, None, pod)
         self._observe(cluster_events.ASSIGNED_POD_ADD, started)
 
     def _add_pending(self, pod: Pod) -> None:
         started = time.perf_counter()
-        info = self._derive(pod)
-        self._nominator.adopt(info)
+        info = self.derive(pod)
+        self.nominator.adopt(info)
         if info.group:
-            self._cluster.pod_groups.arrive(info)
-        self._queue.add(info)
+            self.cluster.pod_groups.arrive(info)
+        self.queue.add(info)
         if self._pods_complete_gangs:
-            self._queue.move(cluster_events.UNSCHEDULED_POD_ADD, None, pod)
+            self.queue.move(cluster_events.UNSCHEDULED_POD_ADD, None, pod)
         self._observe(cluster_events.UNSCHEDULED_POD_ADD, started)
 
     def _update_pending(self, old: Pod, new: Pod) -> None:
@@ -259,15 +252,15 @@ class Intake:
             return
         started = time.perf_counter()
         if new.spec.scheduling_group is not None:
-            self._cluster.pod_groups.arrive(self._derive(new))
-        if self._cluster.is_assumed(new.metadata.uid):
+            self.cluster.pod_groups.arrive(self.derive(new))
+        if self.cluster.is_assumed(new.metadata.uid):
             # The pod is being bound; only its deletion matters now.
             if new.metadata.deletion_timestamp is not None and old.metadata.deletion_timestamp is None:
                 self._drop_assumed(new)
             return
-        info = self._derive(new)
-        self._nominator.update(old, info)
-        self._queue.update(old, info)
+        info = self.derive(new)
+        self.nominator.update(old, info)
+        self.queue.update(old, info)
         nominated = old.status.nominated_node_name
         if nominated and nominated != new.status.nominated_node_name:
             self._nomination_ended(old)
@@ -278,11 +271,11 @@ class Intake:
 
     def _remove_pending(self, pod: Pod) -> None:
         started = time.perf_counter()
-        self._queue.delete(pod)
-        self._nominator.withdraw(pod)
+        self.queue.delete(pod)
+        self.nominator.withdraw(pod)
         if pod.spec.scheduling_group is not None:
-            self._cluster.pod_groups.leave(self._derive(pod))
-        if self._cluster.is_assumed(pod.metadata.uid):
+            self.cluster.pod_groups.leave(self.derive(pod))
+        if self.cluster.is_assumed(pod.metadata.uid):
             self._drop_assumed(pod)
         elif pod.status.nominated_node_name:
             self._nomination_ended(pod)
@@ -290,19 +283,19 @@ class Intake:
 
     def _drop_assumed(self, pod: Pod) -> None:
         """Release the place of a pod that is deleted while it is being bound."""
-        placed = self._cluster.placed(pod.metadata.uid)
+        placed = self.cluster.placed(pod.metadata.uid)
         if placed is None:
             return
         # The binding cycle of a waiting pod removes it from its node.
-        if not self._waiting_pods.reject(pod.metadata.uid, "removed"):
-            self._cluster.forget_pod(pod.metadata.uid)
-        self._queue.move(cluster_events.ASSIGNED_POD_DELETE, placed.pod, None)
+        if not self.waiting_pods.reject(pod.metadata.uid, "removed"):
+            self.cluster.forget_pod(pod.metadata.uid)
+        self.queue.move(cluster_events.ASSIGNED_POD_DELETE, placed.pod, None)
 
     def _nomination_ended(self, pod: Pod) -> None:
         """Handle a removed nomination: other pods of the same or lower priority may fit now, but not the pod
         itself."""
         priority, uid = pod_priority(pod), pod.metadata.uid
-        self._queue.move(
+        self.queue.move(
             cluster_events.ASSIGNED_POD_DELETE,
             pod,
             None,
@@ -322,7 +315,7 @@ class Intake:
         before = time.perf_counter() - started
         for event in events:
             moving = time.perf_counter()
-            self._queue.move(event, old, new, pre_check=pre_check)
+            self.queue.move(event, old, new, pre_check=pre_check)
             self._observe(event, moving - before)
 
     def _observe(self, event: ClusterEvent, started: float) -> None:
@@ -330,4 +323,4 @@ class Intake:
         labels = self._labels.get(event)
         if labels is None:
             labels = self._labels[event] = (event.label,)
-        self._metrics.event_handling_duration.observe(labels, took)
+        self.metrics.event_handling_duration.observe(labels, took)

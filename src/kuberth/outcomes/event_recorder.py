@@ -12,6 +12,7 @@ import logging
 import socket
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import Any, Final
@@ -47,28 +48,26 @@ _SeriesKey = tuple[str, str, bool, str, str]
 differ."""
 
 
+@dataclass(slots=True, eq=False)
 class EventSeriesState:
     """An event, its number of occurrences, and how many of them the API server knows."""
 
-    __slots__ = ("first", "in_doubt", "key", "last_ns", "post", "times", "writing", "written", "written_ns")
-
-    def __init__(self, key: _SeriesKey, first: EventFields) -> None:
-        self.key = key
-        self.first = first
-        """The first occurrence."""
-        self.last_ns = first.at_ns
-        self.times = 1
-        """The number of occurrences."""
-        self.written = 0
-        """The number of occurrences that the API server knows."""
-        self.written_ns = first.at_ns
-        """When it was last written, or queued to be written."""
-        self.post: asyncio.Future[None] | None = None
-        """The first write, while it is in flight without a task."""
-        self.in_doubt = False
-        """Whether the response to the first write was lost."""
-        self.writing: asyncio.Lock | None = None
-        """Held while the event is written: a series must not overtake its first event."""
+    key: _SeriesKey
+    first: EventFields
+    """The first occurrence."""
+    last_ns: int
+    written_ns: int
+    """When it was last written, or queued to be written."""
+    times: int = 1
+    """The number of occurrences."""
+    written: int = 0
+    """The number of occurrences that the API server knows."""
+    post: asyncio.Future[None] | None = None
+    """The first write, while it is in flight without a task."""
+    in_doubt: bool = False
+    """Whether the response to the first write was lost."""
+    writing: asyncio.Lock | None = None
+    """Held while the event is written: a series must not overtake its first event."""
 
 
 class ApiEventRecorder:
@@ -131,6 +130,8 @@ class ApiEventRecorder:
                     reference_to(regarding),
                     None if related is None else reference_to(related),
                 ),
+                last_ns=now_ns,
+                written_ns=now_ns,
             )
             if self._series.pop(key, None) is None and len(self._series) >= MAX_REMEMBERED:
                 self._series.popitem(last=False)
@@ -205,14 +206,14 @@ class ApiEventRecorder:
         async with asyncio.TaskGroup() as writers:
             for number in range(WRITERS):
                 writers.create_task(self._write_all(), name=f"event writer {number}")
-            writers.create_task(self._tend_series(), name="event series")
+            writers.create_task(self._write_counts_regularly(), name="event series")
 
-    async def _tend_series(self) -> None:
+    async def _write_counts_regularly(self) -> None:
         while True:
             await asyncio.sleep(SERIES_SECONDS)
-            self.tend_series()
+            self.write_counts()
 
-    def tend_series(self) -> None:
+    def write_counts(self) -> None:
         """Write the counts of series that have ended or must be refreshed; forget those that ended."""
         now_ns = self._clock.now_ns()
         ended_ns = now_ns - SERIES_SECONDS * NANOSECONDS

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from kuberth.api.core import Pod, PodCondition
@@ -76,28 +77,18 @@ class _Reported(NamedTuple):
     recorder: ApiEventRecorder
 
 
+@dataclass(eq=False, kw_only=True)
 class FailureHandler:
     """Returns a pod that was not placed."""
 
-    def __init__(
-        self,
-        *,
-        queue: SchedulingQueue,
-        nominator: Nominator,
-        pods: Store[Pod],
-        recorder: EventRecorder,
-        writer: StatusWriter,
-        metrics: SchedulerMetrics,
-        derive: Callable[[Pod], PodInfo] = PodInfo,
-    ) -> None:
-        self._queue = queue
-        self._nominator = nominator
-        self._pods = pods
-        self._recorder = recorder
-        self._writer = writer
-        self._metrics = metrics
-        self._derive = derive
-        self.observer: OutcomeObserver | None = None
+    queue: SchedulingQueue
+    nominator: Nominator
+    pods: Store[Pod]
+    recorder: EventRecorder
+    writer: StatusWriter
+    metrics: SchedulerMetrics
+    derive: Callable[[Pod], PodInfo] = PodInfo
+    observer: OutcomeObserver | None = None
 
     def handle(self, rejection: Rejection) -> None:
         """Run the steps one by one; a step that fails is logged, and the next one still runs."""
@@ -133,15 +124,15 @@ class FailureHandler:
         series, is_known = None, False
         try:
             event = PodEvent(pod, "FailedScheduling", "Scheduling", note, warning=True)
-            series = self._recorder.record(event)
+            series = self.recorder.record(event)
         except Exception:
             _log_failure("recording the FailedScheduling event", queued)
         try:
             condition = _condition(pod, reason, message)
-            is_known = self._writer.write(pod, condition=condition, nomination=nomination)
+            is_known = self.writer.write(pod, condition=condition, nomination=nomination)
         except Exception:
             _log_failure("writing the PodScheduled condition", queued)
-        recorder = self._recorder
+        recorder = self.recorder
         queued.reported = (
             _Reported(report, queued.info, series, recorder)
             if is_known and isinstance(series, EventSeriesState) and isinstance(recorder, ApiEventRecorder)
@@ -152,7 +143,7 @@ class FailureHandler:
 
     def is_present_version(self, queued: QueuedPod) -> bool:
         """Whether the API server's last word about the pod is the version in the queue."""
-        return self._pods.get_by_key(queued.key) is queued.pod
+        return self.pods.get_by_key(queued.key) is queued.pod
 
     def prepare_repeated(
         self, queued: QueuedPod, kept: KeptRejection, runner: Runner, started: float
@@ -170,12 +161,12 @@ class FailureHandler:
         """The pods are back in the queue: count, and record why. Their attempts took `seconds` together."""
         number = len(pods)
         labels = ("unschedulable", runner.profile.scheduler_name)
-        self._metrics.schedule_attempts.inc(labels, number)
-        self._metrics.repeated_rejections.inc(labels[1:], number)
+        self.metrics.schedule_attempts.inc(labels, number)
+        self.metrics.repeated_rejections.inc(labels[1:], number)
         if tried := sum(kept.preemption_attempts for _queued, kept in pods):
-            self._metrics.preemption_attempts.inc((), tried)
-        self._metrics.attempt_duration.of(labels).observe_many(seconds / number, number)
-        self._metrics.algorithm_duration.of(()).observe_many(seconds / number, number)
+            self.metrics.preemption_attempts.inc((), tried)
+        self.metrics.attempt_duration.of(labels).observe_many(seconds / number, number)
+        self.metrics.algorithm_duration.of(()).observe_many(seconds / number, number)
         first, kept = pods[0]
         logger.info("%d pods do not fit, such as %s: %s", number, first.key, kept.status.message)
         reports: dict[int, _Report] = {}
@@ -187,15 +178,15 @@ class FailureHandler:
 
     def _nominate(self, queued: QueuedPod, nomination: str | None) -> None:
         if nomination is not None:
-            self._nominator.nominate(queued.info, nomination)
+            self.nominator.nominate(queued.info, nomination)
         else:
-            self._nominator.adopt(queued.info)
+            self.nominator.adopt(queued.info)
 
     def _count(self, rejection: Rejection, result: str) -> None:
         labels = (result, rejection.runner.profile.scheduler_name)
         took = time.perf_counter() - rejection.started
-        self._metrics.schedule_attempts.inc(labels)
-        self._metrics.attempt_duration.observe(labels, took)
+        self.metrics.schedule_attempts.inc(labels)
+        self.metrics.attempt_duration.observe(labels, took)
         if self.observer is not None:
             self.observer.pod_rejected(rejection, took)
 
@@ -218,19 +209,19 @@ class FailureHandler:
     def _return(self, queued: QueuedPod) -> bool:
         """Put the pod's present version back into the queue; False if it needs no scheduling any more."""
         metadata = queued.pod.metadata
-        current = self._pods.get(metadata.name, namespace=metadata.namespace)
+        current = self.pods.get(metadata.name, namespace=metadata.namespace)
         if current is None or current.metadata.uid != metadata.uid or current.spec.node_name:
             what = "is gone" if current is None or not current.spec.node_name else "is assigned to a node"
             logger.info("pod %s %s; it is not queued again", queued.key, what)
-            self._queue.done(queued.uid)
+            self.queue.done(queued.uid)
             return False
         if current is not queued.pod:
             try:
-                queued.info = self._derive(current)
+                queued.info = self.derive(current)
             except Exception:
                 _log_failure("reading its present version", queued)
         try:
-            self._queue.requeue(queued)
+            self.queue.requeue(queued)
         except QueueError:
             logger.exception("pod %s cannot be queued again", queued.key)
         return True

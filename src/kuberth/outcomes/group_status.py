@@ -7,6 +7,7 @@ scheduled once stays scheduled, even if later pods do not fit.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kuberth.api.scheduling import PodGroup
@@ -22,18 +23,18 @@ logger = logging.getLogger(__name__)
 SCHEDULED: Final = "PodGroupScheduled"
 
 
+@dataclass(frozen=True, slots=True)
 class PodGroupStatusWriter:
     """Writes the condition `PodGroupScheduled`."""
 
-    def __init__(self, api: Api, spawn: Spawner, clock: Clock, *, groups: Store[PodGroup]) -> None:
-        self._api = api
-        self._spawn = spawn
-        self._clock = clock
-        self._groups = groups
+    api: Api
+    spawn: Spawner
+    clock: Clock
+    groups: Store[PodGroup]
 
     def write(self, key: str, *, is_scheduled: bool, reason: str, message: str) -> None:
         """Write the outcome of a group's attempt to its status, if the group is known."""
-        group = self._groups.get_by_key(key)
+        group = self.groups.get_by_key(key)
         if group is None:
             logger.info("pod group %s is gone; its status is not written", key)
             return
@@ -53,20 +54,20 @@ class PodGroupStatusWriter:
             "observedGeneration": generation,
         }
         if old is None or old.status != status:
-            condition["lastTransitionTime"] = timestamp(self._clock.now_ns())
-        self._spawn(self._patch(group, condition), name=f"status of pod group {key}")
+            condition["lastTransitionTime"] = timestamp(self.clock.now_ns())
+        self.spawn(self._patch(group, condition), name=f"status of pod group {key}")
 
     async def _patch(self, group: PodGroup, condition: dict[str, Any]) -> None:
         metadata = group.metadata
         try:
-            await self._api.patch(
+            await self.api.patch(
                 PodGroup,
                 metadata.name,
                 {"metadata": {"uid": metadata.uid}, "status": {"conditions": [condition]}},
                 namespace=metadata.namespace,
                 subresource="status",
             )
-        except (NotFoundError, ConflictError):  # deleted, perhaps made again under the same name
+        except (NotFoundError, ConflictError):  # deleted, or recreated under the same name
             logger.debug("pod group %s/%s is gone", metadata.namespace, metadata.name)
         except ApiError:
             logger.exception(

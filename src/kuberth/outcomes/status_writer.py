@@ -97,7 +97,7 @@ class PodStatusWriter:
     def write(self, pod: Pod, *, condition: PodCondition | None, nomination: str | None) -> bool:
         metadata = pod.metadata
         under_way = self._under_way.get(metadata.uid)
-        conditions, nominated = _outlook(self._as_written(pod), under_way or ())
+        conditions, nominated = _expected_status(self._as_written(pod), under_way or ())
         old = None if condition is None else conditions.get(condition.type)
         is_known = condition is None or (old is not None and _is_same_condition(old, condition))
         is_nominated = nomination in (None, nominated)
@@ -110,7 +110,7 @@ class PodStatusWriter:
         # While an earlier change is in flight, which may fail, this one contains everything.
         change = _Change(version=metadata.resource_version)
         if condition is not None and not (is_known and under_way is None):
-            change.conditions[condition.type] = self._dated(condition, old)
+            change.conditions[condition.type] = self._with_transition_time(condition, old)
         if under_way or not is_nominated:
             change.nomination = nomination
         if under_way is None:
@@ -134,7 +134,7 @@ class PodStatusWriter:
         if written.version != metadata.resource_version:
             del self._written[metadata.uid]
             return pod
-        conditions, nomination = _outlook(pod, (written,))
+        conditions, nomination = _expected_status(pod, (written,))
         status = replace(status, conditions=tuple(conditions.values()), nominated_node_name=nomination)
         return replace(pod, status=status)
 
@@ -187,18 +187,11 @@ class PodStatusWriter:
             del under_way[1:]
             await self._ended.setdefault(uid, asyncio.Event()).wait()
 
-    def _dated(self, condition: PodCondition, old: PodCondition | None) -> PodCondition:
+    def _with_transition_time(self, condition: PodCondition, old: PodCondition | None) -> PodCondition:
         since = moment(self._clock.now_ns())
         if old is not None and old.status == condition.status:
             since = old.last_transition_time or since
-        return PodCondition(
-            type=condition.type,
-            status=condition.status,
-            reason=condition.reason,
-            message=condition.message,
-            observed_generation=condition.observed_generation,
-            last_transition_time=since,
-        )
+        return replace(condition, last_transition_time=since)
 
     async def _write_all(self, metadata: ObjectMeta, started_ns: int) -> None:
         under_way = self._under_way[metadata.uid]
@@ -241,7 +234,7 @@ class PodStatusWriter:
         return False
 
 
-def _outlook(pod: Pod, before: Sequence[_Change]) -> tuple[dict[str, PodCondition], str]:
+def _expected_status(pod: Pod, before: Sequence[_Change]) -> tuple[dict[str, PodCondition], str]:
     """The pod's conditions by type and its nomination, once all earlier changes are written."""
     conditions, nomination = (
         {each.type: each for each in pod.status.conditions},

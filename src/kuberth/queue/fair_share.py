@@ -83,7 +83,7 @@ class Usage:
     def _count(self, info: PodInfo, sign: int) -> None:
         tenant = self._tenant_of(info.pod)
         used = self._used.setdefault(tenant, {})
-        for resource, amount in _request(info).items():
+        for resource, amount in {**info.request.amounts(), PODS: 1}.items():
             total = used.pop(resource, 0) + sign * amount
             if total:
                 used[resource] = total
@@ -184,14 +184,3 @@ class FairShareQueue(PriorityQueue):
         """Stop counting what tenants have."""
         self.usage.close()
         super().close()
-
-
-def _request(info: PodInfo) -> dict[str, int]:
-    request = info.request
-    return {
-        "cpu": request.milli_cpu,
-        "memory": request.memory,
-        "ephemeral-storage": request.ephemeral_storage,
-        PODS: 1,
-        **request.scalars,
-    }

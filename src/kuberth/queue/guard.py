@@ -150,9 +150,9 @@ class GuardedQueue(SchedulingQueue):
         if deleted:
             self.done(queued.uid)
             return any_rejected, self.pop_nowait()
-        return any_rejected, self._given_out(queued)
+        return any_rejected, self._record_popped(queued)
 
-    def _given_out(self, queued: QueuedPod) -> QueuedPod:
+    def _record_popped(self, queued: QueuedPod) -> QueuedPod:
         self._in_flight.add(queued.uid)
         if self._observer is not None:
             self._observer.pod_popped(queued)
@@ -172,7 +172,7 @@ class GuardedQueue(SchedulingQueue):
             self._log_failure(exc, "take_nowait", key, then="its group is tried without it")
             return None
         self._drop_retries(key)
-        return self._given_out(queued)
+        return self._record_popped(queued)
 
     def requeue(self, queued: QueuedPod) -> None:
         self._in_flight.discard(queued.uid)
@@ -299,25 +299,25 @@ class GuardedQueue(SchedulingQueue):
         return self.reports_moves
 
     def waiting_count(self) -> int:
-        return self._ask("waiting_count", self._queue.waiting_count, 0, then="taking it for empty")
+        return self._query("waiting_count", self._queue.waiting_count, 0, then="taking it for empty")
 
     def pending_pods(self) -> Mapping[str, Sequence[QueuedPod]]:
-        return self._ask("pending_pods", self._queue.pending_pods, {}, then="showing none")
+        return self._query("pending_pods", self._queue.pending_pods, {}, then="showing none")
 
     def in_flight(self) -> Sequence[Pod]:
-        return self._ask("in_flight", self._queue.in_flight, (), then="showing none")
+        return self._query("in_flight", self._queue.in_flight, (), then="showing none")
 
     def get(self, key: str) -> QueuedPod | None:
-        return self._ask("get", partial(self._queue.get, key), None, pod=key, then="taking it for absent")
+        return self._query("get", partial(self._queue.get, key), None, pod=key, then="taking it for absent")
 
     def queue_of(self, key: str) -> str:
-        return self._ask(
+        return self._query(
             "queue_of", partial(self._queue.queue_of, key), "", pod=key, then="taking it for absent"
         )
 
     # Failures
 
-    def _ask(self, method: str, call: Callable[[], V], default: V, *, pod: str = "", then: str) -> V:
+    def _query(self, method: str, call: Callable[[], V], default: V, *, pod: str = "", then: str) -> V:
         try:
             return call()
         except BaseException as exc:

@@ -151,7 +151,7 @@ class Hints:
             )
             return None
 
-    def is_refused(self, queued: QueuedPod) -> bool:
+    def is_gated(self, queued: QueuedPod) -> bool:
         """Whether the plugin that gates the pod would reject it again."""
         for registered in self._hints.get(queued.pod.spec.scheduler_name, ()):
             if registered.plugin == queued.gating_plugin and registered.gate is not None:
@@ -177,8 +177,8 @@ class Hints:
         if event.is_wildcard:
             # A wildcard event with a pod concerns only this pod.
             metadata = getattr(new, "metadata", None)
-            meant = new is None or (metadata is not None and metadata.uid == queued.uid)
-            return QueueingStrategy.AFTER_BACKOFF if meant else QueueingStrategy.SKIP
+            is_concerned = new is None or (metadata is not None and metadata.uid == queued.uid)
+            return QueueingStrategy.AFTER_BACKOFF if is_concerned else QueueingStrategy.SKIP
         profile = queued.pod.spec.scheduler_name
         if not self.knows(profile):
             logger.error("pod %s waits for scheduler %r, which has no profile here", queued.key, profile)

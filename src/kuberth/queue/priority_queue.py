@@ -115,20 +115,20 @@ class PriorityQueue(SchedulingQueue):
             self._backing_off.resort(queued)
         elif (queued := self._unschedulable.get(key)) is not None:
             queued.info = new
-            self._reconsider(queued, old, changes)
+            self._requeue_updated(queued, old, changes)
         else:
             queued = QueuedPod(new, timestamp_ns=self._clock.now_ns())
             self._enter_active(queued, _UPDATED)
 
-    def _reconsider(self, queued: QueuedPod, old: Pod, changes: Sequence[ClusterEvent]) -> None:
+    def _requeue_updated(self, queued: QueuedPod, old: Pod, changes: Sequence[ClusterEvent]) -> None:
         """Requeue an unschedulable pod if a change of the pod itself may help it."""
         if self._context.queueing_hints:
             for change in changes:
                 strategy = self._hints.strategy_for(queued, change, old, queued.pod)
-                if self._send(queued, strategy, self._cause(change, queued.pod)):
+                if self._apply_strategy(queued, strategy, self._cause(change, queued.pod)):
                     return
         elif differs_for_scheduling(old, queued.pod):
-            self._send(queued, QueueingStrategy.AFTER_BACKOFF, _UPDATED)
+            self._apply_strategy(queued, QueueingStrategy.AFTER_BACKOFF, _UPDATED)
 
     def delete(self, pod: Pod) -> None:
         self._remove(object_key(pod))
@@ -182,7 +182,7 @@ class PriorityQueue(SchedulingQueue):
                 self._count_rejectors(queued.rejectors, queued, 1)
             # Nothing has happened since the pod was popped, so it has missed no events.
             self._record_rejection(queued)
-            self._park(queued, _ATTEMPT_FAILED)
+            self._enter_unschedulable(queued, _ATTEMPT_FAILED)
         return number > 0 or bool(self._moves), None
 
     def take_nowait(self, pod: Pod) -> QueuedPod | None:
@@ -230,7 +230,7 @@ class PriorityQueue(SchedulingQueue):
             # Without hints, it waits for the next flush even if the configuration has no backoff.
             self._enter_backoff(queued, cause)
         else:
-            self._send(queued, strategy, cause)
+            self._apply_strategy(queued, strategy, cause)
 
     def _record_rejection(self, queued: QueuedPod) -> None:
         queued.unschedulable_count += 1
@@ -290,7 +290,7 @@ class PriorityQueue(SchedulingQueue):
         for queued in [queued for queue in other.pending_pods().values() for queued in queue]:
             queued.gating_plugin = ""  # the new plugins decide
             queued.backoff_expires_ns = None
-            self._send(queued, QueueingStrategy.AFTER_BACKOFF, _RECONFIGURED)
+            self._apply_strategy(queued, QueueingStrategy.AFTER_BACKOFF, _RECONFIGURED)
         self._attempt_of_last_move = self._attempt
 
     # Events
@@ -302,7 +302,7 @@ class PriorityQueue(SchedulingQueue):
             return
         work: Iterator[int] = iter(())
         if len(self._unschedulable):
-            work = self._moving(event, old, new, pre_check)
+            work = self._move_in_slices(event, old, new, pre_check)
         self._begin_move(work, event, old, new)
 
     def _begin_move(self, work: Iterator[int], event: ClusterEvent, old: object, new: object) -> None:
@@ -311,26 +311,19 @@ class PriorityQueue(SchedulingQueue):
         if self._context.queueing_hints:
             self._record_for_in_flight(event, old, new)
 
-    def _moving(
+    def _move_in_slices(
         self, event: ClusterEvent, old: object, new: object, pre_check: PreCheck | None
     ) -> Iterator[int]:
         """Requeue the pods that an event may help. Yields the amount of work since the last time."""
-        search = self._unschedulable.search(event, old, new)
-        while True:
-            try:
-                next(search)
-            except StopIteration as end:
-                found: ConcernedPods = end.value
-                break
-            yield WORK_OF_A_HINT
+        found = yield from self._unschedulable.search(event, old, new)
         if pre_check is not None:
             found = found._replace(pods=[each for each in found.pods if pre_check(each.pod)])
         if not self._context.queueing_hints and _is_about_placed_pod(event) and isinstance(new, Pod):
-            pods = [each for each in found.pods if self._may_be_near_to(each, new)]
+            pods = [each for each in found.pods if self._may_satisfy_terms_of(each, new)]
             found = found._replace(pods=pods)
-        yield from self._moving_found(found, event, old, new)
+        yield from self._move_found_in_slices(found, event, old, new)
 
-    def _moving_found(
+    def _move_found_in_slices(
         self, found: ConcernedPods, event: ClusterEvent, old: object, new: object
     ) -> Iterator[int]:
         about = old if new is None else new
@@ -355,7 +348,7 @@ class PriorityQueue(SchedulingQueue):
                     answers[equality] = answer
             strategy, cause = answer
             if strategy is not QueueingStrategy.SKIP:
-                self._send(queued, strategy, cause)
+                self._apply_strategy(queued, strategy, cause)
                 moved += 1
                 if moved == MOVED_AT_ONCE:
                     yield moved
@@ -370,7 +363,7 @@ class PriorityQueue(SchedulingQueue):
         if self._in_flight.record(event, old, new):
             self._metrics.inflight_events.inc((event.label,))
 
-    def _may_be_near_to(self, queued: QueuedPod, placed: Pod) -> bool:
+    def _may_satisfy_terms_of(self, queued: QueuedPod, placed: Pod) -> bool:
         """Without hints: whether a placed pod may satisfy the pod's affinity or spread constraints."""
         namespace = placed.metadata.namespace
         if "PodTopologySpread" in queued.unschedulable_plugins and queued.info.namespace == namespace:
@@ -426,9 +419,9 @@ class PriorityQueue(SchedulingQueue):
 
     def flush_backoff_completed(self) -> None:
         """Move pods whose backoff has completed to activeQ."""
-        self._moves.begin(self._flushing())
+        self._moves.begin(self._flush_in_slices())
 
-    def _flushing(self) -> Iterator[int]:
+    def _flush_in_slices(self) -> Iterator[int]:
         for number, queued in enumerate(self._backing_off.pop_completed(), start=1):
             self._enter_active(queued, _BACKOFF_OVER, from_backoff=True)
             if number % MOVED_AT_ONCE == 0:
@@ -445,7 +438,10 @@ class PriorityQueue(SchedulingQueue):
             each.record_flush(now_ns)
         if overdue:
             self._begin_move(
-                self._moving_found(ConcernedPods(overdue, end), timeout, None, None), timeout, None, None
+                self._move_found_in_slices(ConcernedPods(overdue, end), timeout, None, None),
+                timeout,
+                None,
+                None,
             )
 
     # Queues
@@ -485,10 +481,10 @@ class PriorityQueue(SchedulingQueue):
         queued = self._unschedulable.get(key)
         return "" if queued is None else "gated" if queued.gated else "unschedulable"
 
-    def _send(self, queued: QueuedPod, strategy: QueueingStrategy, cause: MoveCause) -> bool:
+    def _apply_strategy(self, queued: QueuedPod, strategy: QueueingStrategy, cause: MoveCause) -> bool:
         """Put a pod into the queue that the strategy demands. True unless it stays unschedulable."""
         if strategy is QueueingStrategy.SKIP:
-            self._park(queued, cause)
+            self._enter_unschedulable(queued, cause)
             return False
         if cause.event is not None and cause.event is not cluster_events.UNSCHEDULABLE_TIMEOUT:
             queued.rejections_since_event = 0
@@ -503,7 +499,7 @@ class PriorityQueue(SchedulingQueue):
             if queued.gated:
                 if queued.key not in self._active and queued.key not in self._backing_off:
                     queued.clear_flush_flag()
-                    self._park(queued, cause)
+                    self._enter_unschedulable(queued, cause)
                 return False
         if queued.first_attempt_ns is None:
             queued.first_attempt_ns = self._clock.now_ns()
@@ -521,7 +517,7 @@ class PriorityQueue(SchedulingQueue):
             self._run_pre_enqueue(queued)
             if queued.gated:
                 queued.clear_flush_flag()
-                self._park(queued, cause)
+                self._enter_unschedulable(queued, cause)
                 return False
         self._unschedulable.remove(queued.info.key)
         if self._notify_due is not None and not len(self._backing_off):
@@ -537,7 +533,7 @@ class PriorityQueue(SchedulingQueue):
             self._moves.notify_ready()
         return True
 
-    def _park(self, queued: QueuedPod, cause: MoveCause) -> None:
+    def _enter_unschedulable(self, queued: QueuedPod, cause: MoveCause) -> None:
         if self._notify_due is not None and not len(self._unschedulable):
             # As in `_enter_backoff`.
             self._pass_flushes(self._clock.now_ns())

@@ -7,8 +7,10 @@ event by event, and one notification for all pods that become ready in a slice.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Generator, Iterator
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 WORK_AT_ONCE: Final = 1000
 """The work in one slice. Moving a pod counts as one,"""
@@ -83,3 +85,13 @@ class SlicedWork:
             self._is_running = False
         if self._any_ready or self._events:
             self.on_ready()
+
+
+def finished(steps: Generator[object, None, T]) -> T:
+    """The result of a generator that is run to its end at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result

@@ -9,15 +9,18 @@ would reject again are left out.
 from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from itertools import count
 from operator import attrgetter
 from typing import Final, NamedTuple
 
 from kuberth.api.core import Pod
+from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework.cluster_events import ClusterEvent
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.informers.store import object_key
 from kuberth.queue.hints import Hints
+from kuberth.queue.slices import WORK_OF_A_HINT, finished
 
 ANY_PLUGIN: Final = ""
 """The key of pods that every event may concern, since no plugin of a known profile rejected them."""
@@ -36,40 +39,27 @@ class EquallyRejected(NamedTuple):
     """The plugins that returned Pending."""
 
 
+@dataclass(slots=True, eq=False)
 class IndexEntry:
     """The keys under which a waiting pod is indexed; reused while the same plugins reject the pod."""
 
-    __slots__ = (
-        "concern_keys",
-        "equality",
-        "equals",
-        "gate",
-        "hints",
-        "info",
-        "number",
-        "plugin_keys",
-        "rejectors",
-        "version",
-    )
-
-    def __init__(self, queued: QueuedPod, hints: Hints) -> None:
-        self.number = 0
-        """Its place in the order of arrival."""
-        self.gate = queued.gating_plugin
-        """The plugin that gates the pod; "" if it was rejected in an attempt."""
-        self.equals: Hashable = None
-        """For a gated pod: its signature for the gate, whose hint is called once for equal pods."""
-        self.plugin_keys: tuple[tuple[str, Hashable], ...] = ()
-        """For a rejected pod: each rejecting plugin with the pod's signature for it."""
-        self.concern_keys: Sequence[tuple[str, Hashable]] = ()
-        """Each plugin that has a `Concern` with a key of the pod."""
-        self.equality: EquallyRejected | None = None
-        """Pods for which this is equal get the same hints; None if unknown."""
-        # What the keys were computed from.
-        self.hints = hints
-        self.info = queued.info
-        self.rejectors = frozenset(queued.rejectors)
-        self.version = hints.signatures_version
+    gate: str
+    """The plugin that gates the pod; "" if it was rejected in an attempt."""
+    # What the keys were computed from.
+    hints: Hints
+    info: PodInfo
+    rejectors: frozenset[str]
+    version: int
+    concern_keys: Sequence[tuple[str, Hashable]] = ()
+    """Each plugin that has a `Concern` with a key of the pod."""
+    number: int = 0
+    """Its place in the order of arrival."""
+    equals: Hashable = None
+    """For a gated pod: its signature for the gate, whose hint is called once for equal pods."""
+    plugin_keys: tuple[tuple[str, Hashable], ...] = ()
+    """For a rejected pod: each rejecting plugin with the pod's signature for it."""
+    equality: EquallyRejected | None = None
+    """Pods for which this is equal get the same hints; None if unknown."""
 
     def is_of(self, hints: Hints, queued: QueuedPod) -> bool:
         """Whether the keys still hold for the pod, which was rejected again."""
@@ -150,16 +140,12 @@ class UnschedulablePods:
 
     def concerned_by(self, event: ClusterEvent, old: object, new: object) -> ConcernedPods:
         """The pods that the event may requeue."""
-        search = self.search(event, old, new)
-        while True:
-            try:
-                next(search)
-            except StopIteration as end:
-                found: ConcernedPods = end.value
-                return found
+        return finished(self.search(event, old, new))
 
-    def search(self, event: ClusterEvent, old: object, new: object) -> Generator[None, None, ConcernedPods]:
-        """The same as a generator that yields after every hint. Pods that arrive meanwhile are left out."""
+    def search(self, event: ClusterEvent, old: object, new: object) -> Generator[int, None, ConcernedPods]:
+        """The same as a generator that yields the work of every hint. Pods that arrive meanwhile are left
+        out.
+        """
         self._reindex_some()
         end = next(self._numbers)
         if event.is_wildcard:
@@ -174,14 +160,14 @@ class UnschedulablePods:
                 continue
             for signed, equals in list(self._by_plugin.get(plugin, {}).items()):
                 if len(equals) > 1 and plugin != ANY_PLUGIN:
-                    yield
+                    yield WORK_OF_A_HINT
                 if equals and not self._skips_all((plugin, signed), equals, event, old, new):
                     found |= equals
             for signed, equals in list(self._by_gate.get(plugin, {}).items()):
-                yield
+                yield WORK_OF_A_HINT
                 if equals and not self._skips_all((plugin, signed), equals, event, old, new):
                     found |= {
-                        key: queued for key, queued in equals.items() if not self._hints.is_refused(queued)
+                        key: queued for key, queued in equals.items() if not self._hints.is_gated(queued)
                     }
         if about_itself is not None:  # a hint for an equal pod does not hold for the event's own pod
             found[about_itself.key] = about_itself
@@ -231,8 +217,14 @@ class UnschedulablePods:
                 self.add(queued)
 
     def _index_entry_of(self, queued: QueuedPod) -> IndexEntry:
-        index_entry = IndexEntry(queued, self._hints)
-        index_entry.concern_keys = self._concern_keys_of(queued)
+        index_entry = IndexEntry(
+            queued.gating_plugin,
+            self._hints,
+            queued.info,
+            frozenset(queued.rejectors),
+            self._hints.signatures_version,
+            self._concern_keys_of(queued),
+        )
         if index_entry.gate:
             index_entry.equals = self._equals(queued)
             index_entry.equality = (

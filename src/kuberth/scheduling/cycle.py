@@ -64,9 +64,9 @@ class SchedulingCycle:
         self._preemption_attempts = metrics.preemption_attempts
         self._rng = random.Random() if rng is None else rng
         self.nodes = NodeSearch(
-            cluster,
+            cluster=cluster,
             sampling=Sampler() if sampling is None else sampling,
-            percentage_of_nodes_to_score=percentage_of_nodes_to_score,
+            percentage=percentage_of_nodes_to_score,
         )
         self._check = PlanCheck(cluster, metrics=metrics, every=check_every)
         self.score_tables = 0
@@ -147,7 +147,7 @@ class SchedulingCycle:
             result, status = self.run_post_filter(state, pod, runner, diagnosis)
             outcome = fits_nowhere(queued, runner, result, status, diagnosis, started=started)
             tried = self._preemption_attempts.values.get((), 0) - tried
-            self._keep(state, runner, outcome, diagnosis, preemption_attempts=int(tried))
+            self._keep_rejection(state, runner, outcome, diagnosis, preemption_attempts=int(tried))
         else:
             outcome = self._choose(state, queued, runner, *found, started=started)
         # Counted as in kube-scheduler: "hint" when a node is chosen, "no hint" when PreFilter has passed.
@@ -181,7 +181,7 @@ class SchedulingCycle:
         table = self.score_table(nodes, scores, best)
         return Choice(nodes.name(best), evaluated, number, table)
 
-    def _keep(
+    def _keep_rejection(
         self,
         state: CycleState,
         runner: Runner,
@@ -201,13 +201,7 @@ class SchedulingCycle:
             )
 
     def search(
-        self,
-        state: CycleState,
-        pod: Pod,
-        runner: Runner,
-        diagnosis: Diagnosis,
-        *,
-        may_repeat: bool = False,
+        self, state: CycleState, pod: Pod, runner: Runner, diagnosis: Diagnosis, *, may_repeat: bool = False
     ) -> tuple[Nodes, int] | Status:
         """The nodes to choose from and the number of evaluated nodes, or a Status if there is no choice.
 

@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 import numpy as np
@@ -59,26 +60,17 @@ class Undecided(enum.Enum):
     """The pod needs no scheduling any more."""
 
 
+@dataclass(slots=True, eq=False)
 class ExtendedCycle:
     """Runs the steps of a `SchedulingCycle` for pods that have to wait; several cycles may run at once."""
 
-    def __init__(
-        self,
-        cycle: SchedulingCycle,
-        *,
-        cluster: ClusterTable,
-        nominator: Nominator,
-        stores: Stores,
-        derive: Callable[[Pod], PodInfo],
-        metrics: SchedulerMetrics,
-    ) -> None:
-        self.cycle = cycle
-        self.cluster = cluster
-        self.metrics = metrics
-        self._nominator = nominator
-        self._stores = stores
-        self._pods = stores.of(Pod)
-        self._derive = derive
+    cycle: SchedulingCycle
+    _: KW_ONLY
+    cluster: ClusterTable
+    nominator: Nominator
+    stores: Stores
+    derive: Callable[[Pod], PodInfo]
+    metrics: SchedulerMetrics
 
     async def run(self, queued: QueuedPod, runner: Runner) -> Placement | Rejection | None:
         """Find a node for the pod and assume it there; None if the pod needs no scheduling any more."""
@@ -98,19 +90,19 @@ class ExtendedCycle:
     def follow(self, queued: QueuedPod) -> Undecided | None:
         """Use the pod's current version, if it differs in what scheduling reads."""
         old = queued.pod
-        new = self._pods.get(old.metadata.name, namespace=old.metadata.namespace)
+        new = self.stores.of(Pod).get(old.metadata.name, namespace=old.metadata.namespace)
         if new is None or new.metadata.uid != old.metadata.uid or new.spec.node_name:
             return Undecided.GONE
         if new.metadata.deletion_timestamp is not None:
             return Undecided.GONE
         if new.spec == old.spec and new.metadata.labels == old.metadata.labels:
             return None
-        queued.info = self._derive(new)
+        queued.info = self.derive(new)
         return Undecided.OVERTAKEN
 
     def moment(self) -> Moment:
         """A value that changes whenever earlier results may be invalid."""
-        return moment(self.cluster, self._nominator, self._stores)
+        return moment(self.cluster, self.nominator, self.stores)
 
 
 class _Attempt:
@@ -154,7 +146,7 @@ class _Attempt:
             left = passed
         if not left:
             return await self._post_filter()
-        scores = await self._ask_for_scores(left) if len(left) > 1 else {}
+        scores = await self._extender_scores(left) if len(left) > 1 else {}
         # From here to the end there is no await.
         if (changed := self._extended.follow(self._queued)) is not None:
             return changed
@@ -212,7 +204,7 @@ class _Attempt:
 
     # Waiting for scores
 
-    async def _ask_for_scores(self, names: Sequence[str]) -> Mapping[HttpExtender, Scores]:
+    async def _extender_scores(self, names: Sequence[str]) -> Mapping[HttpExtender, Scores]:
         """What each extender adds to the sums, by node name."""
         extenders = self._runner.extenders.prioritizing(self._pod)
         answers = await asyncio.gather(*(self._scores_of(extender, names) for extender in extenders))
@@ -248,7 +240,7 @@ class _Attempt:
                     score=score,
                 )
             if name in sums:
-                sums[name] += score * extender.weighs
+                sums[name] += score * extender.score_factor
         return np.array([max(-MAX_TOTAL, min(total, MAX_TOTAL)) for total in sums.values()], np.int64)
 
     # Choosing and assuming, in one step

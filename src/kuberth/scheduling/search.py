@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -44,30 +45,24 @@ class Sampling(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class NodeSearch:
     """Finds feasible nodes in one cluster table."""
 
-    def __init__(
-        self,
-        cluster: ClusterTable,
-        *,
-        sampling: Sampling,
-        percentage_of_nodes_to_score: int | None = None,
-    ) -> None:
-        """The percentage applies to profiles that set none."""
-        self._cluster = cluster
-        self._sampling = sampling
-        self.percentage = percentage_of_nodes_to_score
-        self._enough_of: dict[tuple[int, int | None], int] = {}
+    cluster: ClusterTable
+    sampling: Sampling
+    percentage: int | None = None
+    """The percentage of nodes to score, for profiles that set none."""
+    _enough_of: dict[tuple[int, int | None], int] = field(default_factory=dict, init=False)
 
     @property
     def position(self) -> int:
         """Where the next search starts."""
-        return self._sampling.position
+        return self.sampling.position
 
     @position.setter
     def position(self, position: int) -> None:
-        self._sampling.position = position
+        self.sampling.position = position
 
     def run(
         self,
@@ -85,7 +80,7 @@ class NodeSearch:
         `diagnoses_all`: write rejections to `diagnosis` even if some nodes pass. `may_repeat`: if an equal
         pod was rejected and nothing has changed since, the search ends with `state.kept_rejection`.
         """
-        cluster = self._cluster
+        cluster = self.cluster
         only = None if state.group is None else state.group.nodes
         outcome = runner.pre_filtering.run(state, pod, cluster.all_nodes() if only is None else only)
         if outcome.narrowed_by:
@@ -117,23 +112,23 @@ class NodeSearch:
             order = NodeOrder(rows, cluster.slots)
         if not order.count:
             return self._none(), 0
-        diagnoses_all = diagnoses_all or self._sampling.diagnoses_all
+        diagnoses_all = diagnoses_all or self.sampling.diagnoses_all
         return self._filter(state, pod, runner, order, diagnosis, diagnoses_all=diagnoses_all, total=total)
 
     def still_passing(
         self, state: CycleState, pod: Pod, runner: Runner, names: Sequence[str]
     ) -> Sequence[str] | Status:
         """Which of the nodes are feasible now, evaluated with a new state."""
-        outcome = runner.pre_filtering.run(state, pod, self._cluster.all_nodes())
+        outcome = runner.pre_filtering.run(state, pod, self.cluster.all_nodes())
         if not outcome.status.is_success:
             return () if outcome.status.is_rejected else outcome.status
         left = [
             (name, row)
             for name in names
-            if (row := self._cluster.row_of(name)) is not None
+            if (row := self.cluster.row_of(name)) is not None
             and (outcome.node_names is None or name in outcome.node_names)
         ]
-        nodes = Nodes(self._cluster, np.array([row for _name, row in left], np.int64))
+        nodes = Nodes(self.cluster, np.array([row for _name, row in left], np.int64))
         result = runner.filtering.evaluate(state, pod, nodes)
         if isinstance(result, Status):
             return result
@@ -141,7 +136,7 @@ class NodeSearch:
 
     def nominated_node(self, state: CycleState, pod: Pod, runner: Runner) -> Nodes | None:
         """The pod's nominated node if it is feasible; otherwise None, and all nodes are searched."""
-        node = self._cluster.node_named(pod.status.nominated_node_name)
+        node = self.cluster.node_named(pod.status.nominated_node_name)
         if node is None:
             return None
         only = None if state.group is None else state.group.nodes
@@ -165,7 +160,7 @@ class NodeSearch:
     ) -> tuple[Nodes, int] | Status:
         started = time.perf_counter()
         results: list[FilterResult] = []
-        cluster, filtering = self._cluster, runner.filtering
+        cluster, filtering = self.cluster, runner.filtering
         is_whole = order is cluster.node_order()
 
         def evaluate(stretch: slice) -> Mask | Status:
@@ -176,7 +171,7 @@ class NodeSearch:
             results.append(result)
             return result.passing
 
-        chosen = self._sampling.choose(order, self._enough(runner, order.count), evaluate, nodes=total)
+        chosen = self.sampling.choose(order, self._enough(runner, order.count), evaluate, nodes=total)
         if isinstance(chosen, Status):
             filtering.observe(chosen, started)
             return chosen
@@ -192,7 +187,7 @@ class NodeSearch:
         return (nodes, evaluated) if status.is_success else status
 
     def _enough(self, runner: Runner, total: int) -> int:
-        if not runner.profile.score and not runner.extenders.look_at_nodes:
+        if not runner.profile.score and not runner.extenders.score_nodes:
             return 1  # any one will do
         percentage = runner.profile.percentage_of_nodes_to_score
         percentage = self.percentage if percentage is None else percentage
@@ -203,4 +198,4 @@ class NodeSearch:
         return enough
 
     def _none(self) -> Nodes:
-        return Nodes(self._cluster, np.zeros(0, np.int64))
+        return Nodes(self.cluster, np.zeros(0, np.int64))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kuberth.cel.costs import cost_after, cost_before
+from kuberth.cel.library import FUNCTIONS
 from kuberth.cel.library.formats import NamedFormat
 from kuberth.cel.program import compile_program
 from kuberth.cel.values import NONE, WORK, CostExceeded, Optional, Work, size_of
@@ -91,22 +91,36 @@ LONG, SHORT = "a" * 25, "a" * 5
         pytest.param("validate", (), (NamedFormat("f", 9, lambda _: []), LONG), 3 * 3, id="a named format"),
         pytest.param("replace", (), (LONG,), 5, id="replace"),
         pytest.param(
-            "a", ("sets.contains(list(T), list(T))",), ([1, 2], [3, 4, 5]), 1 + 6, id="sets.contains"
+            "sets.contains",
+            ("sets.contains(list(T), list(T))",),
+            ([1, 2], [3, 4, 5]),
+            1 + 6,
+            id="sets.contains",
         ),
         pytest.param(
-            "a", ("sets.equivalent(list(T), list(T))",), ([1, 2], [3, 4, 5]), 1 + 12, id="sets.equivalent"
+            "sets.equivalent",
+            ("sets.equivalent(list(T), list(T))",),
+            ([1, 2], [3, 4, 5]),
+            1 + 12,
+            id="sets.equivalent",
         ),
-        pytest.param("sort", ("sort_int",), ([3, 1, 2],), 18 + 1 + 10, id="sort"),
-        pytest.param("sort", ("sort_string",), (["a", "b"],), 8 + 1 + 10, id="sort of texts"),
-        pytest.param("@sortByAssociatedKeys", ("s",), ([0], [3, 1]), 8 + 1 + 10, id="sortBy"),
-        pytest.param("_in_", ("@in(A, list(A))",), (1, [1, 2, 3]), 3, id="in"),
+        pytest.param("sort", ("list(int).sort()",), ([3, 1, 2],), 18 + 1 + 10, id="sort"),
+        pytest.param("sort", ("list(string).sort()",), (["a", "b"],), 8 + 1 + 10, id="sort of texts"),
+        pytest.param(
+            "@sortByAssociatedKeys",
+            ("list(T).@sortByAssociatedKeys(list(int))",),
+            ([0], [3, 1]),
+            8 + 1 + 10,
+            id="sortBy",
+        ),
+        pytest.param("@in", ("@in(A, list(A))",), (1, [1, 2, 3]), 3, id="in"),
         pytest.param("_+_", ("_+_(string, string)",), (LONG, SHORT), 3, id="texts together"),
     ],
 )
 def test_costs_before_a_call(
     function: str, overloads: tuple[str, ...], arguments: tuple[Any, ...], cost: int
 ) -> None:
-    before = cost_before(function, overloads)
+    before = FUNCTIONS[function].cost(overloads)
     assert before is not None
     WORK.begin()
     assert before(*arguments) == cost
@@ -114,18 +128,18 @@ def test_costs_before_a_call(
 
 @pytest.mark.parametrize("function", ["sort", "@sortByAssociatedKeys"])
 def test_a_sort_whose_type_is_unknown_costs_nothing_before_the_call(function: str) -> None:
-    assert cost_before(function, ("one", "two")) is None
+    assert FUNCTIONS[function].cost(tuple(FUNCTIONS[function].overloads)) is None
 
 
 @pytest.mark.parametrize(
     ("function", "overloads", "result", "cost"),
     [
-        pytest.param("join", (), LONG, 5, id="join"),
+        pytest.param("join", ("list(string).join()",), LONG, 5, id="join"),
         pytest.param("slice", ("list(T).slice(int, int)",), [1, 2, 3], 3 + 1 + 10, id="slice"),
     ],
 )
 def test_costs_after_a_call(function: str, overloads: tuple[str, ...], result: Any, cost: int) -> None:
-    after = cost_after(function, overloads)
+    after = FUNCTIONS[function].result_cost(overloads)
     assert after is not None
     assert after(result) == cost
 

@@ -34,9 +34,9 @@ def test_a_failure_is_remembered_and_raised_again(monkeypatch: pytest.MonkeyPatc
 
 def test_the_memory_is_bounded() -> None:
     asked = compile_selector('device.attributes["d"].index >= 0')
-    for index in range(selector._ANSWERS_A_SELECTOR + 10):
+    for index in range(selector._MAX_ANSWERS + 10):
         assert asked.matches(device(index))
-    assert len(asked._answers) <= selector._ANSWERS_A_SELECTOR
+    assert len(asked._answers) <= selector._MAX_ANSWERS
 
 
 @pytest.mark.parametrize(

@@ -101,8 +101,8 @@ def test_terms_with_thousands_of_values_take_no_more_memory_than_others() -> Non
         matcher = PodMatcher(frozenset(("default",)), NOTHING, selector)
         sums.file(matcher, 1)
         placed.add(CarriedTerm(Carried.PREFERRED, AffinityTerm(matcher, "zone"), number), 0, 1)
-    assert not sums._wanting
-    assert not sums._excluding
+    assert not sums._selectors._wanting
+    assert not sums._selectors._excluding
     assert len(placed._by_topology["zone"].index._filed) == 1
     assert [sums.matched("default", {"k": value}, {}).tolist() for value in ("v7", "other")] == [
         [True, False],

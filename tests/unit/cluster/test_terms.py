@@ -15,7 +15,7 @@ from kuberth.cluster import terms as terms_module
 from kuberth.cluster.pod_info import PodInfo, PodMatcher
 from kuberth.cluster.table import ClusterTable
 from kuberth.cluster.term_index import UNDEMANDING, demanded_labels
-from kuberth.cluster.terms import MANY_TERMS, MAX_LONG_VALUES, Carried, CarriedTerms, Tally
+from kuberth.cluster.terms import MAX_LONG_VALUES, MAX_TERMS_ONE_BY_ONE, Carried, CarriedTerms, Tally
 from kuberth.testing.factories import make_node, make_pod
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -322,7 +322,7 @@ def test_labels_that_a_binding_brings_leave_the_terms_of_a_pod_as_they_are(table
 
 
 def test_few_terms_of_a_topology_are_not_summed(table: ClusterTable) -> None:
-    keys = [f"key-{number}" for number in range(MANY_TERMS + 1)]
+    keys = [f"key-{number}" for number in range(MAX_TERMS_ONE_BY_ONE + 1)]
     place(table, "one", "n1", **affinity(podAntiAffinity={REQUIRED: [term({}, key) for key in keys]}))
     topologies = table.terms.carried_in(Carried.REQUIRED_ANTI_AFFINITY)._by_topology
     assert len(topologies) == len(keys)

@@ -121,11 +121,11 @@ def test_extenders_by_verb() -> None:
         assert [each.name for each in extenders.prioritizing(pod)] == ["http://scores"]
         assert [each.name for each in extenders.binding(pod)] == ["http://binder"]
         assert extenders.decide_about(pod)
-    assert next(iter(extenders.prioritizing(plain))).weighs == 30
-    assert extenders.look_at_nodes
+    assert next(iter(extenders.prioritizing(plain))).score_factor == 30
+    assert extenders.score_nodes
     binder_alone = build_extenders(configs[:1], api=MemoryApi(), clock=SystemClock())
     assert not binder_alone.decide_about(plain)
-    assert not binder_alone.look_at_nodes
+    assert not binder_alone.score_nodes
     assert not Extenders()
     assert build_extenders((), api=MemoryApi(), clock=SystemClock()) is not None
 

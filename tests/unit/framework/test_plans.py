@@ -149,7 +149,7 @@ def limited(max_plans: int, nodes: int) -> Framework:
     """A framework whose cache holds `max_plans` plans for `nodes` nodes."""
     made = framework(LABELS, nodes=[f"n{number}" for number in range(nodes)])
     capacity = len(made.cluster.live)
-    plans_of(made)._max_bytes = max_plans * (plan_bytes(capacity, 0) + REJECTION_BYTES * capacity)
+    plans_of(made).max_bytes = max_plans * (plan_bytes(capacity, 0) + REJECTION_BYTES * capacity)
     return made
 
 

@@ -7,8 +7,8 @@ import pytest
 from kuberth.api.selectors import Operator, Requirement
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.selected_labels import SelectedLabels
-from kuberth.framework import signatures
-from kuberth.framework.signatures import signer
+from kuberth.framework import inputs
+from kuberth.framework.inputs import signer
 from kuberth.testing import make_pod
 
 
@@ -17,13 +17,13 @@ def test_long_signatures_are_made_once_for_a_version_of_the_pod(
     labels: int, encodings: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Any] = []
-    encode = signatures._encode
+    encode = inputs._encode
 
     def counting(value: Any) -> bytes:
         made.append(value)
         return encode(value)
 
-    monkeypatch.setattr(signatures, "_encode", counting)
+    monkeypatch.setattr(inputs, "_encode", counting)
     sign = signer(["metadata.labels"])
     info = PodInfo(make_pod("pod", labels={f"label-{number}": "value" for number in range(labels)}))
     assert sign(info) == sign(info)

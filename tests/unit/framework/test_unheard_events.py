@@ -18,7 +18,7 @@ from kuberth.framework import (
     Resource,
     ScorePlugin,
 )
-from kuberth.framework.unheard_events import unheard
+from kuberth.framework.cluster_events import unheard
 from kuberth.testing import MemoryApi, profile, run_in_virtual_time
 from tests.unit.framework.harness import framework, plugin
 

@@ -238,6 +238,6 @@ def test_deleted_gangs_are_forgotten() -> None:
                 await world.quiet(seconds=1)
             assert isinstance(plugin, Coscheduling)
             assert 0 < len(plugin._failures) <= 70
-            assert 0 < len(plugin._given_back) <= 70
+            assert 0 < len(plugin._released) <= 70
 
     run_in_virtual_time(scenario)

@@ -94,7 +94,7 @@ def test_no_nodes_is_nobodys_rejection() -> None:
         pytest.param("nominator", "nominate", "nominating a node", id="nominator"),
         pytest.param("outside", "record", "recording the FailedScheduling event", id="recorder"),
         pytest.param("written", "write", "writing the PodScheduled condition", id="writer"),
-        pytest.param("failures", "_derive", "reading its present version", id="present-version"),
+        pytest.param("failures", "derive", "reading its present version", id="present-version"),
         pytest.param("failures", "_record_rejectors", "noting the rejecting plugins", id="rejectors"),
     ],
 )

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kuberth.plugins.dynamic_resources import searching
-from kuberth.plugins.dynamic_resources.searching import BackgroundSearches, SearchBudget
+from kuberth.plugins.dynamic_resources import site_results
+from kuberth.plugins.dynamic_resources.site_results import BackgroundSearches, SearchBudget
 from kuberth.testing import run_in_virtual_time
 
 
@@ -21,7 +21,7 @@ class Searches:
         self._name, self._log, self._left = name, log, slices
         self.budgets: list[tuple[int | None, int]] = []
 
-    def go_on(self, budget: SearchBudget) -> bool:
+    def resume(self, budget: SearchBudget) -> bool:
         self._log.append(self._name)
         self.budgets.append((budget.limit, budget.left))
         self._left -= 1
@@ -51,7 +51,7 @@ def test_each_gets_a_slice_in_turn_until_it_is_done() -> None:
             background.add(searches)
 
     assert "".join(run(scenario)) == ".a.b.c.a.c.a"
-    assert made[0].budgets == [(1000, searching._SLICE_WORK)] * 3
+    assert made[0].budgets == [(1000, site_results._SLICE_WORK)] * 3
 
 
 def test_one_that_is_done_can_be_added_again() -> None:
@@ -66,28 +66,28 @@ def test_searches_that_no_attempt_renews_end() -> None:
     def scenario(background: BackgroundSearches, log: list[str]) -> None:
         background.add(Searches("a", log))
 
-    assert run(scenario).count("a") == searching._SLICES
+    assert run(scenario).count("a") == site_results._SLICES
 
 
 def test_an_attempt_renews_them_even_if_no_more_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "_MOST_WAITING", 1)
+    monkeypatch.setattr(site_results, "_MAX_WAITING", 1)
 
     def scenario(background: BackgroundSearches, log: list[str]) -> None:
         searches = Searches("a", log)
         background.add(searches)
-        pause = searching._PAUSE_SECONDS
+        pause = site_results._PAUSE_SECONDS
         asyncio.get_running_loop().call_later(10.5 * pause, background.add, searches)
 
-    assert run(scenario).count("a") == searching._SLICES + 10
+    assert run(scenario).count("a") == site_results._SLICES + 10
 
 
 def test_only_so_many_wait() -> None:
     def scenario(background: BackgroundSearches, log: list[str]) -> None:
-        for number in range(searching._MOST_WAITING + 2):
+        for number in range(site_results._MAX_WAITING + 2):
             background.add(Searches(str(number), log, 1))
 
     log = run(scenario)
-    assert [name for name in log if name != "."] == [str(each) for each in range(searching._MOST_WAITING)]
+    assert [name for name in log if name != "."] == [str(each) for each in range(site_results._MAX_WAITING)]
 
 
 def test_nothing_goes_on_after_the_end() -> None:

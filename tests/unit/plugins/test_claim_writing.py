@@ -75,7 +75,7 @@ def test_doubt_ends(failures: list[ApiError], requests: int, is_known: bool) -> 
         writer, claims = writer_of(api)
         claims.add_pending(claim)
         writer.in_doubt.add(claim.metadata.uid)
-        await writer.settle(claim, lambda: ended.append(1))
+        await writer.resolve_doubt(claim, lambda: ended.append(1))
         assert (api.requests, ended) == (["get"] * requests, [1])
         assert (claims.in_flight, writer.in_doubt) == ({}, set())
         assert (claims.get_by_key("default/c") is not None) is is_known

@@ -29,7 +29,7 @@ def csi_node(name: str, drawn: random.Random) -> CSINode:
 @pytest.mark.parametrize("most", [1, 3, 256])
 def test_columns_say_what_the_objects_say(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """However few drivers have columns at a time, and whatever changed since they were asked about."""
-    monkeypatch.setattr(csi_nodes, "_MOST_DRIVERS", most)
+    monkeypatch.setattr(csi_nodes, "_MAX_DRIVERS", most)
     drawn, table, store = random.Random(most), ClusterTable(), Store[CSINode]()
     columns = CSINodeColumns(table, store)
     names: list[str] = []

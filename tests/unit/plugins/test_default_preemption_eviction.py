@@ -22,7 +22,7 @@ from kuberth.informers.store import Stores
 from kuberth.local.memory_api import MemoryApi
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.plugins.default_preemption.candidates import Candidate
-from kuberth.plugins.default_preemption.eviction import AT_ONCE, FEW_CONDEMNED, Evictions
+from kuberth.plugins.default_preemption.eviction import AT_ONCE, MIN_VICTIMS_TO_CLEAN_UP, Evictions
 from kuberth.plugins.default_preemption.plans import Victims
 from kuberth.testing.clock import FakeClock
 from kuberth.testing.factories import make_pod
@@ -203,11 +203,11 @@ def test_with_the_gate_off_victims_go_in_order() -> None:
     scene = Surroundings(*victims, lesser, asynchronous=False)
     scene.nominator.nominate(PodInfo(lesser), "n1")
     scene.start(preemptor(), *victims)
-    assert scene.evictions.turns_away(preemptor())
+    assert scene.evictions.gates(preemptor())
     asyncio.run(scene.finish())
     assert scene.deleted == ["a", "b", "c"]
     assert scene.api.log[-1] == "patch lesser"
-    assert not scene.evictions.turns_away(preemptor())
+    assert not scene.evictions.gates(preemptor())
 
 
 def test_a_victim_on_its_way_out_is_left_alone_but_counted() -> None:
@@ -224,7 +224,7 @@ def test_if_all_are_on_their_way_out_there_is_nothing_to_do() -> None:
     scene = Surroundings(going)
     scene.start(preemptor(), going)
     assert scene.work == []
-    assert not scene.evictions.turns_away(preemptor())
+    assert not scene.evictions.gates(preemptor())
     assert scene.metrics.preemption_victims.values == {}
 
 
@@ -247,7 +247,7 @@ def test_a_victim_that_is_gone_needs_no_event(before: Callable[[Surroundings, Po
     scene.run(preemptor(), low)
     assert scene.events == []
     assert scene.activated == []
-    assert not scene.evictions.turns_away(preemptor())
+    assert not scene.evictions.gates(preemptor())
 
 
 def test_another_pod_of_the_same_name_is_not_deleted() -> None:
@@ -277,7 +277,7 @@ def test_after_a_failure_the_pod_is_tried_again(
     assert set(scene.deleted) <= set(deleted)
     assert ("c" in scene.deleted) is ("c" in deleted)
     assert scene.activated == ["default/incoming"]
-    assert not scene.evictions.turns_away(preemptor())
+    assert not scene.evictions.gates(preemptor())
     assert "preemption for pod default/incoming on node n1 failed" in caplog.text
     assert scene.metrics.preemption_goroutines_execution.values == {("error",): 1}
 
@@ -350,21 +350,21 @@ def test_the_gate_is_shut_until_the_last_victim_goes() -> None:
         scene.api.held = {"first": asyncio.Event(), "last": asyncio.Event()}
         pod = preemptor()
         scene.start(pod, first, last)
-        assert scene.evictions.turns_away(pod)
-        assert not scene.evictions.turns_away(make_pod("other"))
+        assert scene.evictions.gates(pod)
+        assert not scene.evictions.gates(make_pod("other"))
         task = asyncio.create_task(scene.finish(), name="preemption")
         await settle()
         scene.stores.of(Pod).remove(first)
-        assert scene.evictions.turns_away(pod)
+        assert scene.evictions.gates(pod)
         scene.api.held["first"].set()
         await settle()
-        assert scene.evictions.turns_away(pod)
+        assert scene.evictions.gates(pod)
         # The informer hears of the deletion before the request that caused it is answered.
         scene.stores.of(Pod).remove(last)
-        assert not scene.evictions.turns_away(pod)
+        assert not scene.evictions.gates(pod)
         scene.api.held["last"].set()
         await task
-        assert not scene.evictions.turns_away(pod)
+        assert not scene.evictions.gates(pod)
         assert scene.activated == []
 
     asyncio.run(scenario())
@@ -387,7 +387,7 @@ def test_when_the_last_victim_counts_as_gone(change: dict[str, Any], still_shut:
         task = asyncio.create_task(scene.finish(), name="preemption")
         await settle()
         scene.stores.of(Pod).set(make_pod("last", node="n1", **{"uid": "uid-last", **change}))
-        assert scene.evictions.turns_away(preemptor()) is still_shut
+        assert scene.evictions.gates(preemptor()) is still_shut
         scene.api.held["last"].set()
         await task
 
@@ -409,17 +409,17 @@ def test_a_pod_that_was_turned_away_is_woken_if_nothing_else_would(heard_of: lis
     for pod in victims:
         if pod.metadata.name in heard_of:
             scene.stores.of(Pod).remove(pod)
-    assert scene.evictions.turns_away(preemptor())
+    assert scene.evictions.gates(preemptor())
     asyncio.run(scene.finish())
     assert scene.activated == (["default/incoming"] if woken else [])
-    assert not scene.evictions.turns_away(preemptor())
+    assert not scene.evictions.gates(preemptor())
 
 
 def test_a_pod_that_was_turned_away_is_woken_if_its_victim_was_being_bound() -> None:
     binding = make_pod("binding", uid="binding")
     scene = Surroundings(binding)
     scene.start(preemptor(), make_pod("binding", uid="binding", node="n1"))
-    assert scene.evictions.turns_away(preemptor())
+    assert scene.evictions.gates(preemptor())
     asyncio.run(scene.finish())
     assert scene.activated == ["default/incoming"]
 
@@ -452,7 +452,7 @@ def test_a_cancelled_preemption_leaves_the_gate_open() -> None:
         await settle()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        assert not scene.evictions.turns_away(preemptor())
+        assert not scene.evictions.gates(preemptor())
         assert scene.activated == []
 
     asyncio.run(scenario())
@@ -460,12 +460,12 @@ def test_a_cancelled_preemption_leaves_the_gate_open() -> None:
 
 def test_victims_are_not_remembered_for_ever() -> None:
     """A victim that ended only after its preemption was over is dropped in time."""
-    victims = [victim(f"low-{index}") for index in range(4 * FEW_CONDEMNED)]
+    victims = [victim(f"low-{index}") for index in range(4 * MIN_VICTIMS_TO_CLEAN_UP)]
     scene = Surroundings(*victims)
     for low in victims:
         scene.run(preemptor(), low)
         scene.stores.of(Pod).remove(low)
-        assert len(scene.evictions._condemned) <= FEW_CONDEMNED
+        assert len(scene.evictions._victims) <= MIN_VICTIMS_TO_CLEAN_UP
 
 
 def test_a_victim_counts_as_leaving_until_it_is_seen_to_go() -> None:

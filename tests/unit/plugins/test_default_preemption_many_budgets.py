@@ -9,15 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kuberth.api.meta import LabelSelector
 from kuberth.api.policy import PodDisruptionBudget
 from kuberth.api.selectors import Requirement, Selector, compile_label_selector
 from kuberth.api.wire import convert
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.informers.store import Store, object_key
-from kuberth.plugins.default_preemption import budgets
 from kuberth.plugins.default_preemption import budgets as module
-from kuberth.plugins.default_preemption.budgets import Budgets, SelectorSums
+from kuberth.plugins.default_preemption.budgets import Budgets
 from kuberth.testing.factories import make_pod
 
 
@@ -105,7 +103,7 @@ def test_answers_are_those_of_every_budget_asked_about_every_victim(
     present: dict[str, PodDisruptionBudget] = {}
     asked = Budgets(store)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_MOST_KEPT", most_kept)
+        patch.setattr(module, "_MAX_CACHED", most_kept)
         for changed, without, victims in steps:
             for budget in changed:
                 store.set(budget)
@@ -160,38 +158,3 @@ def test_no_selector_is_asked_about_a_single_pod(*, distinct: bool, monkeypatch:
     assert len(split.violating) == 30
     assert len(split.covering) == number
     assert budgets.split(victims).covering is split.covering, "nodes share the set"
-
-
-SELECTORS = st.lists(EXPRESSIONS, max_size=3).map(
-    lambda expressions: compile_label_selector(convert(LabelSelector, {"matchExpressions": expressions}))
-)
-
-
-@given(
-    first=st.lists(SELECTORS, max_size=6),
-    second=st.lists(SELECTORS, max_size=6),
-    labels=LABELS,
-    few_values=st.sampled_from([0, 1, 64]),
-)
-def test_sums_find_the_selectors_that_accept(
-    first: list[Selector], second: list[Selector], labels: Mapping[str, str], few_values: int
-) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(budgets, "_FEW_VALUES", few_values)
-        sums = SelectorSums()
-        for place, selector in enumerate(first):
-            sums.file(place, selector)
-        for place, selector in enumerate(second[: len(first)]):
-            sums.remove(place, first[place])
-            if place % 2:
-                sums.file(place, selector)
-        present = {**dict(enumerate(first)), **dict(enumerate(second[: len(first)]))}
-        for place in range(0, min(len(first), len(second)), 2):
-            del present[place]
-        expected = [place for place, selector in sorted(present.items()) if selector.matches(labels)]
-        assert sums.accepting(labels).tolist() == expected
-        for place, selector in present.items():
-            sums.remove(place, selector)
-        assert sums.accepting(labels).tolist() == []
-        assert {**sums._with_key, **sums._asked} == {}, "what is gone leaves nothing behind"
-        assert sums._with_value == {}

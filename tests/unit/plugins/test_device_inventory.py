@@ -17,8 +17,7 @@ from kuberth.informers.store import Stores
 from kuberth.plugins.devices.claims import EXTENDED_RESOURCE_CLAIM, UNSEEN_SECONDS, KnownClaims
 from kuberth.plugins.devices.classes import KnownClasses
 from kuberth.plugins.devices.inventory import Inventory
-from kuberth.plugins.dynamic_resources.judging import Judgements
-from kuberth.plugins.dynamic_resources.searching import SearchBudget
+from kuberth.plugins.dynamic_resources.site_results import SearchBudget, SiteResultsCache
 from kuberth.testing import FakeClock
 from kuberth.testing.factories import make_node
 from tests.unit.framework.harness import make_handle
@@ -50,18 +49,18 @@ class World:
                 self.inventory.claims.assume(claim)
             for claim in like.in_flight.values():
                 self.inventory.claims.add_pending(claim)
-        self.judgements = Judgements(self.inventory)
+        self.results_cache = SiteResultsCache(self.inventory)
 
     def devices_found(self, *claims: ResourceClaim) -> dict[str, Any]:
         self.inventory.refresh()
-        table, judged = self.handle.cluster, self.judgements.of([claim.spec for claim in claims])
+        table, results = self.handle.cluster, self.results_cache.of([claim.spec for claim in claims])
         devices_found = {}
         for node in table.all_nodes():
             site = int(self.inventory.sites.of_row[node.row])
-            judged.judge(np.array([site]), SearchBudget(None))
-            found = judged.found[site]
+            results.update(np.array([site]), SearchBudget(None))
+            found = results.found[site]
             devices_found[node.name] = (
-                judged.codes[site],
+                results.codes[site],
                 found and [[pick.device.id for pick in picks] for picks in found.picks],
             )
         return devices_found
@@ -283,13 +282,13 @@ def test_the_claim_made_for_a_pod_is_found_by_the_pod() -> None:
     store.set(make_claim("plain", owner="other"))
     inventory = Inventory(handle)
     inventory.refresh()
-    found = inventory.made_for("pod")
+    found = inventory.claim_created_for("pod")
     assert found is not None
     assert found.metadata.name == "made"
-    assert inventory.made_for("other") is None
+    assert inventory.claim_created_for("other") is None
     store.remove(found)
     inventory.refresh()
-    assert inventory.made_for("pod") is None
+    assert inventory.claim_created_for("pod") is None
 
 
 def test_of_two_classes_behind_a_resource_the_newer_counts() -> None:

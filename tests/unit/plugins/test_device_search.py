@@ -18,7 +18,7 @@ from kuberth.plugins.devices.classes import KnownClasses
 from kuberth.plugins.devices.features import ALL_FEATURES, DeviceFeatures
 from kuberth.plugins.devices.sites import Site, Sites
 from kuberth.plugins.devices.slices import OfferedCapacity, RequestPolicy
-from kuberth.plugins.devices.usage import DeviceUsage, takes_of
+from kuberth.plugins.devices.usage import DeviceUsage, allocated_devices
 from kuberth.plugins.dynamic_resources.allocator.capacity import fits
 from kuberth.plugins.dynamic_resources.allocator.demand import AllocationError, Demand
 from kuberth.plugins.dynamic_resources.allocator.results import node_selector
@@ -58,7 +58,7 @@ class World:
         self.features = features
         for claim in taken:
             assert claim.status.allocation is not None
-            for take in takes_of(claim.status.allocation):
+            for take in allocated_devices(claim.status.allocation):
                 self.usage.add(take)
         classes = Store[DeviceClass]()
         for name in ("gpu", "nic"):

@@ -14,7 +14,7 @@ from kuberth.api.selectors import Selector
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
 from kuberth.cluster.terms import Carried
-from kuberth.plugins.inter_pod_affinity.filtering import asked_of_placed_pods
+from kuberth.plugins.inter_pod_affinity.filtering import matcher_of_placed_pods
 from kuberth.plugins.inter_pod_affinity.scoring import DomainScores
 from kuberth.testing import make_namespace, make_node, make_pod
 
@@ -91,7 +91,7 @@ def expected(table: ClusterTable, pods: list[PodInfo], incoming: PodInfo) -> lis
         assert home is not None
         for each in incoming.preferred_terms:
             labels = table.terms.namespace_labels(info.namespace)
-            if asked_of_placed_pods(each.term).matches(info.namespace, info.labels, labels):
+            if matcher_of_placed_pods(each.term).matches(info.namespace, info.labels, labels):
                 domain = home.labels.get(each.term.topology_key)
                 for number in range(4):
                     node = table.node_named(f"n{number}")
@@ -112,9 +112,9 @@ def test_sums_and_single_terms_give_the_same_scores(
     own: dict[str, Any],
 ) -> None:
     with (
-        patch("kuberth.cluster.terms.MANY_TERMS", many),
-        patch("kuberth.plugins.inter_pod_affinity.scoring.MANY_TERMS", many),
-        patch("kuberth.plugins.inter_pod_affinity.plugin.MANY_TERMS", many),
+        patch("kuberth.cluster.terms.MAX_TERMS_ONE_BY_ONE", many),
+        patch("kuberth.plugins.inter_pod_affinity.scoring.MAX_TERMS_ONE_BY_ONE", many),
+        patch("kuberth.plugins.inter_pod_affinity.plugin.MAX_TERMS_ONE_BY_ONE", many),
     ):
         _compare(placed, labels, namespace, own)
 

@@ -14,7 +14,7 @@ from kuberth.errors import KuberthError
 from kuberth.evaluation import Evaluator
 from kuberth.plugins.dynamic_resources.allocator.demand import AllocationError
 from kuberth.plugins.dynamic_resources.allocator.search import DeviceSearch, Found, SearchTimeout
-from kuberth.plugins.dynamic_resources.searching import ATTEMPT_WORK
+from kuberth.plugins.dynamic_resources.site_results import ATTEMPT_WORK
 from kuberth.testing import make_node
 from kuberth.testing.harness import running
 from tests.integration.test_devices import asking

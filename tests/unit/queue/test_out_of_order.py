@@ -5,8 +5,8 @@ from __future__ import annotations
 from kuberth.api.core import Pod
 from kuberth.cluster.pod_info import group_of
 from kuberth.framework.cluster_events import UNSCHEDULED_POD_ADD, Hint
+from kuberth.framework.inputs import signer
 from kuberth.framework.profile import RegisteredHint
-from kuberth.framework.signatures import signer
 from kuberth.framework.status import SUCCESS, Status
 from kuberth.queue.guard import GuardedQueue
 from kuberth.testing import make_pod

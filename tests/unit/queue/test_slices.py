@@ -11,8 +11,8 @@ import pytest
 from kuberth.api.core import Pod
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework.cluster_events import Hint
+from kuberth.framework.inputs import signer
 from kuberth.framework.profile import RegisteredHint
-from kuberth.framework.signatures import signer
 from kuberth.queue import slices
 from kuberth.testing import make_node, make_pod
 from tests.unit.queue.harness import NODE_ADD, QueueHarness

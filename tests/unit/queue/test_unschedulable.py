@@ -13,9 +13,9 @@ from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.selected_labels import SelectedLabels
 from kuberth.framework import cluster_events as events
 from kuberth.framework.cluster_events import Action, ClusterEvent, Concern, Hint, Resource
+from kuberth.framework.inputs import signer
 from kuberth.framework.profile import RegisteredHint
 from kuberth.framework.queued_pod import QueuedPod
-from kuberth.framework.signatures import signer
 from kuberth.framework.status import SUCCESS, Status
 from kuberth.observe.metrics import SchedulerMetrics
 from kuberth.queue.hints import Hints

@@ -58,7 +58,7 @@ def run(
     scheduler.queue.add(PodInfo(stored))
 
     async def cycle() -> Placement | Rejection | None:
-        return await scheduler.loop._extended.run(scheduler.pop(), scheduler.runner)
+        return await scheduler.loop.extended.run(scheduler.pop(), scheduler.runner)
 
     return run_in_virtual_time(cycle)
 
@@ -198,7 +198,7 @@ def test_a_pod_that_is_gone_before_its_turn() -> None:
     scheduler.queue.add(PodInfo(make_pod("p")))
 
     async def cycle() -> Placement | Rejection | None:
-        return await scheduler.loop._extended.run(scheduler.pop(), scheduler.runner)
+        return await scheduler.loop.extended.run(scheduler.pop(), scheduler.runner)
 
     assert run_in_virtual_time(cycle) is None
 
@@ -210,7 +210,7 @@ def test_a_pod_whose_profile_is_gone_when_its_turn_comes_is_let_go(caplog: pytes
     assert scheduler.loop.schedule_one(), "it stands in line for the extender's answer"
     assert [popped.metadata.name for popped in scheduler.queue.in_flight()] == ["p"]
     (turn,) = scheduler.made.outside.spawned
-    scheduler.loop._runners = {}  # as a configuration without the profile leaves them
+    scheduler.loop.runners = {}  # as a configuration without the profile leaves them
     run_in_virtual_time(lambda: turn)
     assert (scheduler.placements, scheduler.queues(), scheduler.queue.in_flight()) == ([], {}, ())
     assert "has schedulerName 'default-scheduler'; no profile has this name" in caplog.text

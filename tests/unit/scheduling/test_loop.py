@@ -94,7 +94,7 @@ def test_a_binding_that_does_not_start_gives_the_pod_back(
         raise RuntimeError("no task today")
 
     with monkeypatch.context() as patched:
-        patched.setattr(scheduler.loop, "_bind", fail)
+        patched.setattr(scheduler.loop, "bind", fail)
         assert scheduler.loop.schedule_one()
     assert scheduler.queues() == {"active": ["q"], "backoff": ["p"]}
     assert scheduler.queue.in_flight() == ()

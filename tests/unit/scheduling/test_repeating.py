@@ -9,7 +9,7 @@ import pytest
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.framework import DependsOn, FilterPlugin, Inputs, Plugin, PostFilterPlugin, Status
 from kuberth.framework.cluster_events import ASSIGNED_POD_DELETE
-from kuberth.scheduling.repeating import AT_ONCE
+from kuberth.scheduling.loop import REJECTED_AT_ONCE
 from kuberth.testing import FakeClock, make_pod
 from tests.unit.framework.harness import plugin
 from tests.unit.scheduling.harness import CycleHarness, make_harness
@@ -96,7 +96,7 @@ def test_in_bulk_and_one_by_one_nothing_differs() -> None:
 
 def test_a_turn_ends_after_so_many_pods() -> None:
     harness = full_cluster()
-    harness.add(*(make_pod(f"p{number}") for number in range(2 + 3 * AT_ONCE)))
+    harness.add(*(make_pod(f"p{number}") for number in range(2 + 3 * REJECTED_AT_ONCE)))
     assert run_all(harness) == 2 + 3
     assert {each.attempts for each in harness.queue.pending_pods()["unschedulable"]} == {1}
 

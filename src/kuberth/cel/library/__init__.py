@@ -16,7 +16,6 @@ from kuberth.cel.library import (
     lists,
     operators,
     quantities,
-    regular_expressions,
     strings,
     times,
     urls,
@@ -28,10 +27,8 @@ FUNCTIONS: dict[str, Function] = collect(
     conversions.LIBRARY,
     collections.LIBRARY,
     strings.STANDARD,
-    regular_expressions.STANDARD,
     times.LIBRARY,
     urls.LIBRARY,
-    regular_expressions.LIBRARY,
     lists.KUBERNETES,
     authorization.LIBRARY,
     collections.OPTIONALS,
@@ -47,7 +44,7 @@ for _name, _operator in {
     **operators.OPERATORS,
     **conversions.OPERATORS,
     **collections.OPERATORS,
-    **regular_expressions.OPERATORS,
+    **strings.OPERATORS,
     **lists.OPERATORS,
 }.items():
     FUNCTIONS[_name].operator = _operator

@@ -8,6 +8,7 @@ from functools import partial
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from math import ceil
 
+from kuberth.cel.costs import contains_cidr_cost, contains_ip_cost, first_tenth, twice_first_tenth
 from kuberth.cel.declarations import Overload, function, method
 from kuberth.cel.library.formatting import go_quote
 from kuberth.cel.values import LibraryValue, Value
@@ -98,6 +99,10 @@ def _reads(read: Value, text: str) -> bool:
     return True
 
 
+def _is_canonical(text: str) -> bool:
+    return str(_read_address(text)) == text
+
+
 def _is_link_local_multicast(ip: IPValue) -> bool:
     packed = ip.address.packed
     if ip.address.version == 4:
@@ -128,30 +133,32 @@ def _masked(cidr: CIDRValue) -> CIDRValue:
 
 
 LIBRARY: tuple[Overload, ...] = (
-    function("ip(string) -> IP", _ip),
+    function("ip(string) -> IP", _ip, cost=first_tenth),
     method("IP.family() -> int", lambda ip: ip.address.version),
-    function("ip.isCanonical(string) -> bool", lambda text: str(_read_address(text)) == text),
+    function("ip.isCanonical(string) -> bool", _is_canonical, cost=twice_first_tenth),
     method("IP.isUnspecified() -> bool", lambda ip: ip.address.is_unspecified),
     method("IP.isLoopback() -> bool", lambda ip: ip.address.is_loopback),
     method("IP.isLinkLocalMulticast() -> bool", _is_link_local_multicast),
     method("IP.isLinkLocalUnicast() -> bool", lambda ip: ip.address.is_link_local),
     method("IP.isGlobalUnicast() -> bool", _is_global_unicast),
-    function("isIP(string) -> bool", partial(_reads, _ip)),
+    function("isIP(string) -> bool", partial(_reads, _ip), cost=first_tenth),
     function("string(IP) -> string", lambda ip: str(ip.address)),
-    function("cidr(string) -> CIDR", _cidr),
+    function("cidr(string) -> CIDR", _cidr, cost=first_tenth),
     method(
         "CIDR.containsIP(string) -> bool",
         lambda cidr, text: _contains_ip(cidr, _ip(text)),
+        cost=contains_ip_cost,
     ),
-    method("CIDR.containsIP(IP) -> bool", _contains_ip),
+    method("CIDR.containsIP(IP) -> bool", _contains_ip, cost=contains_ip_cost),
     method(
         "CIDR.containsCIDR(string) -> bool",
         lambda cidr, text: _contains_cidr(cidr, _cidr(text)),
+        cost=contains_cidr_cost,
     ),
-    method("CIDR.containsCIDR(CIDR) -> bool", _contains_cidr),
+    method("CIDR.containsCIDR(CIDR) -> bool", _contains_cidr, cost=contains_cidr_cost),
     method("CIDR.ip() -> IP", lambda cidr: IPValue(cidr.address)),
     method("CIDR.prefixLength() -> int", lambda cidr: cidr.bits),
     method("CIDR.masked() -> CIDR", _masked),
-    function("isCIDR(string) -> bool", partial(_reads, _cidr)),
+    function("isCIDR(string) -> bool", partial(_reads, _cidr), cost=first_tenth),
     function("string(CIDR) -> string", str),
 )

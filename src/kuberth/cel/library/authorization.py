@@ -8,24 +8,24 @@ from kuberth.cel.declarations import Overload, method
 from kuberth.cel.values import Value, no_such_overload
 
 
-def _never(*_args: Value) -> NoReturn:
+def _unavailable(*_args: Value) -> NoReturn:
     raise no_such_overload()
 
 
 LIBRARY: tuple[Overload, ...] = (
-    method("Authorizer.path(string) -> PathCheck", _never),
-    method("Authorizer.group(string) -> GroupCheck", _never),
-    method("Authorizer.serviceAccount(string, string) -> Authorizer", _never),
-    method("GroupCheck.resource(string) -> ResourceCheck", _never),
-    method("ResourceCheck.subresource(string) -> ResourceCheck", _never),
-    method("ResourceCheck.namespace(string) -> ResourceCheck", _never),
-    method("ResourceCheck.name(string) -> ResourceCheck", _never),
-    method("PathCheck.check(string) -> Decision", _never),
-    method("ResourceCheck.check(string) -> Decision", _never),
-    method("Decision.errored() -> bool", _never),
-    method("Decision.error() -> string", _never),
-    method("Decision.allowed() -> bool", _never),
-    method("Decision.reason() -> string", _never),
-    method("ResourceCheck.fieldSelector(string) -> ResourceCheck", _never),
-    method("ResourceCheck.labelSelector(string) -> ResourceCheck", _never),
+    method("Authorizer.path(string) -> PathCheck", _unavailable),
+    method("Authorizer.group(string) -> GroupCheck", _unavailable),
+    method("Authorizer.serviceAccount(string, string) -> Authorizer", _unavailable),
+    method("GroupCheck.resource(string) -> ResourceCheck", _unavailable),
+    method("ResourceCheck.subresource(string) -> ResourceCheck", _unavailable),
+    method("ResourceCheck.namespace(string) -> ResourceCheck", _unavailable),
+    method("ResourceCheck.name(string) -> ResourceCheck", _unavailable),
+    method("PathCheck.check(string) -> Decision", _unavailable),
+    method("ResourceCheck.check(string) -> Decision", _unavailable),
+    method("Decision.errored() -> bool", _unavailable),
+    method("Decision.error() -> string", _unavailable),
+    method("Decision.allowed() -> bool", _unavailable),
+    method("Decision.reason() -> string", _unavailable),
+    method("ResourceCheck.fieldSelector(string) -> ResourceCheck", _unavailable),
+    method("ResourceCheck.labelSelector(string) -> ResourceCheck", _unavailable),
 )

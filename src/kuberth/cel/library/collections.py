@@ -17,6 +17,7 @@ from kuberth.cel.values import (
     contains,
     equal,
     no_such_overload,
+    size_of,
     token,
 )
 from kuberth.errors import CelRuntimeError
@@ -40,7 +41,7 @@ def _in(element: Value, container: Value) -> bool:
 
 def _insert(target: Map, key: Value, value: Value) -> Map:
     if target.find(key)[0]:
-        raise CelRuntimeError(f"insert failed: key {_shown(key)} already exists")
+        raise CelRuntimeError(f"insert failed: key {_key_text(key)} already exists")
     if isinstance(target, MapAccumulator):
         target.entries[token(key)] = value
         return target
@@ -53,7 +54,7 @@ def _insert_all(target: Map, more: Map) -> Map:
     return target
 
 
-def _shown(key: Value) -> str:
+def _key_text(key: Value) -> str:
     return str(key).lower() if isinstance(key, bool) else str(key)
 
 
@@ -62,9 +63,9 @@ def _includes(target: Value, element: Value) -> bool:
     if not isinstance(target, list):
         return equal(target, element) is True
     for index, one in enumerate(target):
-        if index >= _MOST_VALUES:
+        if index >= _MAX_VALUES:
             raise CelRuntimeError(
-                f"'includes' function cannot be applied to lists longer than {_MOST_VALUES} values"
+                f"'includes' function cannot be applied to lists longer than {_MAX_VALUES} values"
             )
         if equal(one, element) is True:
             return True
@@ -95,14 +96,14 @@ def _unwrap(elements: list[Value]) -> list[Value]:
     return [element.value for element in elements if element.present]
 
 
-_MOST_VALUES = 48
+_MAX_VALUES = 48
 
 IN_LIST = "@in(A, list(A))"
 
 LIBRARY: tuple[Overload, ...] = (
     function("_[_](list(A), int) -> A"),
     function("_[_](map(A, B), A) -> B"),
-    function(f"{IN_LIST} -> bool"),
+    function(f"{IN_LIST} -> bool", cost_if_picked=lambda *args: size_of(args[1])),
     function("@in(A, map(A, B)) -> bool"),
     function("size(bytes) -> int"),
     method("bytes.size() -> int"),

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
+from math import ceil
 
 from kuberth.cel.declarations import Overload, function, method
 from kuberth.cel.library.urls import url_problem
-from kuberth.cel.values import NONE, LibraryValue, Optional
+from kuberth.cel.values import NONE, LibraryValue, Optional, Value, size_of
 from kuberth.text import names
 
 _UNIT = "characters"
@@ -105,6 +106,12 @@ def _validate(named: NamedFormat, text: str) -> Optional:
     return Optional(problems) if problems else NONE
 
 
+def _validation_cost(*args: Value) -> int:
+    if not isinstance(args[0], NamedFormat):
+        return 1
+    return ceil((1.0 + size_of(args[1])) * 0.1) * ceil(args[0].regex_size * 0.25)
+
+
 def _named(name: str) -> Optional:
     return Optional(_FORMATS[name]) if name in _FORMATS else NONE
 
@@ -114,7 +121,7 @@ def _constant(value: NamedFormat) -> Callable[[], NamedFormat]:
 
 
 LIBRARY: tuple[Overload, ...] = (
-    method("NamedFormat.validate(string) -> optional(list(string))", _validate),
+    method("NamedFormat.validate(string) -> optional(list(string))", _validate, cost=_validation_cost),
     function("format.named(string) -> optional(NamedFormat)", _named),
     *(function(f"format.{name}() -> NamedFormat", _constant(value)) for name, value in _FORMATS.items()),
 )

@@ -27,7 +27,7 @@ from kuberth.cel.values import (
 from kuberth.errors import CelRuntimeError
 
 _SPECIAL_NUMBERS = ("NaN", "Infinity", "-Infinity")
-_MOST_PRECISION = 10_000
+_MAX_PRECISION = 10_000
 
 WRONG_TYPE = {
     "s": "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types,"
@@ -239,7 +239,7 @@ def _as_double(value: Value, clause: Clause) -> float:
         return number
     if type(value) is not float:
         raise _wrong(value, clause)
-    if clause.precision > _MOST_PRECISION:
+    if clause.precision > _MAX_PRECISION:
         raise CostExceeded
     return float(value)
 

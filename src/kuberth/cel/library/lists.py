@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cmp_to_key
 
+from kuberth.cel.costs import allocated_size, flatten_cost, product_of_sizes, sorted_keys, whole_size
 from kuberth.cel.declarations import Apply, Overload, function, method
 from kuberth.cel.library.operators import add
 from kuberth.cel.values import (
@@ -183,26 +184,29 @@ def _check_work(one: list[Value], other: list[Value]) -> None:
 
 
 KUBERNETES: tuple[Overload, ...] = (
-    *(method(f"list({kind}).isSorted() -> bool", _is_sorted) for kind in _COMPARED),
-    *(method(f"list({kind}).sum() -> {kind}", _sum(zero)) for kind, zero in _SUMMED.items()),
-    *(method(f"list({kind}).max() -> {kind}", _extreme("max", -1)) for kind in _COMPARED),
-    *(method(f"list({kind}).min() -> {kind}", _extreme("min", 1)) for kind in _COMPARED),
-    method("list(A).indexOf(A) -> int", _index_of),
-    method("list(A).lastIndexOf(A) -> int", _last_index_of),
+    *(method(f"list({kind}).isSorted() -> bool", _is_sorted, cost=whole_size) for kind in _COMPARED),
+    *(method(f"list({kind}).sum() -> {kind}", _sum(zero), cost=whole_size) for kind, zero in _SUMMED.items()),
+    *(method(f"list({kind}).max() -> {kind}", _extreme("max", -1), cost=whole_size) for kind in _COMPARED),
+    *(method(f"list({kind}).min() -> {kind}", _extreme("min", 1), cost=whole_size) for kind in _COMPARED),
+    method("list(A).indexOf(A) -> int", _index_of, cost=whole_size),
+    method("list(A).lastIndexOf(A) -> int", _last_index_of, cost=whole_size),
 )
 LIBRARY: tuple[Overload, ...] = (
-    method("list(T).slice(int, int) -> list(T)", _slice),
-    method("list(list(T)).flatten() -> list(T)", _flatten),
-    method("list(dyn).flatten(int) -> list(dyn)", _flatten),
-    *(method(f"list({kind}).sort() -> list({kind})") for kind in _COMPARED),
-    *(method(f"list(T).@sortByAssociatedKeys(list({kind})) -> list(T)") for kind in _COMPARED),
-    function("lists.range(int) -> list(int)", _range),
-    method("list(T).reverse() -> list(T)", lambda elements: elements[::-1]),
-    method("list(T).distinct() -> list(T)", _distinct),
+    method("list(T).slice(int, int) -> list(T)", _slice, result_cost=allocated_size),
+    method("list(list(T)).flatten() -> list(T)", _flatten, cost_if_picked=flatten_cost),
+    method("list(dyn).flatten(int) -> list(dyn)", _flatten, cost_if_picked=flatten_cost),
+    *(method(f"list({kind}).sort() -> list({kind})", cost_if_picked=sorted_keys(0)) for kind in _COMPARED),
+    *(
+        method(f"list(T).@sortByAssociatedKeys(list({kind})) -> list(T)", cost_if_picked=sorted_keys(1))
+        for kind in _COMPARED
+    ),
+    function("lists.range(int) -> list(int)", _range, result_cost=allocated_size),
+    method("list(T).reverse() -> list(T)", lambda elements: elements[::-1], result_cost=allocated_size),
+    method("list(T).distinct() -> list(T)", _distinct, cost=sorted_keys(0)),
 )
 SETS: tuple[Overload, ...] = (
-    function("sets.contains(list(T), list(T)) -> bool", _contains_all),
-    function("sets.equivalent(list(T), list(T)) -> bool", _equivalent),
-    function("sets.intersects(list(T), list(T)) -> bool", _intersects),
+    function("sets.contains(list(T), list(T)) -> bool", _contains_all, cost=product_of_sizes(1)),
+    function("sets.equivalent(list(T), list(T)) -> bool", _equivalent, cost=product_of_sizes(2)),
+    function("sets.intersects(list(T), list(T)) -> bool", _intersects, cost=product_of_sizes(1)),
 )
 OPERATORS: dict[str, Apply] = {"sort": _sort, "@sortByAssociatedKeys": _sort_by}

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from itertools import product
 from math import copysign, inf, nan
 
+from kuberth.cel.costs import both_sizes, equality_cost, shorter_size
 from kuberth.cel.declarations import Apply, Overload, function
 from kuberth.cel.library.times import check_duration, check_timestamp
 from kuberth.cel.values import (
@@ -36,6 +37,8 @@ _ORDERS: dict[str, Callable[[int], bool]] = {
     "_>=_": lambda order: order >= 0,
 }
 _ADDED = ("bytes", "double", "duration", "int", "list(A)", "string", "uint")
+_ADDING_COSTS = {"bytes": both_sizes, "string": both_sizes}
+_COMPARING_COSTS = {"bytes": shorter_size, "string": shorter_size}
 
 LIBRARY: tuple[Overload, ...] = (
     function("_?_:_(bool, A, A) -> A"),
@@ -43,9 +46,9 @@ LIBRARY: tuple[Overload, ...] = (
     function("_||_(bool, bool) -> bool"),
     function("!_(bool) -> bool"),
     function("@not_strictly_false(bool) -> bool"),
-    function("_==_(A, A) -> bool"),
-    function("_!=_(A, A) -> bool"),
-    *(function(f"_+_({kind}, {kind}) -> {kind}") for kind in _ADDED),
+    function("_==_(A, A) -> bool", cost=equality_cost),
+    function("_!=_(A, A) -> bool", cost=shorter_size),
+    *(function(f"_+_({kind}, {kind}) -> {kind}", cost_if_picked=_ADDING_COSTS.get(kind)) for kind in _ADDED),
     function("_+_(duration, timestamp) -> timestamp"),
     function("_+_(timestamp, duration) -> timestamp"),
     *(function(f"_-_({kind}, {kind}) -> {kind}") for kind in (*_NUMERIC, "duration")),
@@ -55,7 +58,7 @@ LIBRARY: tuple[Overload, ...] = (
     *(function(f"_%_({kind}, {kind}) -> {kind}") for kind in ("int", "uint")),
     *(function(f"-_({kind}) -> {kind}") for kind in ("int", "double")),
     *(
-        function(f"{name}({one}, {other}) -> bool")
+        function(f"{name}({one}, {other}) -> bool", cost_if_picked=_COMPARING_COSTS.get(one))
         for name, one, other in product(_ORDERS, _COMPARED, _COMPARED)
         if one == other or (one in _NUMERIC and other in _NUMERIC)
     ),
@@ -198,12 +201,12 @@ def _order(name: str, holds: Callable[[int], bool]) -> Apply:
     return apply
 
 
-_SELF_TELLING = frozenset({"string", "google.protobuf.Timestamp", "google.protobuf.Duration"})
+_TYPES_WITH_METHODS = frozenset({"string", "google.protobuf.Timestamp", "google.protobuf.Duration"})
 
 
 def _unsupported(name: str, one: Value) -> CelRuntimeError:
     """Upstream's message, which depends on whether the type could have methods of its own."""
-    if type_name(one) in _SELF_TELLING:
+    if type_name(one) in _TYPES_WITH_METHODS:
         return no_such_overload()
     return CelRuntimeError(f"no such overload: {name}")
 

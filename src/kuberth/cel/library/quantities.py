@@ -8,6 +8,7 @@ from math import inf
 
 from kuberth.api import quantity as quantities
 from kuberth.api.quantity import Quantity, QuantityFormat
+from kuberth.cel.costs import first_tenth
 from kuberth.cel.declarations import Overload, function, method
 from kuberth.cel.values import INT_MAX, INT_MIN, QuantityValue
 from kuberth.errors import CelRuntimeError, QuantityError
@@ -86,17 +87,11 @@ def _whole(number: int) -> Quantity:
 
 
 LIBRARY: tuple[Overload, ...] = (
-    function("quantity(string) -> Quantity", read_quantity),
-    function("isQuantity(string) -> bool", _is_quantity),
+    function("quantity(string) -> Quantity", read_quantity, cost=first_tenth),
+    function("isQuantity(string) -> bool", _is_quantity, cost=first_tenth),
     function("sign(Quantity) -> int", lambda one: (one.quantity.mantissa > 0) - (one.quantity.mantissa < 0)),
-    method(
-        "Quantity.isGreaterThan(Quantity) -> bool",
-        lambda one, other: _compare(one, other) > 0,
-    ),
-    method(
-        "Quantity.isLessThan(Quantity) -> bool",
-        lambda one, other: _compare(one, other) < 0,
-    ),
+    method("Quantity.isGreaterThan(Quantity) -> bool", lambda one, other: _compare(one, other) > 0),
+    method("Quantity.isLessThan(Quantity) -> bool", lambda one, other: _compare(one, other) < 0),
     method("Quantity.compareTo(Quantity) -> int", _compare),
     method("Quantity.asApproximateFloat() -> double", _float),
     method("Quantity.asInteger() -> int", _integer),

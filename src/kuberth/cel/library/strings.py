@@ -1,18 +1,15 @@
-"""String functions: the standard ones and version 2 of the strings extension."""
+"""String functions: the standard ones, version 2 of the strings extension, and regular expressions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import ceil
 
+from kuberth.cel.costs import contains_cost, first_tenth, pattern_cost, twice_first_tenth, whole_size
 from kuberth.cel.declarations import Apply, Overload, function, method
 from kuberth.cel.library.formatting import GO_ESCAPES, format_text
-from kuberth.cel.values import (
-    MAX_CHARACTERS,
-    MAX_ELEMENTS,
-    CostExceeded,
-    Value,
-    no_such_overload,
-)
+from kuberth.cel.patterns import Pattern, PatternError, compile_pattern
+from kuberth.cel.values import MAX_CHARACTERS, MAX_ELEMENTS, CostExceeded, Value, no_such_overload, size_of
 from kuberth.errors import CelRuntimeError
 
 _SPACES = (
@@ -98,6 +95,14 @@ def _substring(text: str, start: int, end: int | None = None) -> str:
     return text[start:end]
 
 
+def _quote(text: str) -> str:
+    return f'"{text.translate(_QUOTED)}"'
+
+
+def _joined_size(result: Value) -> int:
+    return ceil(size_of(result) * 2 * 0.1)
+
+
 def _join(parts: list[Value], separator: str = "") -> str:
     length = len(separator) * len(parts)
     for part in parts:
@@ -109,28 +114,68 @@ def _join(parts: list[Value], separator: str = "") -> str:
     return separator.join(parts)
 
 
+def _matches(text: Value, pattern: Value) -> bool:
+    if type(text) is not str:
+        raise CelRuntimeError("no such overload: matches")
+    if type(pattern) is not str:
+        raise no_such_overload()
+    try:
+        return compile_pattern(pattern).matches(text)
+    except PatternError as exc:
+        raise CelRuntimeError(str(exc)) from exc
+
+
+def _compiled(pattern: str) -> Pattern:
+    try:
+        return compile_pattern(pattern)
+    except PatternError as exc:
+        raise CelRuntimeError(f"Illegal regex: {exc}") from exc
+
+
+def _find(text: str, pattern: str) -> str:
+    return _compiled(pattern).find(text)
+
+
+def _find_all(text: str, pattern: str, most: int = -1) -> list[Value]:
+    found: list[Value] = []
+    for part in _compiled(pattern).find_all(text, most):
+        found.append(part)
+        if len(found) > MAX_ELEMENTS:
+            raise CostExceeded
+    return found
+
+
 STANDARD: tuple[Overload, ...] = (
-    method("string.contains(string) -> bool", _on_texts(lambda text, part: part in text)),
-    method("string.endsWith(string) -> bool", _on_texts(str.endswith)),
-    method("string.startsWith(string) -> bool", _on_texts(str.startswith)),
+    function("matches(string, string) -> bool"),
+    method("string.matches(string) -> bool", cost_if_picked=pattern_cost),
+    method("string.contains(string) -> bool", _on_texts(lambda text, part: part in text), cost=contains_cost),
+    method("string.endsWith(string) -> bool", _on_texts(str.endswith), cost=first_tenth),
+    method("string.startsWith(string) -> bool", _on_texts(str.startswith), cost=first_tenth),
 )
 LIBRARY: tuple[Overload, ...] = (
     method("string.charAt(int) -> string", _char_at),
-    method("string.indexOf(string) -> int", _index_of),
-    method("string.indexOf(string, int) -> int", _index_of),
-    method("string.lastIndexOf(string) -> int", _last_index_of),
-    method("string.lastIndexOf(string, int) -> int", _last_index_from),
-    method("string.lowerAscii() -> string", lambda text: text.translate(_LOWER)),
-    method("string.upperAscii() -> string", lambda text: text.translate(_UPPER)),
-    method("string.replace(string, string) -> string", _replace),
-    method("string.replace(string, string, int) -> string", _replace),
-    method("string.split(string) -> list(string)", _split),
-    method("string.split(string, int) -> list(string)", _split),
-    method("string.substring(int) -> string", _substring),
-    method("string.substring(int, int) -> string", _substring),
-    method("string.trim() -> string", lambda text: text.strip(_SPACES)),
-    method("string.format(list(dyn)) -> string", format_text),
-    function("strings.quote(string) -> string", lambda text: f'"{text.translate(_QUOTED)}"'),
-    method("list(string).join() -> string", _join),
-    method("list(string).join(string) -> string", _join),
+    method("string.indexOf(string) -> int", _index_of, cost=whole_size),
+    method("string.indexOf(string, int) -> int", _index_of, cost=whole_size),
+    method("string.lastIndexOf(string) -> int", _last_index_of, cost=whole_size),
+    method("string.lastIndexOf(string, int) -> int", _last_index_from, cost=whole_size),
+    method("string.lowerAscii() -> string", lambda text: text.translate(_LOWER), cost=first_tenth),
+    method("string.upperAscii() -> string", lambda text: text.translate(_UPPER), cost=first_tenth),
+    method("string.replace(string, string) -> string", _replace, cost=twice_first_tenth),
+    method("string.replace(string, string, int) -> string", _replace, cost=twice_first_tenth),
+    method("string.split(string) -> list(string)", _split, cost=twice_first_tenth),
+    method("string.split(string, int) -> list(string)", _split, cost=twice_first_tenth),
+    method("string.substring(int) -> string", _substring, cost=first_tenth),
+    method("string.substring(int, int) -> string", _substring, cost=first_tenth),
+    method("string.trim() -> string", lambda text: text.strip(_SPACES), cost=first_tenth),
+    method("string.format(list(dyn)) -> string", format_text, cost=first_tenth),
+    function("strings.quote(string) -> string", _quote, cost=first_tenth),
+    method("list(string).join() -> string", _join, result_cost=_joined_size),
+    method("list(string).join(string) -> string", _join, result_cost=_joined_size),
+    method("string.find(string) -> string", _find, cost=pattern_cost),
+    method("string.findAll(string) -> list(string)", _find_all, cost=pattern_cost),
+    method("string.findAll(string, int) -> list(string)", _find_all, cost=pattern_cost),
 )
+OPERATORS: dict[str, Apply] = {"matches": _matches}
+
+PATTERN_ARGUMENT = {"matches": 1, "find": 1, "findAll": 1}
+"""The position of the pattern argument; a constant one is checked at compile time."""

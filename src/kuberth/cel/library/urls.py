@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from ipaddress import IPv6Address
 
+from kuberth.cel.costs import first_tenth
 from kuberth.cel.declarations import Overload, function, method
 from kuberth.cel.library.formatting import go_quote
 from kuberth.cel.values import LibraryValue, Map, Value
@@ -194,7 +195,7 @@ def _query(url: URLValue) -> Map:
 
 
 LIBRARY: tuple[Overload, ...] = (
-    function("url(string) -> URL", _url),
+    function("url(string) -> URL", _url, cost=first_tenth),
     method("URL.getScheme() -> string", lambda url: url.scheme),
     method("URL.getHost() -> string", lambda url: url.host),
     method("URL.getHostname() -> string", _hostname),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
 
+from kuberth.cel.costs import first_tenth
 from kuberth.cel.declarations import Overload, function, method
 from kuberth.cel.values import UINT_MAX, LibraryValue, Value
 from kuberth.errors import CelRuntimeError
@@ -133,18 +134,12 @@ def _part(index: int) -> Value:
 
 
 LIBRARY: tuple[Overload, ...] = (
-    function("semver(string) -> Semver", _read),
-    function("semver(string, bool) -> Semver", _read),
-    function("isSemver(string) -> bool", _is_version),
-    function("isSemver(string, bool) -> bool", _is_version),
-    method(
-        "Semver.isGreaterThan(Semver) -> bool",
-        lambda one, other: _compare(one, other) > 0,
-    ),
-    method(
-        "Semver.isLessThan(Semver) -> bool",
-        lambda one, other: _compare(one, other) < 0,
-    ),
+    function("semver(string) -> Semver", _read, cost=first_tenth),
+    function("semver(string, bool) -> Semver", _read, cost=first_tenth),
+    function("isSemver(string) -> bool", _is_version, cost=first_tenth),
+    function("isSemver(string, bool) -> bool", _is_version, cost=first_tenth),
+    method("Semver.isGreaterThan(Semver) -> bool", lambda one, other: _compare(one, other) > 0),
+    method("Semver.isLessThan(Semver) -> bool", lambda one, other: _compare(one, other) < 0),
     method("Semver.compareTo(Semver) -> int", _compare),
     method("Semver.major() -> int", _part(0)),
     method("Semver.minor() -> int", _part(1)),

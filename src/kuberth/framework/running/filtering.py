@@ -60,13 +60,7 @@ class Filtering:
     """Calls Filter plugins."""
 
     def __init__(
-        self,
-        profile: Profile,
-        *,
-        cluster: ClusterTable,
-        nominator: Nominator,
-        calls: Calls,
-        filters: Filters,
+        self, profile: Profile, *, cluster: ClusterTable, nominator: Nominator, calls: Calls, filters: Filters
     ) -> None:
         self._profile = profile
         self._cluster = cluster
@@ -125,7 +119,7 @@ class Filtering:
                 passing[own] = status.is_success
                 nominated += [] if status.is_success else [_block(own, status)]
         if plan is None or any(each.name not in state.skip_filter for each in filters):
-            settled = self._settled_by_objects(state, blocks) if plan is None else set[int]()
+            settled = self._rejected_by_objects(state, blocks) if plan is None else set[int]()
             found = self._evaluate_nominated(state, pod, nodes, but={*settled, own})
             if isinstance(found, Status):
                 return found
@@ -190,7 +184,7 @@ class Filtering:
             return evaluated
         return [block._replace(positions=together[block.positions]) for block in evaluated[0]]
 
-    def _settled_by_objects(self, state: CycleState, blocks: Sequence[Block]) -> set[int]:
+    def _rejected_by_objects(self, state: CycleState, blocks: Sequence[Block]) -> set[int]:
         """The positions rejected by a filter that does not depend on pods on nodes: nominated pods make no
         difference there."""
         before = set[str]()
@@ -296,13 +290,13 @@ class Filtering:
 
     def run_add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeRow) -> Status:
         """Update PreFilter data: `added` is on `node` now."""
-        return self._follow(ADD_POD, state, pod, added, node)
+        return self._update(ADD_POD, state, pod, added, node)
 
     def run_remove_pod(self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeRow) -> Status:
         """Update PreFilter data: `removed` is no longer on `node`."""
-        return self._follow(REMOVE_POD, state, pod, removed, node)
+        return self._update(REMOVE_POD, state, pod, removed, node)
 
-    def _follow(self, point: str, state: CycleState, pod: Pod, other: PodInfo, node: NodeRow) -> Status:
+    def _update(self, point: str, state: CycleState, pod: Pod, other: PodInfo, node: NodeRow) -> Status:
         timed = state.record_plugin_metrics
         for plugin in self._followers:
             if plugin.name not in state.skip_filter:

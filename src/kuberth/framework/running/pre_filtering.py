@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kuberth.api.core import Pod
@@ -31,35 +32,33 @@ class PreFilterOutcome(NamedTuple):
 _ALL_NODES: Final = PreFilterOutcome(SUCCESS, None, frozenset())
 
 
+@dataclass(slots=True, eq=False)
 class PreFiltering:
     """Calls PreFilter plugins."""
 
-    def __init__(
-        self, plugins: Sequence[PreFilterPlugin], *, cluster: ClusterTable, calls: Calls, plans: Plans | None
-    ) -> None:
-        self._plugins = plugins
-        self._cluster = cluster
-        self._calls = calls
-        self._plans = plans
+    plugins: Sequence[PreFilterPlugin]
+    cluster: ClusterTable
+    calls: Calls
+    plans: Plans | None
 
     def run(self, state: CycleState, pod: Pod, nodes: Nodes) -> PreFilterOutcome:
         """Call every PreFilter plugin; if a plugin skips, its Filter is not called either."""
         started = time.perf_counter()
-        plugins, plans, info = self._plugins, self._plans, state.pod_info
+        plugins, plans, info = self.plugins, self.plans, state.pod_info
         equal_pods = None
-        if plans is not None and info is not None and state.uses_plans and not self._cluster.is_supposing:
+        if plans is not None and info is not None and state.uses_plans and not self.cluster.is_supposing:
             equal_pods = plans.find(info, nodes)
         state.equal_pods = None
         if equal_pods is not None:
             equal_pods.enter(state)
             plugins = equal_pods.pre_filter
         skipped: list[str] = []
-        outcome = self._ask(plugins, state, pod, nodes, skipped) if plugins else _ALL_NODES
+        outcome = self._call_plugins(plugins, state, pod, nodes, skipped) if plugins else _ALL_NODES
         state.skip_filter = frozenset(skipped) if equal_pods is None else equal_pods.skip_filter(skipped)
-        self._calls.observe("PreFilter", outcome.status, started)
+        self.calls.observe("PreFilter", outcome.status, started)
         return outcome
 
-    def _ask(
+    def _call_plugins(
         self,
         plugins: Sequence[PreFilterPlugin],
         state: CycleState,
@@ -72,8 +71,8 @@ class PreFiltering:
         outcome = SUCCESS
         timed = state.record_plugin_metrics
         for plugin in plugins:
-            self._calls.evaluated(plugin.name, "PreFilter")
-            answer = self._calls.call(plugin, "PreFilter", plugin.pre_filter, state, pod, nodes, timed=timed)
+            self.calls.evaluated(plugin.name, "PreFilter")
+            answer = self.calls.call(plugin, "PreFilter", plugin.pre_filter, state, pod, nodes, timed=timed)
             if answer is SKIP:  # the usual case
                 skipped.append(plugin.name)
                 continue
@@ -88,7 +87,7 @@ class PreFiltering:
                     state.missed_pre_filter = self._after(plugin)
                     break
                 continue
-            status = self._calls.checked(plugin, "PreFilter", answer)
+            status = self.calls.checked(plugin, "PreFilter", answer)
             if status.code == Code.SKIP:
                 skipped.append(plugin.name)
             elif status.code == Code.UNSCHEDULABLE:
@@ -105,7 +104,7 @@ class PreFiltering:
 
     def _after(self, plugin: PreFilterPlugin) -> frozenset[str]:
         """The plugins that come after this one at PreFilter."""
-        names = [each.name for each in self._plugins]
+        names = [each.name for each in self.plugins]
         return frozenset(names[names.index(plugin.name) + 1 :])
 
 

@@ -21,7 +21,7 @@ from kuberth.framework.running.calls import FEW_NODES, NORMALIZE, Calls, invalid
 from kuberth.framework.scores import MAX_NODE_SCORE, MIN_NODE_SCORE
 from kuberth.framework.status import Status
 
-_BIG: Final = 2**63
+_LIMIT: Final = 2**63
 
 
 class Scorer:
@@ -70,14 +70,14 @@ class Scorers:
         if scorer.is_per_node or scorer.has_both:
             self._evaluations[scorer.labels] = self._evaluations.get(scorer.labels, 0) + 1
             if state.record_plugin_metrics:
-                return _whole_number(self._ask(scorer, state, pod, node))
+                return _whole_number(self._call_for_node(scorer, state, pod, node))
             plugin, point = scorer.plugin, "Score"
             try:
                 score = plugin.score(state, pod, node)
             except BaseException as exc:
                 raised(plugin, point, exc)
                 return None
-            return score if type(score) is int and -_BIG <= score < _BIG else _whole_number(score)
+            return score if type(score) is int and -_LIMIT <= score < _LIMIT else _whole_number(score)
         scores = self.raw(scorer, state, pod, node.alone)
         if isinstance(scores, Status):
             return None
@@ -118,14 +118,14 @@ class Scorers:
             plugin=scorer.name,
         )
 
-    def _ask(self, scorer: Scorer, state: CycleState, pod: Pod, node: NodeRow) -> object:
+    def _call_for_node(self, scorer: Scorer, state: CycleState, pod: Pod, node: NodeRow) -> object:
         plugin, timed = scorer.plugin, state.record_plugin_metrics
         return self._calls.call(plugin, "Score", plugin.score, state, pod, node, timed=timed)
 
     def _each_node(self, scorer: Scorer, state: CycleState, pod: Pod, nodes: Nodes) -> object:
         scores = np.zeros(len(nodes), np.int64)
         for position in range(len(nodes)):
-            score = self._ask(scorer, state, pod, nodes.node(position))
+            score = self._call_for_node(scorer, state, pod, nodes.node(position))
             if isinstance(score, Status) and not score.is_success:
                 return score
             number = _whole_number(score)
@@ -163,7 +163,7 @@ def _array_of(length: int, point: str) -> str:
 def _whole_number(answer: object) -> int | None:
     """The answer as a 64-bit integer; None if it is not one."""
     if type(answer) is int:  # the usual case
-        return answer if -_BIG <= answer < _BIG else None
+        return answer if -_LIMIT <= answer < _LIMIT else None
     if not isinstance(answer, int | np.integer) or isinstance(answer, bool):
         return None
-    return int(answer) if -_BIG <= answer < _BIG else None
+    return int(answer) if -_LIMIT <= answer < _LIMIT else None

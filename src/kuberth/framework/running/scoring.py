@@ -65,18 +65,13 @@ class Scoring:
         outcome = SUCCESS
         plugins = self._plugins if equal_pods is None else equal_pods.pre_score
         if plugins:
-            outcome = self._ask(plugins, state, pod, nodes, skipped)
+            outcome = self._call_plugins(plugins, state, pod, nodes, skipped)
         state.skip_score = frozenset(skipped) if equal_pods is None else equal_pods.skip_score(skipped)
         self._calls.observe("PreScore", outcome, started)
         return outcome
 
-    def _ask(
-        self,
-        plugins: Sequence[PreScorePlugin],
-        state: CycleState,
-        pod: Pod,
-        nodes: Nodes,
-        skipped: list[str],
+    def _call_plugins(
+        self, plugins: Sequence[PreScorePlugin], state: CycleState, pod: Pod, nodes: Nodes, skipped: list[str]
     ) -> Status:
         timed = state.record_plugin_metrics
         for plugin in plugins:
@@ -95,13 +90,13 @@ class Scoring:
         equal_pods = state.equal_pods
         scores: NodeScores | Status | None = None
         if equal_pods is not None and equal_pods.plan is not None and not self._cluster.is_supposing:
-            scores = self._by_plan(equal_pods, equal_pods.plan, state, pod, nodes)
+            scores = self._with_plan(equal_pods, equal_pods.plan, state, pod, nodes)
         if scores is None:
-            scores = self._by_asking(state, pod, nodes)
+            scores = self._without_plan(state, pod, nodes)
         self._calls.observe("Score", scores if isinstance(scores, Status) else SUCCESS, started)
         return scores
 
-    def _by_asking(self, state: CycleState, pod: Pod, nodes: Nodes) -> NodeScores | Status:
+    def _without_plan(self, state: CycleState, pod: Pod, nodes: Nodes) -> NodeScores | Status:
         scorers = [each for each in self._all if each.name not in state.skip_score]
         sums = _Sums(None)
         for scorer in scorers:
@@ -112,7 +107,7 @@ class Scoring:
             sums.add(scorer, scores)
         return sums.scores(len(nodes), lambda: sums.parts(scorers, len(nodes)))
 
-    def _by_plan(
+    def _with_plan(
         self, equal_pods: EqualPods, plan: Plan, state: CycleState, pod: Pod, nodes: Nodes
     ) -> NodeScores | Status | None:
         """The scores, partly from the plan; None if the plan does not cover these nodes."""

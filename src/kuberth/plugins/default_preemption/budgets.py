@@ -7,124 +7,23 @@ columns, so that thousands of budgets cost a preemption little.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kuberth.api.policy import PodDisruptionBudget
-from kuberth.api.selectors import Operator, Requirement, Selector, compile_label_selector
+from kuberth.api.selectors import Selector, compile_label_selector
 from kuberth.changes import Changes
 from kuberth.cluster.arrays import Column
 from kuberth.cluster.counting import resized
 from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.selector_index import SelectorIndex
 from kuberth.errors import SelectorError
 from kuberth.informers.store import Store
 
-K = TypeVar("K", bound=Hashable)
-
 Places = NDArray[np.int64]
-
-_NOT_FILED: Final = 1 << 40
-"""More than the number of requirements that a selector can violate."""
-_FEW_VALUES: Final = 64
-"""Requirements with more values are evaluated one by one: indexing them would take much memory."""
-_NONE: Final[Mapping[tuple[int, Requirement], int]] = {}
-
-
-class _Changes:
-    """By index, by how much the number of violated requirements changes."""
-
-    __slots__ = ("_arrays", "by_place")
-
-    def __init__(self) -> None:
-        self.by_place: dict[int, int] = {}
-        self._arrays: tuple[Places, Column] | None = None
-
-    def add(self, place: int, number: int) -> None:
-        self._arrays = None
-        self.by_place[place] = self.by_place.get(place, 0) + number
-        if not self.by_place[place]:
-            del self.by_place[place]
-
-    def apply_to(self, missed: Column) -> None:
-        if self._arrays is None:
-            size = len(self.by_place)
-            places = np.fromiter(self.by_place, np.int64, size)
-            self._arrays = places, np.fromiter(self.by_place.values(), np.int64, size)
-        places, numbers = self._arrays
-        missed[places] += numbers
-
-
-class SelectorSums:
-    """Finds which of thousands of selectors match labels, without evaluating each.
-
-    Selectors have an index, which can be removed and reused. A column counts how many requirements each
-    selector violates for a pod without labels; what a label changes in it is indexed under that label.
-    """
-
-    def __init__(self) -> None:
-        self._missed: Column = np.zeros(0, np.int64)
-        self._with_key: dict[str, _Changes] = {}
-        self._with_value: dict[tuple[str, str], _Changes] = {}
-        self._asked: dict[str, Counter[tuple[int, Requirement]]] = {}
-        """By key, requirements that are not indexed by value, with how often a selector has them."""
-
-    def file(self, place: int, selector: Selector) -> None:
-        if place >= len(self._missed):
-            grown = np.full(2 * place + 8, _NOT_FILED, np.int64)
-            grown[: len(self._missed)] = self._missed
-            self._missed = grown
-        self._missed[place] -= _NOT_FILED
-        self._count(place, selector, 1)
-
-    def remove(self, place: int, selector: Selector) -> None:
-        """Remove the selector at this index; `selector` is the one that was added there."""
-        self._missed[place] += _NOT_FILED
-        self._count(place, selector, -1)
-
-    def accepting(self, labels: Mapping[str, str]) -> Places:
-        """The indices of all selectors that match the labels, in order."""
-        missed = self._missed.copy()
-        for key, value in labels.items():
-            for changes in (self._with_key.get(key), self._with_value.get((key, value))):
-                if changes is not None:
-                    changes.apply_to(missed)
-            for (place, requirement), times in self._asked.get(key, _NONE).items():
-                missed[place] += times * (_misses(requirement, value) - _misses(requirement, None))
-        return np.flatnonzero(missed == 0)
-
-    def _count(self, place: int, selector: Selector, sign: int) -> None:
-        for requirement in selector.requirements:
-            key, meaning = requirement.key, requirement.meaning
-            missed = _misses(requirement, None)
-            self._missed[place] += sign * missed
-            number = -sign if missed else sign  # a matching label inverts the result
-            if meaning in (Operator.EXISTS, Operator.DOES_NOT_EXIST):
-                _change(self._with_key, key, place, number)
-            elif meaning in (Operator.IN, Operator.NOT_IN) and len(requirement.values) <= _FEW_VALUES:
-                for value in frozenset(requirement.values):
-                    _change(self._with_value, (key, value), place, number)
-            else:
-                asked = self._asked.setdefault(key, Counter())
-                asked[place, requirement] += sign
-                if not asked[place, requirement]:
-                    del asked[place, requirement]
-                    if not asked:
-                        del self._asked[key]
-
-
-def _misses(requirement: Requirement, value: str | None) -> int:
-    return int(not requirement.matches_value(value))
-
-
-def _change(filed: dict[K, _Changes], key: K, place: int, number: int) -> None:
-    changes = filed.setdefault(key, _Changes())
-    changes.add(place, number)
-    if not changes.by_place:
-        del filed[key]
 
 
 class _Budget(NamedTuple):
@@ -146,10 +45,10 @@ class Split(NamedTuple):
 
 ANY_PODS: Final = ""
 """Not a budget's key: the pods that budgets cover have changed."""
-_NO_ONE: Final[frozenset[str]] = frozenset()
+_NO_BUDGETS: Final[frozenset[str]] = frozenset()
 
 
-_MOST_KEPT: Final = 1 << 18
+_MAX_CACHED: Final = 1 << 18
 """How many budgets the cached results of one namespace may list together."""
 
 
@@ -164,14 +63,14 @@ class _Namespace:
     """The budgets of one namespace, each with an index into the columns of disruptions."""
 
     def __init__(self) -> None:
-        self._selectors = SelectorSums()
+        self._selectors = SelectorIndex()
         self._places: dict[str, int] = {}
+        """By key: the budget's slot in the index and in the columns."""
         self._keys: list[str] = []
         """[place]"""
-        self._free: list[int] = []
         self.allowed: Column = np.zeros(0, np.int64)
         """int64[index]: the remaining disruptions of the budget."""
-        self.spared: dict[str, set[int]] = {}
+        self.already_disrupted: dict[str, set[int]] = {}
         """By pod, the indices of budgets that have already counted its eviction."""
         self._forget()
 
@@ -180,34 +79,30 @@ class _Namespace:
 
     def change(self, key: str, old: _Budget | None, new: _Budget | None) -> None:
         """Apply a new, changed or deleted budget."""
-        place = self._place(key)
-        if old is None or new is None or old.selector != new.selector:
+        is_refiled = old is None or new is None or old.selector != new.selector
+        if is_refiled:
             self._forget()
-            if old is not None:
-                self._selectors.remove(place, old.selector)
-            if new is not None:
-                self._selectors.file(place, new.selector)
-        for name in () if old is None else old.disrupted:
-            self.spared[name].discard(place)
-            if not self.spared[name]:
-                del self.spared[name]
-        if new is None:
-            self._free.append(self._places.pop(key))
-            return
-        self.allowed[place] = new.allowed
-        for name in new.disrupted:
-            self.spared.setdefault(name, set()).add(place)
+        if old is not None:
+            place = self._places[key]
+            for name in old.disrupted:
+                self.already_disrupted[name].discard(place)
+                if not self.already_disrupted[name]:
+                    del self.already_disrupted[name]
+            if is_refiled:
+                self._selectors.remove(self._places.pop(key), old.selector)
+        if new is not None:
+            place = self._file(key, new.selector) if is_refiled else self._places[key]
+            self.allowed[place] = new.allowed
+            for name in new.disrupted:
+                self.already_disrupted.setdefault(name, set()).add(place)
 
-    def _place(self, key: str) -> int:
-        place = self._places.get(key)
-        if place is None:
-            if not self._free:
-                self._free.append(len(self._keys))
-                self._keys.append("")
-            place = self._places[key] = self._free.pop()
-            self._keys[place] = key
-            if place >= len(self.allowed):
+    def _file(self, key: str, selector: Selector) -> int:
+        place = self._places[key] = self._selectors.file(selector)
+        if place == len(self._keys):
+            self._keys.append("")
+            if place == len(self.allowed):
                 self.allowed = resized(self.allowed, 2 * place + 8)
+        self._keys[place] = key
         return place
 
     def _forget(self) -> None:
@@ -220,8 +115,8 @@ class _Namespace:
         pairs = frozenset(labels.items())
         cover = self._cover_of.get(pairs)
         if cover is None:
-            places = self._selectors.accepting(labels)
-            if self._kept > _MOST_KEPT:
+            places = np.flatnonzero(self._selectors.matched(labels))
+            if self._kept > _MAX_CACHED:
                 self._forget()
             cover = self._covers.get(places.tobytes())
             if cover is None:
@@ -246,15 +141,15 @@ class _Used:
 
     def break_budgets(self, victim: PodInfo, cover: _Cover) -> bool:
         """Count the victim; True if a budget has no disruption left for it."""
-        spared = self._namespace.spared.get(victim.pod.metadata.name)
-        if self._used is None and cover is self._first and spared is None:
+        counted = self._namespace.already_disrupted.get(victim.pod.metadata.name)
+        if self._used is None and cover is self._first and counted is None:
             self._number += 1
             return self._number > self._tightest
         allowed = self._namespace.allowed
         if self._used is None:
             self._used = np.zeros(len(allowed), np.int64)
             self._used[self._first.places] = self._number
-        places = cover.places if spared is None else cover.places[~np.isin(cover.places, list(spared))]
+        places = cover.places if counted is None else cover.places[~np.isin(cover.places, list(counted))]
         self._used[places] += 1
         return bool((self._used[places] > allowed[places]).any())
 
@@ -303,14 +198,14 @@ class Budgets:
         """
         self.catch_up()
         if not self._budgets:
-            return Split((), victims, _NO_ONE)
+            return Split((), victims, _NO_BUDGETS)
         uses = _Uses(self._namespaces)
         violating: list[PodInfo] = []
         others: list[PodInfo] = []
         for victim in victims:
             (violating if uses.breaks(victim) else others).append(victim)
         covers = list(uses.covers.values())
-        return Split(violating, others, covers[0] if len(covers) == 1 else _NO_ONE.union(*covers))
+        return Split(violating, others, covers[0] if len(covers) == 1 else _NO_BUDGETS.union(*covers))
 
     def split_units(
         self, units: Sequence[Sequence[PodInfo]]
@@ -354,8 +249,4 @@ def _read(budget: PodDisruptionBudget) -> _Budget | None:
     # An empty selector protects nothing either, unlike everywhere else in Kubernetes.
     if selector.empty or selector.matches_nothing:
         return None
-    return _Budget(
-        selector,
-        budget.status.disruptions_allowed,
-        frozenset(budget.status.disrupted_pods),
-    )
+    return _Budget(selector, budget.status.disruptions_allowed, frozenset(budget.status.disrupted_pods))

@@ -36,7 +36,7 @@ NOT_HELPFUL: Final = Status.unresolvable("Preemption is not helpful for scheduli
 
 NO_VICTIMS: Final = Status.unresolvable("No preemption victims found for incoming pod")
 
-_LEAST_AT_ONCE: Final = 16
+_MIN_BATCH: Final = 16
 """How many nodes are tried together when only a few candidates are missing."""
 
 NO_ROWS: Final[Rows] = np.zeros(0, np.int64)
@@ -103,7 +103,7 @@ def _next_size(tried: int, found: int, *, enough: int) -> int:
     missing = enough - found
     if tried and missing > 0:
         missing = missing * tried // max(found, 1)
-    return max(missing if missing > 0 else tried, _LEAST_AT_ONCE)
+    return max(missing if missing > 0 else tried, _MIN_BATCH)
 
 
 def _first_enough(plan: VictimPlan, rows: Rows, *, enough: int) -> Rows:
@@ -150,7 +150,7 @@ class VictimSearch:
             batch = rows[tried : tried + size]
             unknown = batch[stale[tried : tried + size]]
             if len(unknown):
-                self._judge(unknown)
+                self._evaluate(unknown)
             free_of_harm, with_harm = plan.candidates(batch)
             harmless += int(np.count_nonzero(free_of_harm))
             harmful += int(np.count_nonzero(with_harm))
@@ -158,7 +158,7 @@ class VictimSearch:
         found = _first_enough(plan, rows[:tried], enough=enough)
         return Search(plan, self._cluster, found, rows[:tried], without_victims)
 
-    def _judge(self, rows: Rows) -> None:
+    def _evaluate(self, rows: Rows) -> None:
         """Evaluate the rows; only one if verdicts may depend on other rows.
 
         All pods of lower priority are removed; then, by descending importance, each one is added again if the
@@ -183,19 +183,19 @@ class VictimSearch:
             for lane in lanes:
                 self._rank(lane)
             trial.begin(lanes)
-            turn, playing = 0, lanes
-            while playing := [lane for lane in playing if turn < len(lane.possible)]:
-                for lane, spared in zip(playing, trial.spare(playing, turn), strict=True):
-                    if not spared:
-                        lane.condemned.append((lane.possible[turn], turn < lane.protected))
+            turn, active = 0, lanes
+            while active := [lane for lane in active if turn < len(lane.possible)]:
+                for lane, reprieved in zip(active, trial.reprieve(active, turn), strict=True):
+                    if not reprieved:
+                        lane.victims.append((lane.possible[turn], turn < lane.violating))
                 turn += 1
         self._record(diagnosis, lanes)
 
     def _rank(self, lane: VictimLane) -> None:
-        """Victims protected by a budget come first; each group is sorted by importance."""
+        """Victims violating by a budget come first; each group is sorted by importance."""
         split = self._budgets.split(sorted(lane.possible, key=importance))
         lane.possible = [*split.violating, *split.others]
-        lane.protected = len(split.violating)
+        lane.violating = len(split.violating)
         self._plan.cover(lane.row, split.covering)
 
     def _record(self, diagnosis: Diagnosis, lanes: Sequence[VictimLane]) -> None:
@@ -204,19 +204,19 @@ class VictimSearch:
             plan.refuse(rows, status)
         refused = [(row_of(name), status) for name, status in diagnosis.explicit.items()]
         for lane in lanes:
-            if not lane.condemned:
+            if not lane.victims:
                 name = self._cluster.names[lane.row]
                 refused.append((lane.row, Status.error(f'expected at least one victim pod on node "{name}"')))
         for row, status in refused:
             if row is not None:
                 plan.refuse(np.array([row], np.int64), status)
-        if found := {lane.row: _victims(lane) for lane in lanes if lane.condemned}:
+        if found := {lane.row: _victims(lane) for lane in lanes if lane.victims}:
             plan.accept(found)
 
 
 def _victims(lane: VictimLane) -> Victims:
-    pods = [info for info, _breaks in lane.condemned]
-    violations = sum(breaks for _info, breaks in lane.condemned)
+    pods = [info for info, _breaks in lane.victims]
+    violations = sum(breaks for _info, breaks in lane.victims)
     if violations:  # otherwise they were evicted in the order of importance
         pods.sort(key=importance)
     return Victims(tuple(pods), violations)

@@ -1,7 +1,7 @@
 """Executes a preemption: patches and deletes the victims, and clears nominations of lower-priority pods.
 
 In: the node chosen for a pod, and its victims. Out: API calls in a separate task (KEP-4832). Until it has
-ended, the pod must not be tried again: `turns_away` returns True.
+ended, the pod must not be tried again: `gates` returns True.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DISRUPTION_TARGET: Final = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
 AT_ONCE: Final = 16
 """The number of concurrent evictions; limited so that other writers get connections."""
-FEW_CONDEMNED: Final = 64
+MIN_VICTIMS_TO_CLEAN_UP: Final = 64
 """Up to this number of victims, checking which of them are gone is not worth the time."""
 
 
@@ -72,7 +72,7 @@ class _Running:
 
     last_victim: PodInfo | None = None
     """The last victim to evict; None while there are others."""
-    turned_away: bool = False
+    gated: bool = False
     """Whether the preemptor was ready but gated because of this preemption."""
 
 
@@ -85,9 +85,9 @@ class Evictions:
         self._asynchronous = asynchronous
         self._pods = handle.stores.of(Pod)
         self._running: dict[str, _Running] = {}
-        self._condemned: dict[str, PodInfo] = {}
+        self._victims: dict[str, PodInfo] = {}
         """Victims by UID, from the decision on; those that the informers no longer know are dropped later."""
-        self._next_look = FEW_CONDEMNED
+        self._next_clean_up = MIN_VICTIMS_TO_CLEAN_UP
         self._places = asyncio.Semaphore(AT_ONCE)
 
     def is_leaving(self, info: PodInfo) -> bool:
@@ -96,10 +96,10 @@ class Evictions:
         Upstream only reads the pod's status. If deletions are immediate, a pod could then preempt a second
         time before the deletion of its first victims is seen.
         """
-        condemned = info.uid in self._condemned and self._stored(info) is not None
-        return condemned or _is_terminating_by_preemption(info.pod)
+        all_victims = info.uid in self._victims and self._stored(info) is not None
+        return all_victims or _is_terminating_by_preemption(info.pod)
 
-    def turns_away(self, preemptor: Pod | PodGroup) -> bool:
+    def gates(self, preemptor: Pod | PodGroup) -> bool:
         """Whether a preemption for this pod or pod group is still in progress."""
         running = self._running.get(preemptor.metadata.uid)
         if running is None:
@@ -107,8 +107,8 @@ class Evictions:
         # The event of the last victim's deletion may arrive before the response to the delete request. It may
         # be the last event that requeues the preemptor, so the gate must be open by then.
         last = None if running.last_victim is None else self._stored(running.last_victim)
-        running.turned_away = running.last_victim is None or (last is not None and not _is_terminating(last))
-        return running.turned_away
+        running.gated = running.last_victim is None or (last is not None and not _is_terminating(last))
+        return running.gated
 
     def _stored(self, victim: PodInfo) -> Pod | None:
         """The last known version of a victim; None if it is gone."""
@@ -121,24 +121,24 @@ class Evictions:
         self.start_for(identity, candidate.victims.pods, node_name=candidate.node_name)
 
     def start_for(
-        self, preemptor: PreemptorIdentity, condemned: Sequence[PodInfo], *, node_name: str
+        self, preemptor: PreemptorIdentity, all_victims: Sequence[PodInfo], *, node_name: str
     ) -> None:
         """Start to evict the victims that are not being evicted already."""
-        victims = [info for info in condemned if not _is_terminating(info.pod)]
+        victims = [info for info in all_victims if not _is_terminating(info.pod)]
         if self._asynchronous and not victims:
             return
-        self._handle.metrics.preemption_victims.observe((), len(condemned))
+        self._handle.metrics.preemption_victims.observe((), len(all_victims))
         running = self._running[preemptor.uid] = _Running()
-        if len(self._condemned) >= self._next_look:
-            self._condemned = {uid: info for uid, info in self._condemned.items() if self._stored(info)}
-            self._next_look = 2 * len(self._condemned) + FEW_CONDEMNED
-        self._condemned.update((info.uid, info) for info in victims)
+        if len(self._victims) >= self._next_clean_up:
+            self._victims = {uid: info for uid, info in self._victims.items() if self._stored(info)}
+            self._next_clean_up = 2 * len(self._victims) + MIN_VICTIMS_TO_CLEAN_UP
+        self._victims.update((info.uid, info) for info in victims)
         self._handle.spawn(
-            self._carry_out(preemptor, victims, node_name=node_name, running=running),
+            self._execute(preemptor, victims, node_name=node_name, running=running),
             name=f"preemption for {preemptor.key}",
         )
 
-    async def _carry_out(
+    async def _execute(
         self, preemptor: PreemptorIdentity, victims: Sequence[PodInfo], *, node_name: str, running: _Running
     ) -> None:
         way = self._evict_concurrently if self._asynchronous else self._evict_in_order
@@ -154,7 +154,7 @@ class Evictions:
             self._handle.metrics.preemption_goroutines_duration.observe(result, time.perf_counter() - started)
             for info in victims:
                 if not succeeded or self._stored(info) is None:
-                    self._condemned.pop(info.uid, None)
+                    self._victims.pop(info.uid, None)
             # Once its last victim is gone, the pod may already have started another preemption.
             if self._running.get(preemptor.uid) is running:
                 del self._running[preemptor.uid]
@@ -163,7 +163,7 @@ class Evictions:
         # The informers do not report that a victim leaves its node if its binding was in flight: the API
         # rejects the binding.
         placed = [stored for info in victims if (stored := self._stored(info)) and stored.spec.node_name]
-        if not succeeded or (running.turned_away and not placed):
+        if not succeeded or (running.gated and not placed):
             self._handle.activator.activate(preemptor.pods)
 
     async def _evict_concurrently(
@@ -194,7 +194,7 @@ class Evictions:
             waiting = self._handle.waiting_pods.get(victim.uid)
             if waiting is not None and waiting.preempt(self._plugin, "preempted"):
                 # It is not bound yet: it leaves the node without being deleted, and is requeued.
-                self._condemned.pop(victim.uid, None)
+                self._victims.pop(victim.uid, None)
                 note += " (in kube-scheduler memory)."
             elif not await self._delete(victim.pod, preemptor):
                 logger.info("victim %s of %s %s is gone already", victim.key, preemptor.kind, preemptor.key)

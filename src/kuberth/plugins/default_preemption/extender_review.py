@@ -42,13 +42,15 @@ class ExtenderReview:
     def _moment(self) -> Moment:
         return moment(self._cluster, self._handle.nominator, self._handle.stores)
 
-    async def ask(self, extenders: Sequence[HttpExtender], pod: Pod, search: Search) -> Agreed | Status:
+    async def agreed_by_all(
+        self, extenders: Sequence[HttpExtender], pod: Pod, search: Search
+    ) -> Agreed | Status:
         """Call the extenders one after the other; returns the candidates that all of them accept."""
         candidates = [search.candidate(row) for row in search.rows.tolist()]
         agreed: Agreed = {candidate.node_name: candidate.victims for candidate in candidates}
         for extender in extenders:
             try:
-                agreed = await self._ask_one(extender, pod, agreed)
+                agreed = await self._reviewed_by(extender, pod, agreed)
             except ExtenderError as exc:
                 if not extender.config.ignorable:
                     return Status.error(str(exc))
@@ -57,7 +59,7 @@ class ExtenderReview:
                 break
         return agreed
 
-    async def _ask_one(self, extender: HttpExtender, pod: Pod, asked: Agreed) -> Agreed:
+    async def _reviewed_by(self, extender: HttpExtender, pod: Pod, asked: Agreed) -> Agreed:
         answer = await extender.preempt(
             pod,
             {

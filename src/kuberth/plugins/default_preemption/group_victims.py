@@ -54,11 +54,11 @@ class GroupVictims:
             return status
         units.sort(key=self._importance)
         violating, others = self.budgets.split_units(units)
-        condemned = self._condemned([*violating, *others], what_if, try_again, together=together)
-        condemned.sort(key=self._importance)
-        return [info for unit in condemned for info in unit]
+        victims = self._victims_among([*violating, *others], what_if, try_again, together=together)
+        victims.sort(key=self._importance)
+        return [info for unit in victims for info in unit]
 
-    def _condemned(
+    def _victims_among(
         self, units: Sequence[Unit], what_if: LoggedWhatIf, try_again: Callable[[], Status], *, together: bool
     ) -> list[Unit]:
         """The units of `units`, all of which were removed, that cannot be added again one after the other.
@@ -73,8 +73,8 @@ class GroupVictims:
         if len(units) == 1:
             return list(units)
         middle = len(units) // 2
-        first = self._condemned(units[:middle], what_if, try_again, together=True)
-        return [*first, *self._condemned(units[middle:], what_if, try_again, together=True)]
+        first = self._victims_among(units[:middle], what_if, try_again, together=True)
+        return [*first, *self._victims_among(units[middle:], what_if, try_again, together=True)]
 
     def _can_return(
         self, units: Sequence[Unit], what_if: LoggedWhatIf, try_again: Callable[[], Status]

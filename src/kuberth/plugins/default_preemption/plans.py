@@ -88,7 +88,7 @@ class VictimPlan:
     def clear(self) -> None:
         """Drop all results."""
         self._codes: Column = np.zeros(0, np.int64)
-        self._judged_at: Column = np.zeros(0, np.int64)
+        self._evaluated_at: Column = np.zeros(0, np.int64)
         """int64[row]: `settled_generation` of the row when it was evaluated."""
         self._cost: Column = np.zeros((5, 0), np.int64)
         """[part of `Victims.cost`, row]: the cost of candidates."""
@@ -114,7 +114,7 @@ class VictimPlan:
             self.clear()
         if (slots := self._cluster.slots) > self.size:
             self._codes = resized(self._codes, slots)
-            self._judged_at = resized(self._judged_at, slots)
+            self._evaluated_at = resized(self._evaluated_at, slots)
             self._cost = resized(self._cost, slots)
         for key in doubtful or ():
             for budgets in self._sets_with.get(key, ()):
@@ -125,11 +125,11 @@ class VictimPlan:
 
     def forget(self, rows: Iterable[int]) -> None:
         """Evaluate these rows again when they are needed."""
-        self._judged_at[list(rows)] = _NEVER
+        self._evaluated_at[list(rows)] = _NEVER
 
     def stale(self, rows: Rows) -> Mask:
         """Which of the rows have to be evaluated."""
-        stale: Mask = self._judged_at[rows] != self._cluster.settled_generation[rows]
+        stale: Mask = self._evaluated_at[rows] != self._cluster.settled_generation[rows]
         stale |= self._codes[rows] == 0
         return stale
 
@@ -141,13 +141,13 @@ class VictimPlan:
         self._codes[rows] = CANDIDATE
         self._cost[:, rows] = np.array([victims.cost for victims in found.values()], np.int64).T
         self._victims.update(found)
-        self._judged_at[rows] = self._cluster.settled_generation[rows]
+        self._evaluated_at[rows] = self._cluster.settled_generation[rows]
 
     def refuse(self, rows: Rows, status: Status) -> None:
         """Store rejections. A failure is reported but not stored, since it may be temporary."""
         self._codes[rows] = self._refusals.setdefault(status, len(self._refusals) + CANDIDATE + 1)
         failed = status.code == Code.ERROR
-        self._judged_at[rows] = _NEVER if failed else self._cluster.settled_generation[rows]
+        self._evaluated_at[rows] = _NEVER if failed else self._cluster.settled_generation[rows]
 
     def cover(self, row: int, budgets: frozenset[str]) -> None:
         """Store the budgets on which a row's result depends."""

@@ -93,9 +93,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         self._evictions = handle.shared.of(
             Evictions,
             lambda: Evictions(
-                handle,
-                plugin=self.name,
-                asynchronous=gates.enabled("SchedulerAsyncPreemption"),
+                handle, plugin=self.name, asynchronous=gates.enabled("SchedulerAsyncPreemption")
             ),
         )
 
@@ -104,10 +102,10 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
     def pre_enqueue(self, pod: Pod) -> Status | None:
         if self._for_groups is not None and pod.spec.scheduling_group is not None:
             group = self._groups.get_by_key(group_of(pod))
-            if group is not None and self._evictions.turns_away(group):
+            if group is not None and self._evictions.gates(group):
                 return Status.unresolvable("waiting for the preemption for this pod group to be finished")
             return None
-        if self._evictions.turns_away(pod):
+        if self._evictions.gates(pod):
             return Status.unresolvable("waiting for the preemption for this pod to be finished")
         return None
 
@@ -120,7 +118,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
 
     def post_filter(self, state: CycleState, pod: Pod, diagnosis: Diagnosis) -> Outcome:
         found = self._find(state, pod, diagnosis)
-        return self._counted(self._evict_for(state, found) if isinstance(found, Chosen) else found)
+        return self._count_attempt(self._evict_for(state, found) if isinstance(found, Chosen) else found)
 
     def follows_verdicts(self, info: PodInfo) -> bool:
         """While no placed pod has a lower priority, there are no victims, even if other pods change."""
@@ -131,7 +129,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         found = self._find(state, pod, diagnosis)
         if isinstance(found, Chosen):
             found = await self._reviewed(state, found)
-        return self._counted(self._evict_for(state, found) if isinstance(found, Chosen) else found)
+        return self._count_attempt(self._evict_for(state, found) if isinstance(found, Chosen) else found)
 
     async def _reviewed(self, state: CycleState, found: Chosen) -> Chosen | Outcome:
         preemptor = found.preemptor
@@ -139,7 +137,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         if not extenders:
             return found
         review = ExtenderReview(self._handle)
-        agreed = await review.ask(extenders, preemptor, found.search)
+        agreed = await review.agreed_by_all(extenders, preemptor, found.search)
         if isinstance(agreed, Status):
             return None, agreed
         if self._pods.get_by_key(object_key(preemptor)) is None:
@@ -149,7 +147,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
             return None, Status.unschedulable("no candidate node for preemption")
         return found._replace(best=best)
 
-    def _counted(self, outcome: Outcome) -> Outcome:
+    def _count_attempt(self, outcome: Outcome) -> Outcome:
         result, status = outcome
         self._handle.metrics.preemption_attempts.inc()
         if status is None or not status.reasons:
@@ -164,10 +162,10 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
             return Status.error(pod_group_not_found(group))
         if any(info.pod.spec.preemption_policy == NEVER for info in pods):
             return Status.unschedulable(NOT_TO_PREEMPT)
-        seeks_company = any(
+        has_pod_constraints = any(
             info.required_affinity or info.pod.spec.topology_spread_constraints for info in pods
         )
-        victims = self._for_groups.find(found, what_if, try_again, together=not seeks_company)
+        victims = self._for_groups.find(found, what_if, try_again, together=not has_pod_constraints)
         if isinstance(victims, Status):
             return victims
         self._evictions.start_for(PreemptorIdentity.group(found, pods), victims, node_name="cluster")

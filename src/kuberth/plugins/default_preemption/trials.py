@@ -36,9 +36,9 @@ class VictimLane:
     row: int
     possible: list[PodInfo]
     """Possible victims; later in the order in which they are reprieved."""
-    protected: int = 0
+    violating: int = 0
     """How many of them, at the front, would violate a budget."""
-    condemned: list[tuple[PodInfo, bool]] = field(default_factory=list)
+    victims: list[tuple[PodInfo, bool]] = field(default_factory=list)
     """The victims, and whether evicting them violates a budget."""
 
 
@@ -83,7 +83,7 @@ class Trial(ABC):
         """Fix the order of the possible victims of the lanes."""
 
     @abstractmethod
-    def spare(self, lanes: Sequence[VictimLane], turn: int) -> Sequence[bool]:
+    def reprieve(self, lanes: Sequence[VictimLane], turn: int) -> Sequence[bool]:
         """On each lane, add the `turn`-th possible victim again; remove it again unless the pod fits."""
 
 
@@ -103,14 +103,14 @@ class PodTrial(Trial):
         fits = self._fits(self._lanes, diagnosis)
         return [lane for lane, is_fitting in zip(self._lanes, fits, strict=True) if is_fitting]
 
-    def spare(self, lanes: Sequence[VictimLane], turn: int) -> Sequence[bool]:
+    def reprieve(self, lanes: Sequence[VictimLane], turn: int) -> Sequence[bool]:
         for lane in lanes:
             self._add(lane.possible[turn], lane.row)
-        spared = self._fits(lanes)
-        for lane, fits in zip(lanes, spared, strict=True):
+        reprieved = self._fits(lanes)
+        for lane, fits in zip(lanes, reprieved, strict=True):
             if not fits:
                 self._remove(lane.possible[turn], lane.row)
-        return spared
+        return reprieved
 
     def _remove(self, info: PodInfo, row: int) -> None:
         self._what_if.remove_pod(info, row)
@@ -176,17 +176,17 @@ class SumsTrial(Trial):
         # They accept the pod, and their inputs do not change in this what-if.
         self._state.skip_filter |= self._filtering.filters_of_node_objects(self._state)
 
-    def spare(self, lanes: Sequence[VictimLane], turn: int) -> Sequence[bool]:
+    def reprieve(self, lanes: Sequence[VictimLane], turn: int) -> Sequence[bool]:
         positions, firsts = np.array([self._place[lane.row] for lane in lanes], np.int64).T
         trial = self._present[:, positions] + self._possible[:, firsts + turn]
-        spared = self._fits(self._rows[positions], trial)
-        self._present[:, positions[spared]] = trial[:, spared]
-        return list(map(bool, spared))
+        reprieved = self._fits(self._rows[positions], trial)
+        self._present[:, positions[reprieved]] = trial[:, reprieved]
+        return list(map(bool, reprieved))
 
     def _fits(self, rows: Rows, amounts: Amounts, diagnosis: Diagnosis | None = None) -> Mask:
         """Whether the pod fits on rows with these amounts, with and without nominated pods."""
         fits_with_nominated = self._with_nominated_pods(rows, amounts, diagnosis) if self._nominated else None
-        passing = self._judged(rows, amounts, diagnosis)
+        passing = self._evaluate_amounts(rows, amounts, diagnosis)
         return passing if fits_with_nominated is None else passing & fits_with_nominated
 
     def _with_nominated_pods(self, rows: Rows, amounts: Amounts, diagnosis: Diagnosis | None) -> Mask:
@@ -197,14 +197,14 @@ class SumsTrial(Trial):
         nominated = rows[positions]
         coming = np.concatenate([self._nominated[row] for row in nominated.tolist()], axis=1)
         with_nominated = None if diagnosis is None else Diagnosis()
-        passing[positions] = self._judged(nominated, amounts[:, positions] + coming, with_nominated)
+        passing[positions] = self._evaluate_amounts(nominated, amounts[:, positions] + coming, with_nominated)
         if diagnosis is not None and with_nominated is not None:
             for rejected, status in with_nominated.rows():
                 for row in rejected.tolist():
                     diagnosis.set(self._cluster.names[row], status)
         return passing
 
-    def _judged(self, rows: Rows, amounts: Amounts, diagnosis: Diagnosis | None) -> Mask:
+    def _evaluate_amounts(self, rows: Rows, amounts: Amounts, diagnosis: Diagnosis | None) -> Mask:
         self._what_if.set(amounts, rows)
         view = Nodes(self._cluster, rows)
         passing = self._filtering.run_as_is(self._state, self._preemptor.pod, view, diagnosis)
@@ -221,9 +221,9 @@ def pod_trial(preemptor: Preemptor, rows: Rows) -> Iterator[Trial]:
 
 @contextmanager
 def sums_trial(preemptor: Preemptor, rows: Rows) -> Iterator[Trial]:
-    staying = _staying(preemptor, rows)  # before the what-if, in which sums are not kept
+    remaining = _requests_without_victims(preemptor, rows)  # before the what-if, in which sums are not kept
     with preemptor.cluster.what_if_requests(rows) as what_if:
-        yield SumsTrial(preemptor, rows, what_if, present=staying)
+        yield SumsTrial(preemptor, rows, what_if, present=remaining)
 
 
 def refused_by_requests(preemptor: Preemptor, rows: Rows) -> Diagnosis:
@@ -237,9 +237,9 @@ def refused_by_requests(preemptor: Preemptor, rows: Rows) -> Diagnosis:
     nominated = filtering.nominated_to_others(preemptor.pod, Nodes(cluster, rows))
     rows = rows[~np.isin(rows, list(nominated))]
     if len(filters) and len(rows):
-        staying = _staying(preemptor, rows)
+        remaining = _requests_without_victims(preemptor, rows)
         with cluster.what_if_requests(rows) as what_if:
-            what_if.set(staying, rows)
+            what_if.set(remaining, rows)
             view = Nodes(cluster, rows)
             passing = filtering.run_as_is(
                 preemptor.state.clone(), preemptor.pod, view, diagnosis, filters=filters
@@ -249,7 +249,7 @@ def refused_by_requests(preemptor: Preemptor, rows: Rows) -> Diagnosis:
     return diagnosis
 
 
-def _staying(preemptor: Preemptor, rows: Rows) -> Amounts:
+def _requests_without_victims(preemptor: Preemptor, rows: Rows) -> Amounts:
     """The requests on the rows without those of possible victims."""
     cluster = preemptor.cluster
     return cluster.amounts_at(rows) - cluster.requests_below(preemptor.priority)[:, rows]

@@ -11,7 +11,7 @@ from typing import Final
 
 from kuberth.api.resource import ResourceClaim
 from kuberth.clock import NANOSECONDS, Clock
-from kuberth.informers.store import Store, object_key
+from kuberth.informers.store import Store, is_older, object_key
 
 EXTENDED_RESOURCE_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
 """The annotation of a claim that the scheduler made for a pod's extended resources."""
@@ -20,7 +20,7 @@ UNSEEN_SECONDS: Final = 120
 
 
 class KnownClaims:
-    """All claims. Versions returned by writes override older ones of informers."""
+    """All claims. Versions returned by writes override older ones of informers, if they are numbers."""
 
     def __init__(self, store: Store[ResourceClaim], clock: Clock) -> None:
         self.store = store
@@ -48,7 +48,7 @@ class KnownClaims:
         if stored is None:
             if self._clock.now_ns() < self._unseen_until_ns.get(key, 0):
                 return assumed
-        elif stored.metadata.uid == assumed.metadata.uid and _is_older(stored, assumed):
+        elif stored.metadata.uid == assumed.metadata.uid and is_older(stored, assumed):
             # It was seen before: if it is missing now, it was deleted.
             self._unseen_until_ns.pop(key, None)
             return assumed
@@ -63,9 +63,7 @@ class KnownClaims:
         """Store the version that a write returned."""
         key = object_key(claim)
         stored = self.store.get_by_key(key)
-        if stored is not None and not (
-            stored.metadata.uid == claim.metadata.uid and _is_older(stored, claim)
-        ):
+        if stored is not None and not (stored.metadata.uid == claim.metadata.uid and is_older(stored, claim)):
             return
         self._assumed[key] = claim
         if stored is None:
@@ -116,9 +114,3 @@ class KnownClaims:
         self._unseen_until_ns.pop(key, None)
         if self._assumed.pop(key, None) is not None:
             self._touched.add(key)
-
-
-def _is_older(claim: ResourceClaim, than: ResourceClaim) -> bool:
-    """Versions that are not numbers have no order; then the informer's version is used."""
-    have, written = claim.metadata.resource_version, than.metadata.resource_version
-    return have.isdecimal() and written.isdecimal() and int(have) < int(written)

@@ -1,31 +1,32 @@
 """The inventory: devices and allocations; one for all plugins of all profiles.
 
 In: the stores of slices, claims and classes, and the cluster table. Out: sites with the current usage of
-their pools (`refresh`), and how many devices of a class each node has and how many are allocated.
+their pools (`refresh`), how many devices of a class each node has and how many are allocated, and for the
+plugins about resources, which extended resources of a pod devices back (`Backing`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
-from kuberth.api.resource import (
-    DeviceClass,
-    DeviceTaintRule,
-    ResourceClaim,
-    ResourceSlice,
-)
+from kuberth.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from kuberth.cel import compile_selector
 from kuberth.cluster.arrays import Column
 from kuberth.cluster.nodes import Nodes
+from kuberth.config.plugin_args import ResourceSpec
 from kuberth.errors import CelCompileError, CelRuntimeError
 from kuberth.framework.handle import Handle
+from kuberth.framework.inputs import DependsOn, Versioned
 from kuberth.plugins.devices.claims import EXTENDED_RESOURCE_CLAIM, KnownClaims
-from kuberth.plugins.devices.classes import KnownClasses
+from kuberth.plugins.devices.classes import KnownClasses, may_be_backed
 from kuberth.plugins.devices.features import DeviceFeatures
 from kuberth.plugins.devices.sites import Sites, reached
 from kuberth.plugins.devices.slices import DeviceId, KnownDevice, KnownSlice
-from kuberth.plugins.devices.usage import DeviceUsage, Take, takes_of
+from kuberth.plugins.devices.usage import AllocatedDevice, DeviceUsage, allocated_devices
 
 Where = NDArray[np.bool_] | int
 """A mask over rows, or one row."""
@@ -50,7 +51,7 @@ class ClassCounts:
         """`nodes` is the whole table; `lists`: attributes may be lists."""
         self._lists = lists
         self._usage = usage
-        self._where: dict[DeviceId, list[Where]] = {}
+        self._nodes_of: dict[DeviceId, list[Where]] = {}
         self._taken: set[DeviceId] = set()
         self._changes = usage.changes.reader()
         self.offered: Column = np.zeros(len(nodes), np.int64)
@@ -67,17 +68,17 @@ class ClassCounts:
     def catch_up(self) -> None:
         """Apply allocations and releases since the last call."""
         changed = self._changes.read()
-        for device in self._where.keys() if changed is None else changed:
+        for device in self._nodes_of.keys() if changed is None else changed:
             is_taken = self._usage.is_taken(device)
             if is_taken == (device in self._taken):
                 continue
             (self._taken.add if is_taken else self._taken.discard)(device)
-            for where in self._where.get(device, ()):
+            for where in self._nodes_of.get(device, ()):
                 self.taken[where] += 1 if is_taken else -1
         self.taken[self._unclear] = 0
 
     def _add(self, slice_: KnownSlice, device_class: DeviceClass, nodes: Nodes) -> None:
-        of_slice = None if slice_.is_per_device else _where(slice_, nodes)
+        of_slice = None if slice_.is_per_device else _nodes_of(slice_, nodes)
         for device in slice_.devices:
             where = of_slice
             if device.reach is not None and device.reach.is_set:
@@ -85,14 +86,14 @@ class ClassCounts:
             if where is None:
                 continue
             try:
-                if _is_of(device_class, device, lists=self._lists):
-                    self._where.setdefault(device.id, []).append(where)
+                if _is_in_class(device_class, device, lists=self._lists):
+                    self._nodes_of.setdefault(device.id, []).append(where)
                     self.offered[where] += 1
             except (CelCompileError, CelRuntimeError):
                 self._unclear[where] = True
 
 
-def _where(slice_: KnownSlice, nodes: Nodes) -> Where | None:
+def _nodes_of(slice_: KnownSlice, nodes: Nodes) -> Where | None:
     """None: no nodes."""
     if slice_.reach.node_name and not slice_.reach.everywhere:
         return nodes.position(slice_.reach.node_name)
@@ -100,7 +101,7 @@ def _where(slice_: KnownSlice, nodes: Nodes) -> Where | None:
     return reached(nodes, slice_.reach) if slice_.reach.is_set else np.ones(len(nodes), np.bool_)
 
 
-def _is_of(device_class: DeviceClass, device: KnownDevice, *, lists: bool) -> bool:
+def _is_in_class(device_class: DeviceClass, device: KnownDevice, *, lists: bool) -> bool:
     return all(
         compile_selector(selector.cel.expression, lists=lists).matches(device.content)
         for selector in device_class.spec.selectors
@@ -122,11 +123,11 @@ class Inventory:
             rules=stores.of(DeviceTaintRule) if has_rules else None,
         )
         self.usage = DeviceUsage()
-        self._takes: dict[str, tuple[Take, ...]] = {}
+        self._takes: dict[str, tuple[AllocatedDevice, ...]] = {}
         """By namespace/name: the devices of a claim."""
-        self._flying: dict[str, tuple[Take, ...]] = {}
+        self._pending: dict[str, tuple[AllocatedDevice, ...]] = {}
         """By UID: the devices of a pending allocation."""
-        self._made_for: dict[str, dict[str, None]] = {}
+        self._created_for: dict[str, dict[str, None]] = {}
         """By UID of a pod: keys of the claims created for its extended resources."""
         self._pod_of: dict[str, str] = {}
         self._table = handle.cluster
@@ -149,23 +150,25 @@ class Inventory:
             self._replace(self._takes, key, claim)
             self._record_owner(key, claim)
         for uid in uids:
-            self._replace(self._flying, uid, self.claims.in_flight.get(uid))
+            self._replace(self._pending, uid, self.claims.in_flight.get(uid))
 
-    def made_for(self, pod_uid: str) -> ResourceClaim | None:
+    def claim_created_for(self, pod_uid: str) -> ResourceClaim | None:
         """The claim created for the pod's extended resources, if it exists. Call `refresh` first."""
-        for key in self._made_for.get(pod_uid, ()):
+        for key in self._created_for.get(pod_uid, ()):
             return self.claims.get_by_key(key)
         return None
 
-    def _replace(self, takes_by: dict[str, tuple[Take, ...]], key: str, claim: ResourceClaim | None) -> None:
+    def _replace(
+        self, devices_by: dict[str, tuple[AllocatedDevice, ...]], key: str, claim: ResourceClaim | None
+    ) -> None:
         """Replace the devices of a claim, or of a pending allocation, with those of its new version."""
         allocation = None if claim is None else claim.status.allocation
-        takes: tuple[Take, ...] = ()
+        takes: tuple[AllocatedDevice, ...] = ()
         if allocation is not None:
-            takes = tuple(takes_of(allocation, shares=self.features.has_shares))
-        old = takes_by.pop(key, ())
+            takes = tuple(allocated_devices(allocation, shares=self.features.has_shares))
+        old = devices_by.pop(key, ())
         if takes:
-            takes_by[key] = takes
+            devices_by[key] = takes
         if old == takes:
             return
         for take in old:
@@ -182,13 +185,13 @@ class Inventory:
             pod_uid = next((owner.uid for owner in owners if owner.controller), "")
         before = self._pod_of.pop(key, "")
         if before and before != pod_uid:
-            claims = self._made_for[before]
+            claims = self._created_for[before]
             claims.pop(key, None)
             if not claims:
-                del self._made_for[before]
+                del self._created_for[before]
         if pod_uid:
             self._pod_of[key] = pod_uid
-            self._made_for.setdefault(pod_uid, {})[key] = None
+            self._created_for.setdefault(pod_uid, {})[key] = None
 
     # Counting devices of a class, for scores
 
@@ -202,12 +205,48 @@ class Inventory:
         counts = self._counts.get(device_class.metadata.name)
         if counts is None:
             counts = ClassCounts(
-                device_class,
-                self.sites,
-                self._table.all_nodes(),
-                self.usage,
-                lists=self.features.has_lists,
+                device_class, self.sites, self._table.all_nodes(), self.usage, lists=self.features.has_lists
             )
             self._counts[device_class.metadata.name] = counts
         counts.catch_up()
         return nodes.take(counts.offered), nodes.take(counts.taken)
+
+
+Counts = Callable[[Nodes], tuple[NDArray[np.int64], NDArray[np.int64]]]
+
+
+class Backing:
+    """Determines which extended resources are backed by devices."""
+
+    def __init__(self, handle: Handle) -> None:
+        is_on = handle.feature_gates.enabled("DRAExtendedResource")
+        self._inventory = Inventory.shared(handle) if is_on else None
+
+    @property
+    def versions(self) -> tuple[Versioned, ...]:
+        """What the set of backed resources depends on."""
+        return () if self._inventory is None else (self._inventory.classes.store.changes,)
+
+    def without_devices(self, scored: Iterable[ResourceSpec], otherwise: DependsOn) -> DependsOn:
+        """What a score of these resources depends on: ANYTHING if devices may count for one of them."""
+        if self._inventory is not None and any(may_be_backed(spec.name) for spec in scored):
+            return DependsOn.ANYTHING
+        return otherwise
+
+    def backed(self, resources: Iterable[str]) -> frozenset[str]:
+        """The resources that are backed by a device class."""
+        inventory = self._inventory
+        if inventory is None or inventory.classes.is_empty:
+            return _NOTHING
+        return frozenset(name for name in resources if inventory.classes.behind(name) is not None)
+
+    def counts(self, resource: str) -> Counts | None:
+        """The number of devices per node for a resource; None if it is not backed."""
+        inventory = self._inventory
+        if inventory is None or inventory.classes.is_empty or not may_be_backed(resource):
+            return None
+        device_class = inventory.classes.behind(resource)
+        return None if device_class is None else partial(inventory.totals, device_class)
+
+
+_NOTHING = frozenset[str]()

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kuberth.api.resource import DeviceTaintRule, ResourceSlice
 from kuberth.cluster.arrays import Column, Mask
 from kuberth.cluster.nodes import Nodes
-from kuberth.cluster.selection import everywhere, meets_node_selector, nowhere
+from kuberth.cluster.selection import everywhere, meets_node_selector, named, nowhere
 from kuberth.cluster.table import ClusterTable
 from kuberth.informers.store import Store
 from kuberth.plugins.devices.features import ALL_FEATURES, DeviceFeatures
@@ -28,8 +28,8 @@ from kuberth.plugins.devices.slices import (
     KnownSlice,
     PoolId,
     pool_of,
+    tainted,
 )
-from kuberth.plugins.devices.taint_rules import tainted
 
 _Seen = list[tuple[KnownSlice, tuple[bool, ...]]]
 """Slices that concern a node, each with the devices that the node can use; (): all devices."""
@@ -301,11 +301,7 @@ def reached(view: Nodes, reach: DeviceReach | None) -> Mask:
     if reach is None:
         return everywhere(view)
     if reach.node_name:
-        mask = nowhere(view)
-        position = view.position(reach.node_name)
-        if position is not None:
-            mask[position] = True
-        return mask
+        return named(view, reach.node_name)
     if reach.everywhere:
         return everywhere(view)
     return nowhere(view) if reach.selector is None else meets_node_selector(view, reach.selector)

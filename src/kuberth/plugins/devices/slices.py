@@ -1,8 +1,9 @@
 """Slices in the form that the allocator uses, parsed once, on arrival; and pools as a node sees them.
 
-In: ResourceSlices. Out: their devices with the data for selectors, counters and capacities; and of the slices
-that concern a node a valid `DevicePool`, one with a problem, or None if a newer generation is being
-published. A slice with an invalid quantity has a `problem`, and none of its devices is allocated.
+In: ResourceSlices, and DeviceTaintRules, which add taints to devices. Out: the devices with the data for
+selectors, counters and capacities; and of the slices that concern a node a valid `DevicePool`, one with a
+problem, or None if a newer generation is being published. A slice with an invalid quantity has a `problem`,
+and none of its devices is allocated.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from kuberth.api.core import NodeSelector
 from kuberth.api.quantity import Quantity, format_quantity, parse
@@ -19,6 +22,7 @@ from kuberth.api.resource import (
     DeviceAttribute,
     DeviceCapacity,
     DeviceTaint,
+    DeviceTaintRule,
     NodeAllocatableResourceMapping,
     ResourceSlice,
 )
@@ -338,3 +342,28 @@ def _valid_counters(slices: Sequence[KnownSlice], others: Sequence[KnownSlice]) 
                     if counter not in counters[name]:
                         return {}, f"counter {counter} not found in counter set {name}"
     return counters, ""
+
+
+def is_meant(rule: DeviceTaintRule, driver: str, pool: str, device: str) -> bool:
+    """Whether a rule applies to this device; fields that it does not set match any device."""
+    wanted = rule.spec.device_selector
+    return wanted is None or (
+        wanted.driver in (None, driver) and wanted.pool in (None, pool) and wanted.device in (None, device)
+    )
+
+
+def tainted(slice_: ResourceSlice, rules: Iterable[DeviceTaintRule]) -> ResourceSlice:
+    """The slice with the taints that rules add to its devices."""
+    spec = slice_.spec
+    added: dict[int, list[DeviceTaint]] = {}
+    for rule in rules:
+        for place, device in enumerate(spec.devices):
+            if is_meant(rule, spec.driver, spec.pool.name, device.name):
+                added.setdefault(place, []).append(rule.spec.taint)
+    if not added:
+        return slice_
+    devices = tuple(
+        replace(device, taints=(*device.taints, *added.get(place, ())))
+        for place, device in enumerate(spec.devices)
+    )
+    return replace(slice_, spec=replace(spec, devices=devices))

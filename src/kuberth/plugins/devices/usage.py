@@ -17,7 +17,7 @@ from kuberth.errors import QuantityError
 from kuberth.plugins.devices.slices import DeviceId
 
 
-class Take(NamedTuple):
+class AllocatedDevice(NamedTuple):
     """One device of an allocation."""
 
     device: DeviceId
@@ -25,7 +25,7 @@ class Take(NamedTuple):
     consumed: Mapping[str, Quantity]
 
 
-def takes_of(allocation: AllocationResult, *, shares: bool = True) -> Iterator[Take]:
+def allocated_devices(allocation: AllocationResult, *, shares: bool = True) -> Iterator[AllocatedDevice]:
     """The devices that an allocation uses.
 
     An invalid amount counts as zero. Without `shares`, a shared device counts as exclusively allocated.
@@ -41,7 +41,7 @@ def takes_of(allocation: AllocationResult, *, shares: bool = True) -> Iterator[T
                     consumed[name] = parse(amount)
                 except QuantityError:
                     continue
-        yield Take((result.driver, result.pool, result.device), is_share, consumed)
+        yield AllocatedDevice((result.driver, result.pool, result.device), is_share, consumed)
 
 
 class DeviceUsage:
@@ -62,7 +62,7 @@ class DeviceUsage:
         """Whether it is allocated, exclusively or shared."""
         return device in self.whole or device in self.shares
 
-    def add(self, take: Take) -> None:
+    def add(self, take: AllocatedDevice) -> None:
         self.changes.note(take.device)
         if not take.is_share:
             self.whole[take.device] += 1
@@ -74,7 +74,7 @@ class DeviceUsage:
             for name, amount in take.consumed.items():
                 total[name] = total[name] + amount if name in total else amount
 
-    def remove(self, take: Take) -> None:
+    def remove(self, take: AllocatedDevice) -> None:
         self.changes.note(take.device)
         if not take.is_share:
             _count_down(self.whole, take.device)

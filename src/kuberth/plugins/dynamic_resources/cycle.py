@@ -28,15 +28,19 @@ from kuberth.cluster.selection import everywhere, nowhere
 from kuberth.plugins.devices.classes import KnownClasses
 from kuberth.plugins.dynamic_resources.allocator.results import allocations
 from kuberth.plugins.dynamic_resources.extended import Mappings, requests_for, with_requests
-from kuberth.plugins.dynamic_resources.judging import FIRST_SCORE, Judged, Judgements
 from kuberth.plugins.dynamic_resources.node_resources import Footprint
-from kuberth.plugins.dynamic_resources.searching import SearchBudget
+from kuberth.plugins.dynamic_resources.site_results import (
+    FIRST_SCORE,
+    SearchBudget,
+    SiteResults,
+    SiteResultsCache,
+)
 
 
 class Variant(NamedTuple):
     """The demand on nodes that offer the same of the pod's extended resources."""
 
-    judged: Judged | None
+    results: SiteResults | None
     """None: no devices are needed."""
     special: ResourceClaim | None
     """The claim for extended resources, with requests."""
@@ -48,7 +52,7 @@ class Cycle:
     """The state of one cycle, from PreFilter to PreBind."""
 
     pod: Pod
-    judgements: Judgements
+    results_cache: SiteResultsCache
     claims: list[ResourceClaim]
     """The pod's own claims, and the one for extended resources last; replaced as they are written."""
     special: int | None
@@ -94,7 +98,7 @@ class Cycle:
 
     @property
     def _classes(self) -> KnownClasses:
-        return self.judgements.inventory.classes
+        return self.results_cache.inventory.classes
 
     def variant(self, bits: int) -> Variant:
         """The demand for a bit set of backed resources that nodes do not offer."""
@@ -119,17 +123,17 @@ class Cycle:
             special.spec if special is not None and index == self.special else self.claims[index].spec
             for index in self.to_allocate
         ]
-        return Variant(self.judgements.of(specs), special, mappings)
+        return Variant(self.results_cache.of(specs), special, mappings)
 
     def on_node(self, node: NodeRow) -> tuple[int, Variant, int]:
         """The bit set and the variant of a node, whose devices are searched, and the index of its site."""
         bits = int(self.bits(node.alone)[0])
-        variant, site = self.variant(bits), int(self.judgements.inventory.sites.of_row[node.row])
-        if variant.judged is not None:
-            variant.judged.judge(np.array([site], np.int64), self.budget)
+        variant, site = self.variant(bits), int(self.results_cache.inventory.sites.of_row[node.row])
+        if variant.results is not None:
+            variant.results.update(np.array([site], np.int64), self.budget)
         return bits, variant, site
 
-    def asked(self, variant: Variant) -> Sequence[ResourceClaim]:
+    def demanded_claims(self, variant: Variant) -> Sequence[ResourceClaim]:
         """The claims of the variant's demand."""
         return [
             variant.special if variant.special is not None and index == self.special else self.claims[index]
@@ -153,15 +157,15 @@ class Cycle:
                     mask[position] |= name not in nodes.node(position).node.status.allocatable
         return mask
 
-    def settle_on(self, node: NodeRow) -> bool:
+    def choose_node(self, node: NodeRow) -> bool:
         """Use the devices found for the node; False if none were found."""
         _bits, variant, site = self.on_node(node)
-        found = None if variant.judged is None else variant.judged.found[site]
-        if variant.judged is None or found is None:
+        found = None if variant.results is None else variant.results.found[site]
+        if variant.results is None or found is None:
             return False
         self.node_name = node.name
         self.mappings, self.created = variant.mappings, variant.special
-        decided = allocations(variant.judged.demand, found, node.name)
+        decided = allocations(variant.results.demand, found, node.name)
         self.allocations = dict(zip(self.to_allocate, decided, strict=True))
         return True
 

@@ -23,7 +23,7 @@ from kuberth.plugins.devices.slices import KnownDevice
 ClaimStatuses = tuple[NodeAllocatableResourceClaimStatus, ...]
 
 _ZERO: Final = Quantity(0)
-_ALWAYS_WEIGHED: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
+_ALWAYS_COMPARED: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 
 class ClaimTake(NamedTuple):
@@ -85,11 +85,7 @@ class Footprint(NamedTuple):
 
 
 def footprint_of(
-    pod: Pod,
-    takes: Iterable[tuple[ResourceClaim, ClaimTake]],
-    names: Mapping[str, str],
-    *,
-    pod_level: bool,
+    pod: Pod, takes: Iterable[tuple[ResourceClaim, ClaimTake]], names: Mapping[str, str], *, pod_level: bool
 ) -> Footprint:
     """`names`: UIDs of the pod's claims, by the names that containers call them."""
     users = _users(pod, names)
@@ -160,7 +156,7 @@ def _amounts(requests: Mapping[str, Quantity]) -> Mapping[str, int]:
     """The resources to compare with the node; NodeResourcesFit handles the others."""
     amounts = {
         name: requests[name].milli_value() if name == CPU else requests[name].value()
-        for name in _ALWAYS_WEIGHED
+        for name in _ALWAYS_COMPARED
         if name in requests
     }
     amounts = {name: amount for name, amount in amounts.items() if amount > 0}

@@ -1,14 +1,13 @@
 """DynamicResources: allocates devices for the claims of pods (DRA).
 
 Claims are those that the pod names (`finding`), or those for its extended resources (`extended`). Filter
-searches the devices of nodes (`cycle`, `judging`, `allocator`), Reserve reserves the devices of the chosen
-node, and PreBind writes the claims (`writing`) and waits until devices are ready (`binding_conditions`).
+searches the devices of nodes (`cycle`, `site_results`, `allocator`), Reserve reserves the devices of the
+chosen node, and PreBind writes the claims (`writing`) and waits until devices are ready (`binding`).
 PostFilter releases devices of unused claims (`releasing`).
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
@@ -16,7 +15,7 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from kuberth.api.core import Node, Pod, PodExtendedResourceClaimStatus
+from kuberth.api.core import Node, Pod
 from kuberth.api.resource import (
     AllocationResult,
     DeviceClass,
@@ -48,7 +47,7 @@ from kuberth.framework.extension_points import (
     ScorePlugin,
     Scores,
 )
-from kuberth.framework.handle import Handle, PodEvent
+from kuberth.framework.handle import Handle
 from kuberth.framework.inputs import DependsOn, Idle, Inputs, Versioned
 from kuberth.framework.scores import normalized
 from kuberth.framework.status import SKIP, Code, Status
@@ -57,13 +56,7 @@ from kuberth.informers.store import Store, object_key
 from kuberth.plugins.devices.features import DeviceFeatures
 from kuberth.plugins.devices.inventory import Inventory
 from kuberth.plugins.dynamic_resources import hints
-from kuberth.plugins.dynamic_resources.binding_conditions import (
-    DeviceBindingError,
-    DeviceBindingTimeoutError,
-    has_conditions,
-    is_out_of_time,
-    is_ready,
-)
+from kuberth.plugins.dynamic_resources.binding import BINDING_SECONDS, ClaimBinder
 from kuberth.plugins.dynamic_resources.cycle import Cycle, Variant
 from kuberth.plugins.dynamic_resources.extended import IN_MEMORY_NAME, backed_resources, special_claim
 from kuberth.plugins.dynamic_resources.finding import (
@@ -76,15 +69,20 @@ from kuberth.plugins.dynamic_resources.finding import (
     user_for,
     user_of,
 )
-from kuberth.plugins.dynamic_resources.judging import FAILED, Judged, Judgements
+from kuberth.plugins.dynamic_resources.node_resource_checks import NodeResourceChecks
 from kuberth.plugins.dynamic_resources.releasing import Releasing
-from kuberth.plugins.dynamic_resources.searching import WORK_PER_SECOND, BackgroundSearches, SearchBudget
-from kuberth.plugins.dynamic_resources.weighing import Weighing
+from kuberth.plugins.dynamic_resources.site_results import (
+    FAILED,
+    WORK_PER_SECOND,
+    BackgroundSearches,
+    SearchBudget,
+    SiteResults,
+    SiteResultsCache,
+)
 from kuberth.plugins.dynamic_resources.writing import FINALIZER, ClaimWriter
 from kuberth.plugins.hints import on_any, on_new
-from kuberth.plugins.polling import wait_until
 from kuberth.plugins.resources.requests import REQUEST_FIELDS
-from kuberth.plugins.ruling import Positions, Ruling
+from kuberth.plugins.verdict_builder import Positions, VerdictBuilder
 
 _STATE: Final = StateKey[Cycle]("DynamicResources")
 _GIVEN_TO_GROUP: Final = StateKey[set[str]]("DynamicResources/given")
@@ -115,9 +113,6 @@ _STALE_CLAIM: Final = Status.unresolvable("cannot schedule extended resource cla
 _CANNOT_FIT: Final = Status.unresolvable("cannot fit resource")
 _TAINT_RULES: Final = "devicetaintrules.v1beta2.resource.k8s.io"
 """Upstream reports changes of DeviceTaintRules as changes of slices."""
-_BINDING_SECONDS: Final = 600.0
-_LONGEST_PAUSE_SECONDS: Final = 5.0
-"""The longest polling interval for devices that need preparation."""
 
 
 class DynamicResources(
@@ -147,19 +142,16 @@ class DynamicResources(
         self._search_work: int | None = None
         if args.filter_timeout is not None and gates.enabled("DRASchedulerFilterTimeout"):
             self._search_work = int(args.filter_timeout.total_seconds() * WORK_PER_SECOND) or None
-        self._binding_seconds = _BINDING_SECONDS
         classes: tuple[Versioned, ...] = ()
-        if args.binding_timeout is not None:
-            self._binding_seconds = args.binding_timeout.total_seconds()
         if self._enabled:
             inventory = self._inventory = Inventory.shared(handle)
             classes = (inventory.classes.store.changes,)
             self._background = BackgroundSearches(inventory.refresh, limit=self._search_work)
-            self._judgements = handle.shared.of(Judgements, lambda: Judgements(inventory))
-            self._weighing: Weighing | None = None
+            self._results_cache = handle.shared.of(SiteResultsCache, lambda: SiteResultsCache(inventory))
+            self._resource_checks: NodeResourceChecks | None = None
             if self._features.has_node_resources:
                 pod_level = gates.enabled("PodLevelResources")
-                self._weighing = Weighing(handle.cluster, inventory, pod_level)
+                self._resource_checks = NodeResourceChecks(handle.cluster, inventory, pod_level)
             self._writer = handle.shared.of(
                 ClaimWriter,
                 lambda: ClaimWriter(
@@ -169,6 +161,14 @@ class DynamicResources(
                     metrics=handle.metrics,
                     stamps=inventory.features.has_conditions,
                 ),
+            )
+            timeout = args.binding_timeout
+            self._binder = ClaimBinder(
+                handle,
+                self._writer,
+                inventory,
+                with_groups=self._with_groups,
+                timeout_seconds=BINDING_SECONDS if timeout is None else timeout.total_seconds(),
             )
             groups = self._groups if self._with_groups else None
             self._releasing = Releasing(
@@ -234,7 +234,7 @@ class DynamicResources(
         if backed:
             inventory.refresh()
             special = len(claims)
-            claims.append(inventory.made_for(pod.metadata.uid) or special_claim(pod))
+            claims.append(inventory.claim_created_for(pod.metadata.uid) or special_claim(pod))
         users: dict[str, ResourceClaimConsumerReference] = {}
         if in_group:
             group = group_in(self._groups, pod)
@@ -268,13 +268,13 @@ class DynamicResources(
             inventory.refresh()
         budget = self._budget(state)
         cycle = Cycle(
-            pod, self._judgements, claims, special, selectors, to_allocate, budget, backed, shared=shared
+            pod, self._results_cache, claims, special, selectors, to_allocate, budget, backed, shared=shared
         )
         if users:
             cycle.users = {index: users[reference.name] for index, (reference, _) in enumerate(named)}
-        if self._weighing is not None:
+        if self._resource_checks is not None:
             cycle.names = {reference.name: claim.metadata.uid for reference, claim in named}
-            state.placing = partial(self._weighing.placed, cycle)
+            state.placing = partial(self._resource_checks.placed, cycle)
         if special is not None:
             cycle.first_special_uid = claims[special].metadata.uid
         state.write(_STATE, cycle)
@@ -328,60 +328,66 @@ class DynamicResources(
             return None
         if cycle.to_allocate:
             self._inventory.refresh()  # the cycle may have waited since PreFilter
-        ruling = Ruling(nodes, *_OF_SITES)
-        self._rule(cycle, nodes, ruling)
-        return ruling.verdict()
+        builder = VerdictBuilder(nodes, *_OF_SITES)
+        self._reject_nodes(cycle, nodes, builder)
+        return builder.verdict()
 
-    def _rule(self, cycle: Cycle, nodes: Nodes, ruling: Ruling) -> None:
+    def _reject_nodes(self, cycle: Cycle, nodes: Nodes, builder: VerdictBuilder) -> None:
         if cycle.special is not None:
             if cycle.claims[cycle.special].spec.devices.requests:
-                ruling.add(everywhere(nodes), _STALE_CLAIM)
+                builder.add(everywhere(nodes), _STALE_CLAIM)
                 return
-            ruling.add(cycle.cannot_fit(nodes), _CANNOT_FIT)
+            builder.add(cycle.cannot_fit(nodes), _CANNOT_FIT)
         bits, live = cycle.bits(nodes), nodes.live()
         applies = live
         variants = {each: cycle.variant(each) for each in (distinct(bits) if cycle.backed else (0,))}
         for each, variant in variants.items():
-            if variant.judged is None and not cycle.user_claims:
+            if variant.results is None and not cycle.user_claims:
                 applies = applies & (bits != each)
-        if self._weighing is not None:
+        if self._resource_checks is not None:
             # Checked before devices are searched, so that this rejection comes first.
-            for mask, status in self._weighing.users_elsewhere(cycle, nodes, applies & ruling.free):
-                ruling.add(mask, status)
+            for mask, status in self._resource_checks.users_elsewhere(cycle, nodes, applies & builder.free):
+                builder.add(mask, status)
         for each, variant in variants.items():
-            if variant.judged is not None:
+            if variant.results is not None:
                 where = live & (bits == each) if cycle.backed else live
-                self._allocate(cycle, variant, variant.judged, nodes, where, ruling)
-        if self._weighing is not None and (cycle.to_allocate or cycle.shared):
-            for mask, status in self._weighing.refusals(cycle, nodes, applies & ruling.free):
-                ruling.add(mask, status)
+                self._allocate(cycle, variant, variant.results, nodes, where, builder)
+        if self._resource_checks is not None and (cycle.to_allocate or cycle.shared):
+            for mask, status in self._resource_checks.refusals(cycle, nodes, applies & builder.free):
+                builder.add(mask, status)
         # Whether allocated claims can be used from the nodes that have not been rejected.
         for missing in self._missing(cycle, nodes).values():
-            ruling.add(applies & missing, _NOT_AVAILABLE)
+            builder.add(applies & missing, _NOT_AVAILABLE)
 
     def _allocate(
-        self, cycle: Cycle, variant: Variant, judged: Judged, nodes: Nodes, where: Mask, ruling: Ruling
+        self,
+        cycle: Cycle,
+        variant: Variant,
+        results: SiteResults,
+        nodes: Nodes,
+        where: Mask,
+        builder: VerdictBuilder,
     ) -> None:
         """Reject the nodes among these that lack devices."""
         positions: Positions = slice(None) if where.all() else np.flatnonzero(where)
         sites = nodes.take(self._inventory.sites.of_row)[positions]
         if not len(sites):
             return
-        judged.judge(sites, cycle.budget)
-        if judged.is_unfinished:
-            self._background.add(judged)
-        codes = found = judged.codes[sites]
+        results.update(sites, cycle.budget)
+        if results.is_unfinished:
+            self._background.add(results)
+        codes = found = results.codes[sites]
         if found.max() >= FAILED:
             codes = found.copy()
             for code in distinct(found[found >= FAILED]):
-                failure = judged.failures[code - FAILED]
+                failure = results.failures[code - FAILED]
                 if failure is None:
                     name = nodes.name(int(np.arange(len(nodes))[positions][found == code][0]))
                     problem = f"node {name}: timed out trying to allocate devices"
                 else:
-                    problem = failure.message(cycle.asked(variant))
-                codes[found == code] = ruling.code(_filter_error(problem))
-        ruling.add_codes(positions, codes)
+                    problem = failure.message(cycle.demanded_claims(variant))
+                codes[found == code] = builder.code(_filter_error(problem))
+        builder.add_codes(positions, codes)
 
     def _budget(self, state: CycleState) -> SearchBudget:
         """The search budget of this attempt: one for all pods of a group."""
@@ -398,26 +404,11 @@ class DynamicResources(
         for index, claim in enumerate(cycle.claims):
             if claim.status.allocation is None:
                 continue
-            if self._has_failed(claim):
+            if self._binder.has_failed(claim):
                 missing[index] = np.ones(len(nodes), np.bool_)
             elif index in cycle.selectors:
                 missing[index] = ~meets_node_selector(nodes, cycle.selectors[index])
         return missing
-
-    def _has_failed(self, claim: ResourceClaim) -> bool:
-        """Whether the preparation of devices has failed."""
-        if not self._features.has_conditions or not has_conditions(claim):
-            return False
-        try:
-            ready = is_ready(claim)
-        except DeviceBindingError:
-            return True
-        return not ready and self._is_out_of_time(claim)
-
-    def _is_out_of_time(self, claim: ResourceClaim) -> bool:
-        return is_out_of_time(
-            claim, timeout_seconds=self._binding_seconds, now_ns=self._handle.clock.now_ns()
-        )
 
     # PostFilter
 
@@ -433,7 +424,7 @@ class DynamicResources(
         if cycle is None:
             return None, _NO_CLAIMS
         candidates = self._unavailable(cycle, diagnosis)
-        return None, self._releasing.release(cycle, pod, candidates, self._activating(pod))
+        return None, self._releasing.release(cycle, pod, candidates, self._activation_of(pod))
 
     def _unavailable(self, cycle: Cycle, diagnosis: Diagnosis) -> list[int]:
         """Claims whose devices cannot be used on some node that is otherwise feasible."""
@@ -459,10 +450,10 @@ class DynamicResources(
         sites = nodes.take(self._inventory.sites.of_row)
         bits = cycle.bits(nodes)
         for each in distinct(bits):
-            judged = cycle.variant(each).judged
-            if judged is not None:
-                judged.judge(sites[bits == each], cycle.budget)
-                scores[bits == each] = judged.scores[sites[bits == each]] + before
+            results = cycle.variant(each).results
+            if results is not None:
+                results.update(sites[bits == each], cycle.budget)
+                scores[bits == each] = results.scores[sites[bits == each]] + before
         return scores
 
     def normalize_scores(self, _state: CycleState, _pod: Pod, scores: Scores) -> Scores:
@@ -488,7 +479,7 @@ class DynamicResources(
             if metadata.uid in claims.in_flight:
                 name = f"{metadata.namespace}/{metadata.name}"
                 return Status.unresolvable(f"resource claim {name} is in the process of being allocated")
-        if not cycle.settle_on(node):
+        if not cycle.choose_node(node):
             if any(index != cycle.special for index in cycle.to_allocate):
                 return Status.error("claim allocation not found for node")
             return None
@@ -536,7 +527,7 @@ class DynamicResources(
             return
         for claim in cycle.user_claims:
             if claim.metadata.uid in cycle.pending:
-                self._leave(claim, pod)
+                self._release_pending(claim, pod)
             if claim.status.allocation is not None and is_reserved_for(pod, claim):
                 work = self._writer.release(claim, user_of(pod))
                 self._handle.spawn(work, name=f"release {claim.metadata.name}")
@@ -552,17 +543,17 @@ class DynamicResources(
             )
         cycle.pending.clear()
 
-    def _leave(self, claim: ResourceClaim, pod: Pod) -> None:
+    def _release_pending(self, claim: ResourceClaim, pod: Pod) -> None:
         uid = claim.metadata.uid
         if uid in self._writer.in_doubt:
             # Until this is known, attempts of the pod find its claim pending; no event reports that it is
             # not.
-            again = self._activating(pod)
-            self._handle.spawn(self._writer.settle(claim, again), name=f"settle {claim.metadata.name}")
+            again = self._activation_of(pod)
+            self._handle.spawn(self._writer.resolve_doubt(claim, again), name=f"settle {claim.metadata.name}")
         else:
             self._inventory.claims.release_pending(uid)
 
-    def _activating(self, pod: Pod) -> Callable[[], None]:
+    def _activation_of(self, pod: Pod) -> Callable[[], None]:
         return partial(self._handle.activator.activate, {object_key(pod): pod})
 
     # PreBind
@@ -575,106 +566,10 @@ class DynamicResources(
         if cycle is None:
             return None
         try:
-            for index, claim in enumerate(cycle.claims):
-                if is_reserved_for(pod, claim):
-                    claim = cycle.claims[index] = await self._writer.after_release(claim, user_of(pod))
-                if not is_reserved_for(pod, claim, with_groups=self._with_groups):
-                    cycle.claims[index] = await self._bind(cycle, index, pod)
-            if self._weighing is not None and pod.status.node_allocatable_resource_claim_statuses:
-                cycle.has_patched_status = True
-                await self._writer.patch_node_resources(pod)
-            if self._features.has_conditions and any(map(has_conditions, cycle.claims)):
-                await self._wait_and_count(cycle, pod, node_name)
+            await self._binder.bind(cycle, pod, node_name)
         except KuberthError as exc:
             return Status.error(exc)
         return None
-
-    async def _bind(self, cycle: Cycle, index: int, pod: Pod) -> ResourceClaim:
-        """Write one claim: its allocation, if decided in this cycle, and the reservation for the pod."""
-        claim, allocation = cycle.claims[index], cycle.allocations.get(index)
-        is_shared = index in cycle.shared
-        if is_shared:
-            metadata, allocation = claim.metadata, cycle.shared[index]
-            known = self._inventory.claims.get(metadata.name, namespace=metadata.namespace)
-            if known is None or known.metadata.uid != metadata.uid:
-                raise KuberthError(f"claim {metadata.namespace}/{metadata.name} got deleted in the meantime")
-            claim = known
-        is_special = index == cycle.special
-        if is_special and allocation is None and not claim.spec.devices.requests:
-            return claim  # the node offers the resources by itself
-        in_flight_uid = claim.metadata.uid
-        if is_special and claim.metadata.name == IN_MEMORY_NAME:
-            claim = await self._create(cycle, index)
-        # If this fails, Unreserve gives the devices back.
-        user = cycle.users.get(index) or user_of(pod)
-        claim = await self._writer.reserve(claim, allocation, user, may_be_written=is_shared)
-        self._inventory.claims.assume(claim)
-        self._inventory.claims.end_pending(in_flight_uid)
-        cycle.pending.discard(in_flight_uid)
-        if is_special:
-            if not cycle.mappings:
-                raise KuberthError(
-                    f"nil or empty request mappings, no update of pod {pod.metadata.namespace}/"
-                    f"{pod.metadata.name} ExtendedResourceClaimStatus"
-                )
-            await self._writer.patch_pod_status(
-                pod,
-                PodExtendedResourceClaimStatus(
-                    request_mappings=tuple(cycle.mappings), resource_claim_name=claim.metadata.name
-                ),
-            )
-        return claim
-
-    async def _create(self, cycle: Cycle, index: int) -> ResourceClaim:
-        if cycle.created is None:
-            raise KuberthError(f"extended resource claim not found for node {cycle.node_name}")
-        metadata = replace(cycle.created.metadata, name="", uid="")
-        created = await self._writer.create(replace(cycle.created, metadata=metadata))
-        # From here on, Unreserve has to delete it.
-        cycle.claims[index] = created
-        return created
-
-    async def _wait_and_count(self, cycle: Cycle, pod: Pod, node_name: str) -> None:
-        started, status = time.perf_counter(), "error"
-        try:
-            await self._wait_until_ready(cycle, pod, node_name)
-            status = "success"
-        except DeviceBindingTimeoutError:
-            status = "timeout"
-            raise
-        except DeviceBindingError:
-            status = "failure"
-            raise
-        finally:
-            seconds = time.perf_counter() - started
-            for result in cycle.results():
-                labels = (self._handle.profile_name, result.driver, status)
-                self._handle.metrics.binding_conditions_wait.observe(labels, seconds)
-                if result.binding_conditions:
-                    self._handle.metrics.binding_conditions_allocations.inc(labels)
-
-    async def _wait_until_ready(self, cycle: Cycle, pod: Pod, node_name: str) -> None:
-        note = f"waiting for binding conditions for device on node {node_name}"
-        self._handle.recorder.record(PodEvent(pod, "BindingConditionsPending", "Scheduling", note))
-        if not await wait_until(
-            partial(self._are_ready, cycle),
-            timeout_seconds=self._binding_seconds,
-            longest_pause_seconds=_LONGEST_PAUSE_SECONDS,
-        ):
-            raise DeviceBindingTimeoutError("device binding timeout: context deadline exceeded")
-
-    def _are_ready(self, cycle: Cycle) -> bool:
-        for index, claim in enumerate(cycle.claims):
-            name, namespace = claim.metadata.name, claim.metadata.namespace
-            known = self._inventory.claims.get(name, namespace=namespace)
-            if known is None:
-                raise KuberthError(f'could not find ResourceClaim "{namespace}/{name}"')
-            cycle.claims[index] = known
-            if not is_ready(known):
-                if self._is_out_of_time(known):
-                    raise DeviceBindingTimeoutError(f"device binding timeout: claim={name}")
-                return False
-        return True
 
     # Events
 

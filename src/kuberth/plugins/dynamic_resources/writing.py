@@ -32,8 +32,8 @@ _NODE_RESOURCES: Final = "nodeAllocatableResourceClaimStatuses"
 _INVALID: Final = 422
 _ATTEMPTS: Final = 5
 _PAUSE_SECONDS: Final = 0.01
-_SETTLE_ATTEMPTS: Final = 60
-_SETTLE_PAUSE_SECONDS: Final = 5.0
+_DOUBT_ATTEMPTS: Final = 60
+_DOUBT_PAUSE_SECONDS: Final = 5.0
 
 
 class ClaimWriteError(KuberthError):
@@ -42,13 +42,7 @@ class ClaimWriteError(KuberthError):
 
 class ClaimWriter:
     def __init__(
-        self,
-        api: Api,
-        claims: KnownClaims,
-        clock: Clock,
-        *,
-        metrics: SchedulerMetrics,
-        stamps: bool = True,
+        self, api: Api, claims: KnownClaims, clock: Clock, *, metrics: SchedulerMetrics, stamps: bool = True
     ) -> None:
         """`stamps`: allocations have a timestamp, for the timeout of device preparation."""
         self._stamps = stamps
@@ -101,10 +95,7 @@ class ClaimWriter:
         raise last
 
     async def _reserve_once(
-        self,
-        claim: ResourceClaim,
-        allocation: AllocationResult | None,
-        user: ResourceClaimConsumerReference,
+        self, claim: ResourceClaim, allocation: AllocationResult | None, user: ResourceClaimConsumerReference
     ) -> ResourceClaim:
         name = object_key(claim)
         if claim.metadata.deletion_timestamp is not None:
@@ -174,10 +165,7 @@ class ClaimWriter:
         return self._release(claim, user, otherwise)
 
     async def _release(
-        self,
-        claim: ResourceClaim,
-        user: ResourceClaimConsumerReference,
-        otherwise: Callable[[], None] | None,
+        self, claim: ResourceClaim, user: ResourceClaimConsumerReference, otherwise: Callable[[], None] | None
     ) -> None:
         release = claim.metadata.uid, user.uid
         answered = self._releases[release]
@@ -262,10 +250,7 @@ class ClaimWriter:
                 if attempt == _ATTEMPTS - 1:
                     raise
         await self._api.delete(
-            ResourceClaim,
-            claim.metadata.name,
-            namespace=claim.metadata.namespace,
-            uid=claim.metadata.uid,
+            ResourceClaim, claim.metadata.name, namespace=claim.metadata.namespace, uid=claim.metadata.uid
         )
 
     async def patch_pod_status(self, pod: Pod, status: PodExtendedResourceClaimStatus) -> None:
@@ -296,17 +281,17 @@ class ClaimWriter:
 
     # Unknown results
 
-    async def settle(self, claim: ResourceClaim, then: Callable[[], None]) -> None:
+    async def resolve_doubt(self, claim: ResourceClaim, then: Callable[[], None]) -> None:
         """Find out whether a write with a lost response took effect; until then its devices stay reserved."""
         uid = claim.metadata.uid
         try:
-            for _ in range(_SETTLE_ATTEMPTS):
+            for _ in range(_DOUBT_ATTEMPTS):
                 try:
                     found = await self._read(claim)
                 except NotFoundError:
                     return
                 except ApiError:
-                    await asyncio.sleep(_SETTLE_PAUSE_SECONDS)
+                    await asyncio.sleep(_DOUBT_PAUSE_SECONDS)
                     continue
                 self._claims.assume(found)
                 return

@@ -29,7 +29,7 @@ def incoming_pod(state: CycleState, pod: Pod) -> PodInfo:
     return state.pod_info if state.pod_info is not None else PodInfo(pod)
 
 
-def asked_of_placed_pods(term: AffinityTerm) -> PodMatcher:
+def matcher_of_placed_pods(term: AffinityTerm) -> PodMatcher:
     """Which placed pods an incoming pod's term matches.
 
     Upstream evaluates the namespace selector twice, for all namespaces and then for no labels at all;
@@ -81,7 +81,7 @@ class RequiredTerms:
         self._table = table
         self._near = _RequiredNeighbours(info, table) if info.required_affinity else None
         self._far = [
-            (table.terms.tally(asked_of_placed_pods(term)), table.label_column(term.topology_key))
+            (table.terms.tally(matcher_of_placed_pods(term)), table.label_column(term.topology_key))
             for term in info.required_anti_affinity
         ]
         self._known_objections: list[tuple[Tally, LabelColumn]] = []
@@ -125,7 +125,7 @@ class _RequiredNeighbours:
     """The pods that match all affinity terms of the incoming pod."""
 
     def __init__(self, info: PodInfo, table: ClusterTable) -> None:
-        matchers = [asked_of_placed_pods(term) for term in info.required_affinity]
+        matchers = [matcher_of_placed_pods(term) for term in info.required_affinity]
         keys = dict.fromkeys(term.topology_key for term in info.required_affinity)
         self._labels = [table.label_column(key) for key in keys]
         self._tally = table.terms.tally(*matchers)

@@ -23,10 +23,10 @@ class AffinityHints:
             return True  # its own labels changed: other pods' terms may match it differently now
         if not all(has_node(changed) for changed in (before, after) if changed is not None):
             return False
-        near, far = self._near(pod), self._far(pod)
+        near, far = self._affinity_terms(pod), self._anti_affinity_terms(pod)
         if after is None:
             assert before is not None
-            return _all_match(far, before) or _all_match(self._far(before), pod)
+            return _all_match(far, before) or _all_match(self._anti_affinity_terms(before), pod)
         if before is None:
             return _all_match(near, after)
         came = not _all_match(near, before) and _all_match(near, after)
@@ -34,25 +34,25 @@ class AffinityHints:
 
     def topology_keys(self, pod: Pod) -> Iterable[str]:
         """The node labels whose change may help the pod."""
-        return {term.topology_key for term in (*self._near(pod), *self._far(pod))}
+        return {term.topology_key for term in (*self._affinity_terms(pod), *self._anti_affinity_terms(pod))}
 
     def node_change_helps(self, pod: Pod, before: Node | None, after: Node) -> bool:
-        near, far = self._near(pod), self._far(pod)
+        near, far = self._affinity_terms(pod), self._anti_affinity_terms(pod)
         labels = after.metadata.labels
         if before is None:
             # Anti-affinity accepts any node without the key, and placed pods are not known here.
             return bool(far) or any(term.topology_key in labels for term in near)
         old = before.metadata.labels
         for term in near:
-            if _gains(term.topology_key, old, labels):
+            if _enters_domain(term.topology_key, old, labels):
                 return True
-        return bool(far) and any(_gains(term.topology_key, labels, old) for term in far)
+        return bool(far) and any(_enters_domain(term.topology_key, labels, old) for term in far)
 
-    def _near(self, pod: Pod) -> Sequence[AffinityTerm]:
+    def _affinity_terms(self, pod: Pod) -> Sequence[AffinityTerm]:
         affinity = pod.spec.affinity
         return self._compiled(pod, None if affinity is None else affinity.pod_affinity)
 
-    def _far(self, pod: Pod) -> Sequence[AffinityTerm]:
+    def _anti_affinity_terms(self, pod: Pod) -> Sequence[AffinityTerm]:
         affinity = pod.spec.affinity
         return self._compiled(pod, None if affinity is None else affinity.pod_anti_affinity)
 
@@ -69,7 +69,7 @@ class AffinityHints:
         return compiled
 
 
-def _gains(key: str, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+def _enters_domain(key: str, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
     """Whether a node with these labels enters a domain; with the labels swapped, whether it leaves one."""
     return key in after and after[key] != before.get(key)
 

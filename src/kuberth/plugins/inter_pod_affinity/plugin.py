@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from kuberth.api.core import Node, Pod
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.pod_info import PodInfo
-from kuberth.cluster.terms import MANY_TERMS, Carried, Terms
+from kuberth.cluster.terms import MAX_TERMS_ONE_BY_ONE, Carried, Terms
 from kuberth.config.plugin_args import InterPodAffinityArgs
 from kuberth.framework.cluster_events import Action, Concern, EventWithHint
 from kuberth.framework.cycle_state import CycleState, StateKey
@@ -89,7 +89,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             return SKIP
         weight = self._args.hard_pod_affinity_weight
         scores: DomainScores
-        if len(info.preferred_terms) > MANY_TERMS:  # these are not updated with pods
+        if len(info.preferred_terms) > MAX_TERMS_ONE_BY_ONE:  # these are not updated with pods
             scores = DomainScores(info, table, required_affinity_weight=weight)
         else:
             scores = state.for_equal_pods(

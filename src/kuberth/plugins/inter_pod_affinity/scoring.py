@@ -14,8 +14,8 @@ from kuberth.cluster.labels import ABSENT
 from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.table import ClusterTable
-from kuberth.cluster.terms import MANY_TERMS, Carried, Contribution
-from kuberth.plugins.inter_pod_affinity.filtering import asked_of_placed_pods
+from kuberth.cluster.terms import MAX_TERMS_ONE_BY_ONE, Carried, Contribution
+from kuberth.plugins.inter_pod_affinity.filtering import matcher_of_placed_pods
 
 Scores = NDArray[np.int64]
 
@@ -59,14 +59,14 @@ def _contributions(
 ) -> Iterator[Contribution]:
     """The contributions of all terms, the pod's own and those of placed pods; negative for anti-affinity."""
     terms = table.terms
-    if len(info.preferred_terms) > MANY_TERMS:
+    if len(info.preferred_terms) > MAX_TERMS_ONE_BY_ONE:
         yield from terms.contributions_of_placed(
-            (each.term.topology_key, asked_of_placed_pods(each.term), each.weight)
+            (each.term.topology_key, matcher_of_placed_pods(each.term), each.weight)
             for each in info.preferred_terms
         )
     else:
         for preferred in info.preferred_terms:
-            tally = terms.tally(asked_of_placed_pods(preferred.term))
+            tally = terms.tally(matcher_of_placed_pods(preferred.term))
             yield Contribution(preferred.term.topology_key, tally, preferred.weight, tally)
     yield from terms.contributions(Carried.PREFERRED, info)
     if required_affinity_weight > 0:

@@ -7,7 +7,7 @@ from typing import Final
 
 from kuberth.api.core import Node, Pod
 from kuberth.cluster.nodes import Nodes
-from kuberth.cluster.selection import everywhere
+from kuberth.cluster.selection import named
 from kuberth.framework.cluster_events import Action, EventWithHint
 from kuberth.framework.cycle_state import CycleState
 from kuberth.framework.extension_points import EnqueueExtensions, FilterPlugin
@@ -26,11 +26,7 @@ class NodeName(FilterPlugin, EnqueueExtensions):
     def filter_nodes(self, _state: CycleState, pod: Pod, nodes: Nodes) -> Verdict | None:
         if not pod.spec.node_name:
             return None
-        rejected = everywhere(nodes)
-        position = nodes.position(pod.spec.node_name)
-        if position is not None:
-            rejected[position] = False
-        return Verdict.rejecting(rejected, _REJECTED)
+        return Verdict.rejecting(~named(nodes, pod.spec.node_name), _REJECTED)
 
     def events_to_register(self) -> Iterable[EventWithHint]:
         return [on_any(Node, Action.ADD)]

@@ -19,7 +19,7 @@ from kuberth.framework.handle import Handle
 from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.scores import MAX_NODE_SCORE
 from kuberth.framework.status import SKIP, Status
-from kuberth.plugins.devices.backing import Backing
+from kuberth.plugins.devices.inventory import Backing
 from kuberth.plugins.resources.allocation import N, Share, Use, scores_of, shares_of, uses_of_one
 from kuberth.plugins.resources.requests import REQUEST_FIELDS, amounts_for_balance, is_counted
 

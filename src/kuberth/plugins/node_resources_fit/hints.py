@@ -7,7 +7,7 @@ Invalid quantities raise, and the queue then retries the pod.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kuberth.api.core import Node, Pod
 from kuberth.api.pod_resources import CPU, PODS, compute_pod_request, pod_requests
@@ -16,8 +16,6 @@ from kuberth.api.resource import DeviceClass
 from kuberth.plugins.devices.classes import IMPLICIT_PREFIX
 from kuberth.plugins.hints import has_node, is_same_pod
 from kuberth.plugins.resources.requests import Amounts, positive_amounts, request_of_pending
-
-_NOTHING: Final[Amounts] = {}
 
 
 class _Capacity(NamedTuple):

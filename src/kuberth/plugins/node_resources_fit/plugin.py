@@ -34,10 +34,9 @@ from kuberth.framework.handle import Handle
 from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
-from kuberth.plugins.devices.backing import Backing
+from kuberth.plugins.devices.inventory import Backing
 from kuberth.plugins.hints import on_change, on_new
 from kuberth.plugins.node_resources_fit import hints
-from kuberth.plugins.node_resources_fit.shortages import NOTHING, shortage, shortages
 from kuberth.plugins.node_resources_fit.strategies import most_allocated, strategy_of, toward_zero
 from kuberth.plugins.resources.allocation import Share, Use, scores_of, shares_of, uses_of_one
 from kuberth.plugins.resources.requests import (
@@ -47,6 +46,7 @@ from kuberth.plugins.resources.requests import (
     positive_amounts,
     request_of_pending,
 )
+from kuberth.plugins.resources.shortages import NOTHING, shortage, shortages
 
 _AMOUNTS: Final = StateKey[Amounts]("NodeResourcesFit/amounts")
 _SHARES: Final = StateKey[tuple[Share, ...]]("NodeResourcesFit/shares")

@@ -13,13 +13,10 @@ from typing import Protocol
 import numpy as np
 
 from kuberth.cluster.arrays import Column
-from kuberth.config.plugin_args import MAX_CUSTOM_SCORE, ScoringStrategy, UtilizationShapePoint
+from kuberth.config.plugin_args import ScoringStrategy, UtilizationShapePoint
 from kuberth.errors import ConfigError
-from kuberth.framework.scores import MAX_NODE_SCORE
+from kuberth.framework.scores import FULL, MAX_NODE_SCORE, line_scores
 from kuberth.plugins.resources.allocation import N, Use
-
-FULL = 100
-"""The utilization, in percent, of a node without free resources."""
 
 Divided = Callable[[N | int, N | int], N]
 """Divides toward zero: `floordiv` for the numbers of one node, which are never negative, and `toward_zero`
@@ -67,7 +64,7 @@ def most_allocated(uses: Sequence[Use[N]], divided: Divided[N]) -> N | int:
 
 def requested_to_capacity_ratio(shape: Sequence[UtilizationShapePoint]) -> Strategy:
     """Score by utilization along a line through the points of `shape`."""
-    line = [_on_line(shape, utilisation) for utilisation in range(FULL + 1)]
+    line = line_scores(shape)
     column = np.array(line, np.int64)
 
     def score(uses: Sequence[Use[N]], divided: Divided[N]) -> N | int:
@@ -104,19 +101,3 @@ def toward_zero(dividends: Column | int, divisors: Column | int) -> Column:
     if quotients.min(initial=0) < 0:
         quotients += (quotients < 0) & (quotients * divisors != dividends)
     return quotients
-
-
-def _on_line(shape: Sequence[UtilizationShapePoint], utilisation: int) -> int:
-    """The score for a utilization; beyond the ends of the line, the first or last point counts."""
-    stretch = MAX_NODE_SCORE // MAX_CUSTOM_SCORE
-    before: UtilizationShapePoint | None = None
-    for point in shape:
-        if utilisation <= point.utilization:
-            if before is None:
-                return point.score * stretch
-            rise = (point.score - before.score) * stretch * (utilisation - before.utilization)
-            run = point.utilization - before.utilization
-            climbed = rise // run if rise >= 0 else -(-rise // run)
-            return before.score * stretch + climbed
-        before = point
-    return before.score * stretch if before is not None else 0

@@ -22,9 +22,8 @@ from kuberth.framework.inputs import DependsOn, Inputs
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
 from kuberth.plugins.hints import has_node, on_any, on_deletion, on_new
-from kuberth.plugins.node_volume_limits.attached import AttachedVolumes
-from kuberth.plugins.node_volume_limits.resolving import Attachable, VolumeResolver
-from kuberth.plugins.ruling import Ruling
+from kuberth.plugins.node_volume_limits.attached import Attachable, AttachedVolumes, VolumeResolver
+from kuberth.plugins.verdict_builder import VerdictBuilder
 from kuberth.plugins.volumes import csi_migration
 from kuberth.plugins.volumes.claims import USERS_OF_CLAIM, attachable_volumes, concerns_claim
 from kuberth.plugins.volumes.csi_nodes import CSINodeColumns
@@ -78,27 +77,29 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
             # PreFilter may be disabled on its own.
             new = self._new_volumes(pod, attachable_volumes(state, pod))
         self._csi_nodes.refresh()
-        ruling = Ruling(nodes)
+        builder = VerdictBuilder(nodes)
         known = nodes.take(self._csi_nodes.known)
         for volumes, there in ((new.with_csi_node, known), (new.without, ~known)):
             if isinstance(volumes, Status):
-                ruling.add(there, volumes)
+                builder.add(there, volumes)
             elif volumes:
                 if self._limit_scaling:
-                    self._check_drivers(nodes, {volume.driver for volume in volumes}, there, ruling)
+                    self._check_drivers(nodes, {volume.driver for volume in volumes}, there, builder)
                 if volumes is new.with_csi_node:
-                    self._check_limits(nodes, volumes, ruling)
-        return ruling.verdict()
+                    self._check_limits(nodes, volumes, builder)
+        return builder.verdict()
 
-    def _check_drivers(self, nodes: Nodes, drivers: Iterable[str], there: Mask, ruling: Ruling) -> None:
+    def _check_drivers(
+        self, nodes: Nodes, drivers: Iterable[str], there: Mask, builder: VerdictBuilder
+    ) -> None:
         """A driver can require that pods only use nodes where it is installed (KEP-5030)."""
         for name in sorted(drivers):
             driver = self._drivers.get(name)
             if driver is not None and driver.spec.prevent_pod_scheduling_if_missing:
                 missing = there & ~nodes.take(self._csi_nodes.installed(name))
-                ruling.add(missing, Status.unschedulable(f"{name} CSI driver is not installed on the node"))
+                builder.add(missing, Status.unschedulable(f"{name} CSI driver is not installed on the node"))
 
-    def _check_limits(self, nodes: Nodes, volumes: Iterable[Attachable], ruling: Ruling) -> None:
+    def _check_limits(self, nodes: Nodes, volumes: Iterable[Attachable], builder: VerdictBuilder) -> None:
         self._attached.refresh()
         limited = nodes.take(self._csi_nodes.has_limits())
         if not limited.any():
@@ -106,7 +107,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
         for row, error in self._attached.errors.items():
             position = nodes.position(nodes.table.names[row])
             if position is not None and limited[position]:
-                ruling.add_codes(np.array([position]), np.array([ruling.code(error)]))
+                builder.add_codes(np.array([position]), np.array([builder.code(error)]))
         exceeded = nowhere(nodes)
         brought = {volume.key: volume.driver for volume in volumes}
         for driver in set(brought.values()):
@@ -114,7 +115,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions):
             wanted = self._missing(nodes, [key for key, its in brought.items() if its == driver])
             attached = nodes.take(self._attached.count(driver))
             exceeded |= (wanted > 0) & (wanted + attached > limit)
-        ruling.add(exceeded, _EXCEEDED)
+        builder.add(exceeded, _EXCEEDED)
 
     def _missing(self, nodes: Nodes, volumes: Sequence[str]) -> NDArray[np.int64]:
         """The number of volumes that no pod on the node uses yet."""

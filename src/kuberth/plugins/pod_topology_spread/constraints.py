@@ -66,12 +66,7 @@ class ConstraintReader:
     """Compiles constraints of pods; raises `SelectorError` for an invalid one."""
 
     def __init__(
-        self,
-        args: PodTopologySpreadArgs,
-        stores: Stores,
-        *,
-        inclusion_policies: bool,
-        match_label_keys: bool,
+        self, args: PodTopologySpreadArgs, stores: Stores, *, inclusion_policies: bool, match_label_keys: bool
     ) -> None:
         self.system_defaults = args.defaulting_type == SYSTEM
         self._defaults = SYSTEM_DEFAULTS if self.system_defaults else args.default_constraints
@@ -86,10 +81,10 @@ class ConstraintReader:
         """What constraints depend on besides the pod."""
         return () if self._default_selector is None else self._default_selector.versions
 
-    def note_defaults(self, labels: SelectedLabels) -> None:
+    def register_defaults(self, labels: SelectedLabels) -> None:
         """Register the selectors of default constraints; a pod's own are registered with the pod."""
         if self._default_selector is not None:
-            self._default_selector.note_selectors(labels)
+            self._default_selector.register_selectors(labels)
 
     def hard(self, pod: Pod) -> tuple[Constraint, ...]:
         return self._constraints(pod, HARD)
@@ -180,7 +175,7 @@ class DefaultSelector:
             *(store.changes for store in self._sets.values()),
         )
 
-    def note_selectors(self, labels: SelectedLabels) -> None:
+    def register_selectors(self, labels: SelectedLabels) -> None:
         """Register the selectors of all services and controllers, now and whenever one changes."""
         _follow(self._services, labels, lambda found: selector_from_set(found.spec.selector))
         _follow(self._replication_controllers, labels, lambda found: selector_from_set(found.spec.selector))

@@ -54,7 +54,7 @@ class HardSpread:
         copy._uncounted = [dict(numbers) for numbers in self._uncounted]
         return copy
 
-    def note_uncounted(self, info: PodInfo, node: NodeRow, number: int) -> None:
+    def count_uncounted(self, info: PodInfo, node: NodeRow, number: int) -> None:
         """Count a pod that a what-if adds (1) or removes (-1), and that upstream counts here.
 
         This concerns terminating pods, and constraints with an empty selector, which counts no pod.

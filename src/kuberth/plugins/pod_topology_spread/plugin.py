@@ -49,7 +49,7 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
             inclusion_policies=gates.enabled("NodeInclusionPolicyInPodTopologySpread"),
             match_label_keys=gates.enabled("MatchLabelKeysInPodTopologySpread"),
         )
-        self._reader.note_defaults(handle.cluster.selected_labels)
+        self._reader.register_defaults(handle.cluster.selected_labels)
         self._comparison_operators = gates.enabled("TaintTolerationComparisonOperators")
         self._hints = SpreadHints(self._reader)
         self.inputs = Inputs(
@@ -87,10 +87,10 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
     # upstream adds and subtracts here.
 
     def add_pod(self, state: CycleState, pod: Pod, added: PodInfo, node: NodeRow) -> None:
-        state.read(_HARD).note_uncounted(added, node, 1)
+        state.read(_HARD).count_uncounted(added, node, 1)
 
     def remove_pod(self, state: CycleState, pod: Pod, removed: PodInfo, node: NodeRow) -> None:
-        state.read(_HARD).note_uncounted(removed, node, -1)
+        state.read(_HARD).count_uncounted(removed, node, -1)
 
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: Nodes) -> Verdict:
         return state.read(_HARD).verdict(nodes)

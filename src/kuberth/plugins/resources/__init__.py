@@ -1,1 +1,1 @@
-"""Not a plugin: requests and allocated resources, shared by the plugins about resources."""
+"""Not a plugin: requests, allocated resources and shortages, shared by the plugins about resources."""

@@ -23,7 +23,7 @@ N = TypeVar("N", int, Column)
 Use = tuple[int, N, N, int]
 """The usage of a resource: its weight, and how much is allocatable, allocated without the pod, and added by
 the pod."""
-_MOST: Final = 2**63 - 1
+_INT64_MAX: Final = 2**63 - 1
 _PLAIN: Final = 2**53
 """Below this limit, Python integers behave like int64: multiplying by a hundred does not overflow, and floats
 are exact."""
@@ -97,7 +97,7 @@ def _uses(nodes: Nodes, shares: tuple[Share, ...], *, with_defaults: bool) -> It
             counts = table.nonzero_requested if with_defaults and index <= MEMORY else table.requested
             allocatable, allocated = nodes.take(table.allocatable[index]), nodes.take(counts[index])
             if amount > 0:  # so that the sum of both cannot overflow
-                allocated = np.minimum(allocated, _MOST - amount)
+                allocated = np.minimum(allocated, _INT64_MAX - amount)
         elif devices is not None:
             allocatable = allocated = np.zeros(len(nodes), np.int64)
         else:

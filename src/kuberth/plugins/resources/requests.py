@@ -49,7 +49,7 @@ def is_counted(resource: str) -> bool:
 
 def positive_amounts(request: PodRequest) -> Amounts:
     """The pod's real requests: a request of zero counts as absent."""
-    return {name: amount for name, amount in _all_amounts(request).items() if amount > 0}
+    return {name: amount for name, amount in request.amounts().items() if amount > 0}
 
 
 def request_of_pending(pod: Pod, *, info: PodInfo | None = None, pod_level: bool = True) -> PodRequest:
@@ -90,16 +90,7 @@ def amounts_for_balance(pod: Pod, info: PodInfo, *, only_counted: bool) -> Amoun
     """
     if info.problems or not only_counted:
         return _whole_numbers(pod_requests(pod))
-    return _all_amounts(info.request)
-
-
-def _all_amounts(request: PodRequest) -> Amounts:
-    return {
-        CPU: request.milli_cpu,
-        MEMORY: request.memory,
-        EPHEMERAL_STORAGE: request.ephemeral_storage,
-        **request.scalars,
-    }
+    return info.request.amounts()
 
 
 def _whole_numbers(requests: Requests) -> Amounts:

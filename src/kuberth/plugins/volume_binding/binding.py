@@ -19,9 +19,9 @@ from kuberth.api.storage import CSINode
 from kuberth.cluster.nodes import NodeRow
 from kuberth.errors import KuberthError
 from kuberth.framework.handle import Handle
-from kuberth.informers.store import object_key
+from kuberth.informers.store import is_older, object_key
 from kuberth.plugins.polling import wait_until
-from kuberth.plugins.volume_binding.assumptions import Assumptions
+from kuberth.plugins.volume_binding.assumptions import AssumedVolumes, Assumptions
 from kuberth.plugins.volume_binding.claims import SELECTED_NODE, is_bound
 from kuberth.plugins.volume_binding.reach import reach_of_affinity
 from kuberth.plugins.volume_binding.volumes import is_for
@@ -59,20 +59,12 @@ class Decisions:
 
 
 class VolumeBinder:
-    def __init__(
-        self,
-        handle: Handle,
-        *,
-        claims: Assumptions[PersistentVolumeClaim],
-        volumes: Assumptions[PersistentVolume],
-        timeout_seconds: float,
-    ) -> None:
+    def __init__(self, handle: Handle, assumed: AssumedVolumes, *, timeout_seconds: float) -> None:
         self._api = handle.api
         self._cluster = handle.cluster
         self._pods = handle.stores.of(Pod)
         self._csi_nodes = handle.stores.of(CSINode)
-        self._claims = claims
-        self._volumes = volumes
+        self._claims, self._volumes = assumed
         self._timeout_seconds = timeout_seconds
 
     # In memory
@@ -154,7 +146,7 @@ class VolumeBinder:
         for binding in decisions.bindings:
             volume = _stored(self._volumes, binding.volume)
             claim = _stored(self._claims, binding.claim)
-            if _is_older(volume, binding.volume):
+            if is_older(volume, binding.volume):  # the store has not seen our own write yet
                 return False
             self._check_reachable(node, volume)
             if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
@@ -167,7 +159,7 @@ class VolumeBinder:
 
     def _is_provisioned(self, node: NodeRow, written: PersistentVolumeClaim) -> bool:
         claim = _stored(self._claims, written)
-        if _is_older(claim, written):
+        if is_older(claim, written):
             return False
         if claim.metadata.annotations.get(SELECTED_NODE) != node.name:
             # A provisioner removes the node if it cannot provision a volume there.
@@ -264,9 +256,3 @@ def _stored(objects: Assumptions[T], obj: T) -> T:
     if stored is None:
         raise VolumeBindingError(f'binding volumes: {type(obj).__name__} "{key}" does not exist any more')
     return stored
-
-
-def _is_older(obj: Any, written: Any) -> bool:
-    """Whether the store has not seen our own write yet; versions that are not numbers have no order."""
-    stored, expected = obj.metadata.resource_version, written.metadata.resource_version
-    return stored.isdecimal() and expected.isdecimal() and int(stored) < int(expected)

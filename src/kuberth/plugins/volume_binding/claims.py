@@ -143,16 +143,16 @@ def sort_claims(
         ):
             late = True
             continue
-        needs = _needs(claim, storage_class)
-        if isinstance(needs, Status):
-            return needs
-        waiting.append(needs)
+        claim_to_bind = _waiting_claim(claim, storage_class)
+        if isinstance(claim_to_bind, Status):
+            return claim_to_bind
+        waiting.append(claim_to_bind)
     if late:
         return Status.unresolvable("pod has unbound immediate PersistentVolumeClaims")
     return PodClaims(tuple(bound), tuple(waiting))
 
 
-def _needs(claim: PersistentVolumeClaim, storage_class: StorageClass) -> WaitingClaim | Status:
+def _waiting_claim(claim: PersistentVolumeClaim, storage_class: StorageClass) -> WaitingClaim | Status:
     key = object_key(claim)
     asked = claim.spec.resources.requests.get("storage")
     try:

@@ -16,11 +16,11 @@ from kuberth.api.core import PersistentVolume, PersistentVolumeClaim
 from kuberth.api.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from kuberth.cluster.arrays import Mask
 from kuberth.cluster.nodes import Nodes
-from kuberth.cluster.selection import everywhere, nowhere
+from kuberth.cluster.selection import everywhere, named, nowhere
 from kuberth.framework.handle import Handle
 from kuberth.framework.status import Status
 from kuberth.framework.verdict import Verdict
-from kuberth.plugins.volume_binding.assumptions import Assumptions
+from kuberth.plugins.volume_binding.assumptions import AssumedVolumes
 from kuberth.plugins.volume_binding.claims import PodClaims, WaitingClaim
 from kuberth.plugins.volume_binding.provisioning import (
     Capacities,
@@ -102,18 +102,11 @@ class Findings(NamedTuple):
 class VolumeFinder:
     """Finds volumes for a pod's claims. It holds no state of a cycle."""
 
-    def __init__(
-        self,
-        handle: Handle,
-        *,
-        claims: Assumptions[PersistentVolumeClaim],
-        volumes: Assumptions[PersistentVolume],
-    ) -> None:
+    def __init__(self, handle: Handle, assumed: AssumedVolumes) -> None:
         stores = handle.stores
-        self.claims = claims
-        self.volumes = volumes
+        self.claims, self.volumes = assumed
         self.classes = stores.of(StorageClass)
-        self._known_volumes = KnownVolumes(volumes)
+        self._known_volumes = KnownVolumes(assumed.volumes)
         self._csi_nodes = CSINodeColumns(handle.cluster, stores.of(CSINode))
         self._capacities = Capacities(stores.of(CSIStorageCapacity), stores.of(CSIDriver))
 
@@ -214,9 +207,5 @@ def _not_selected(nodes: Nodes, claims: Sequence[WaitingClaim]) -> Mask:
     """Nodes other than those on which volumes are already being provisioned."""
     elsewhere = nowhere(nodes)
     for claim in claims:
-        position = nodes.position(claim.selected_node or "")
-        here = nowhere(nodes)
-        if position is not None:
-            here[position] = True
-        elsewhere |= ~here
+        elsewhere |= ~named(nodes, claim.selected_node or "")
     return elsewhere

@@ -27,6 +27,7 @@ from kuberth.framework.extension_points import (
 )
 from kuberth.framework.handle import Handle
 from kuberth.framework.inputs import DependsOn, Inputs
+from kuberth.framework.scores import FULL
 from kuberth.framework.status import SKIP, Status
 from kuberth.framework.verdict import Verdict
 from kuberth.plugins.hints import on_any, on_new
@@ -36,7 +37,7 @@ from kuberth.plugins.volume_binding.claims import check_claims, sort_claims
 from kuberth.plugins.volume_binding.finding import Findings, VolumeFinder, Wanted
 from kuberth.plugins.volume_binding.provisioning import volume_limit
 from kuberth.plugins.volume_binding.reach import NONE
-from kuberth.plugins.volume_binding.scoring import FULL, CapacityScorer
+from kuberth.plugins.volume_binding.scoring import CapacityScorer
 from kuberth.plugins.volumes.claims import USERS_OF_CLAIM, attachable_volumes, claims_of, concerns_claim
 from kuberth.plugins.volumes.csi_nodes import MIGRATED_PLUGINS
 
@@ -75,13 +76,11 @@ class VolumeBinding(
     def __init__(self, args: VolumeBindingArgs | None, handle: Handle) -> None:
         args = VolumeBindingArgs() if args is None else args
         gates, stores = handle.feature_gates, handle.stores
-        claims, volumes = handle.shared.of(AssumedVolumes, lambda: AssumedVolumes.over(stores))
+        assumed = handle.shared.of(AssumedVolumes, lambda: AssumedVolumes.over(stores))
         self._cluster = handle.cluster
         self._errors = handle.metrics.volume_stage_errors
-        self._finder = VolumeFinder(handle, claims=claims, volumes=volumes)
-        self._binder = VolumeBinder(
-            handle, claims=claims, volumes=volumes, timeout_seconds=args.bind_timeout_seconds
-        )
+        self._finder = VolumeFinder(handle, assumed)
+        self._binder = VolumeBinder(handle, assumed, timeout_seconds=args.bind_timeout_seconds)
         self._scorer: CapacityScorer | None = None
         if gates.enabled("StorageCapacityScoring"):
             self._scorer = CapacityScorer(args.shape or _DEFAULT_SHAPE)

@@ -15,16 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kuberth.api.quantity import value
-from kuberth.config.plugin_args import MAX_CUSTOM_SCORE, UtilizationShapePoint
+from kuberth.config.plugin_args import UtilizationShapePoint
 from kuberth.framework.extension_points import Scores
-from kuberth.framework.scores import MAX_NODE_SCORE
+from kuberth.framework.scores import FULL, line_scores
 from kuberth.plugins.volume_binding.finding import Findings, VolumeChoice
 from kuberth.plugins.volume_binding.provisioning import total_bytes
 from kuberth.plugins.volume_binding.reach import NONE
 from kuberth.plugins.volume_binding.volumes import VolumesOf
 
-FULL: Final = 100
-_STRETCH: Final = MAX_NODE_SCORE // MAX_CUSTOM_SCORE
 _ABSENT: Final = -1
 
 Use = tuple[str, int, int]
@@ -35,7 +33,7 @@ class CapacityScorer:
     """Scores utilization along a line through the points of `shape`."""
 
     def __init__(self, shape: Sequence[UtilizationShapePoint]) -> None:
-        self._of_utilisation = [_on_line(shape, utilisation) for utilisation in range(FULL + 1)]
+        self._of_utilisation = line_scores(shape)
 
     def scores(self, findings: Findings, volumes: VolumesOf) -> Scores:
         """Distinct capacities are few, so every distinct combination is scored once."""
@@ -106,16 +104,3 @@ def _capacities(choice: VolumeChoice) -> _Columns:
         return None if size == _ABSENT else (name, claim.size_bytes, size)
 
     return (np.where(choice.needed, found, _ABSENT),), use
-
-
-def _on_line(shape: Sequence[UtilizationShapePoint], utilisation: int) -> int:
-    """The score for a utilization, truncated; beyond the ends of the line, the first or last point counts."""
-    before = shape[0]
-    for point in shape:
-        if utilisation <= point.utilization:
-            run = point.utilization - before.utilization
-            rise = (point.score - before.score) * _STRETCH * (utilisation - before.utilization)
-            climbed = math.trunc(rise / run) if run else 0
-            return before.score * _STRETCH + climbed
-        before = point
-    return before.score * _STRETCH

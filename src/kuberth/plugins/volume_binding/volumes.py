@@ -195,7 +195,7 @@ def _candidates(claim: WaitingClaim, volumes: Sequence[KnownVolume]) -> tuple[li
     for index, known in enumerate(volumes):
         verdict = verdicts.get(known.shape)
         if verdict is None:
-            verdict = verdicts[known.shape] = _judge(claim, known.shape)
+            verdict = verdicts[known.shape] = _suits(claim, known.shape)
         is_usable, has_modes = verdict
         if known.is_free:
             if has_modes and (claim.selector is None or claim.selector.matches(known.volume.metadata.labels)):
@@ -205,7 +205,7 @@ def _candidates(claim: WaitingClaim, volumes: Sequence[KnownVolume]) -> tuple[li
     return reserved, free
 
 
-def _judge(claim: WaitingClaim, shape: VolumeShape) -> tuple[bool, bool]:
+def _suits(claim: WaitingClaim, shape: VolumeShape) -> tuple[bool, bool]:
     """Whether a volume of this shape can serve the claim, and with its access modes too."""
     is_usable = (
         shape.size_nano >= claim.size_nano

@@ -21,7 +21,7 @@ MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 """Annotation of a CSINode: the in-tree plugins, separated by commas, that CSI drivers replace there."""
 
 
-_MOST_DRIVERS: Final = 256
+_MAX_DRIVERS: Final = 256
 """The maximum number of drivers with columns."""
 
 
@@ -115,7 +115,7 @@ class CSINodeColumns:
     def _driver(self, name: str) -> _Driver:
         found = self._drivers.get(name)
         if found is None:
-            if len(self._drivers) >= _MOST_DRIVERS:
+            if len(self._drivers) >= _MAX_DRIVERS:
                 self._drivers.clear()
             found = self._drivers[name] = _Driver(
                 np.full(self._capacity, NO_LIMIT, np.int64), np.zeros(self._capacity, np.bool_)

@@ -1,7 +1,8 @@
 """The scheduling cycle of a pod group: gather its pods, try them together, apply the result.
 
 In: a popped pod of a group. Out: every gathered pod is being bound, or is back in the queue with its reason;
-the PodGroup's condition shows the result.
+the PodGroup's condition shows the result. If the queue only returns pods in its own order, pods are popped
+until the group's pods have come; other pods popped on the way are held and tried next.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from kuberth.api.scheduling import PodGroup
@@ -31,14 +34,13 @@ from kuberth.outcomes.group_status import PodGroupStatusWriter
 from kuberth.outcomes.placement import Placement
 from kuberth.outcomes.rejection import CLEAR_NOMINATION, Rejection
 from kuberth.queue.interface import SchedulingQueue
+from kuberth.queue.slices import finished
 from kuberth.scheduling.cycle import SchedulingCycle
-from kuberth.scheduling.groups.gathering import Gathering
-from kuberth.scheduling.groups.placements import PlacementSearch
 from kuberth.scheduling.groups.trial import (
     GroupResult,
     GroupTrial,
     MemberResult,
-    finished,
+    PlacementSearch,
     group_rejected,
 )
 
@@ -61,46 +63,34 @@ Finish = Callable[[Placement | Rejection], None]
 """Binds a pod that has a node, or returns a pod without one to the queue."""
 
 
+@dataclass(eq=False, kw_only=True)
 class GroupCycle:
     """Cycles of pod groups over one queue and one cluster table, serialized with those of single pods."""
 
-    def __init__(
-        self,
-        *,
-        queue: SchedulingQueue,
-        cluster: ClusterTable,
-        nominator: Nominator,
-        runners: Mapping[str, Runner],
-        cycle: SchedulingCycle,
-        groups: Store[PodGroup],
-        writer: PodGroupStatusWriter,
-        metrics: PodGroupMetrics,
-        wait: Callable[[Placement], None],
-        hold: Hold,
-        by_topology: bool = False,
-        preempts: bool = False,
-        rng: random.Random | None = None,
-    ) -> None:
-        """`wait` shows plugins a pod that Permit holds; `hold` delays changes while a what-if is open.
+    queue: SchedulingQueue
+    cluster: ClusterTable
+    nominator: Nominator
+    runners: Mapping[str, Runner]
+    cycle: SchedulingCycle
+    groups: Store[PodGroup]
+    writer: PodGroupStatusWriter
+    metrics: PodGroupMetrics
+    wait: Callable[[Placement], None]
+    """Shows plugins a pod that Permit holds."""
+    hold: Hold
+    """Delays changes while a what-if is open."""
+    by_topology: bool = False
+    """The gate TopologyAwareWorkloadScheduling."""
+    preempts: bool = False
+    """The gate WorkloadAwarePreemption."""
+    rng: random.Random = field(default_factory=random.Random)
+    _unfinished: Iterator[None] | None = field(default=None, init=False)
+    _gathering: Gathering = field(init=False)
+    _placements: PlacementSearch | None = field(init=False)
 
-        `by_topology` and `preempts` are the gates TopologyAwareWorkloadScheduling and
-        WorkloadAwarePreemption.
-        """
-        self._queue = queue
-        self._cluster = cluster
-        self._nominator = nominator
-        self._runners = runners
-        self._cycle = cycle
-        self._groups = groups
-        self._writer = writer
-        self._metrics = metrics
-        self._wait = wait
-        self._hold = hold
-        self._preempts = preempts
-        self._gathering = Gathering(queue)
-        self._unfinished: Iterator[None] | None = None
-        rng = random.Random() if rng is None else rng
-        self._placements = PlacementSearch(cluster, rng=rng) if by_topology else None
+    def __post_init__(self) -> None:
+        self._gathering = Gathering(self.queue)
+        self._placements = PlacementSearch(self.cluster, rng=self.rng) if self.by_topology else None
 
     def next_held(self) -> QueuedPod | None:
         """The next pod that was popped while a group was gathered, and does not belong to the group."""
@@ -114,22 +104,24 @@ class GroupCycle:
         """
         return bool(queued.info.group) and not _waits_for_extenders(queued.info, runner)
 
-    def run(self, popped: QueuedPod, finish: Finish, needs_none: Callable[[QueuedPod], bool]) -> None:
+    def run(
+        self, popped: QueuedPod, finish: Finish, needs_no_scheduling: Callable[[QueuedPod], bool]
+    ) -> None:
         """Start trying the group of a popped pod, as far as one turn of the event loop allows.
 
-        `needs_none` returns which pods need no scheduling any more. `go_on` does the rest.
+        `needs_no_scheduling` returns which pods need no scheduling any more. `resume` does the rest.
         """
-        while self.go_on():  # one group at a time
+        while self.resume():  # one group at a time
             pass
-        self._unfinished = self._run(popped, finish, needs_none)
-        self.go_on()
+        self._unfinished = self._run(popped, finish, needs_no_scheduling)
+        self.resume()
 
     @property
     def is_deciding(self) -> bool:
-        """Whether a group is still being tried; no other pod may be tried until `go_on` has finished it."""
-        return self._hold.is_held
+        """Whether a group is still being tried; no other pod may be tried until `resume` has finished it."""
+        return self.hold.is_held
 
-    def go_on(self) -> bool:
+    def resume(self) -> bool:
         """Continue with the current group. False if it is finished."""
         if self._unfinished is None:
             return False
@@ -142,30 +134,30 @@ class GroupCycle:
         return True
 
     def _run(
-        self, popped: QueuedPod, finish: Finish, needs_none: Callable[[QueuedPod], bool]
+        self, popped: QueuedPod, finish: Finish, needs_no_scheduling: Callable[[QueuedPod], bool]
     ) -> Iterator[None]:
         """Yields before every step."""
         started, key = time.perf_counter(), popped.info.group
-        members = self._cluster.pod_groups.get(key)
+        members = self.cluster.pod_groups.get(key)
         if members is None:
             why = f"error while retrieving pod group state: pod group state not found for pod group {key}"
             self._reject_all([popped], Status.error(why), finish, nomination=None)
             return
-        fellows = [info for uid, info in members.unscheduled.items() if uid != popped.uid]
-        pods = self._gathering.gather(popped, [info for info in fellows if self._may_join(info)])
+        others = [info for uid, info in members.unscheduled.items() if uid != popped.uid]
+        pods = self._gathering.gather(popped, [info for info in others if self._may_join(info)])
         attempted = {queued.uid for queued in pods}
         members.begin_attempt(attempted)
         left = {queued.uid: queued for queued in pods}
 
-        def settle(outcome: Placement | Rejection) -> None:
+        def finish_one(outcome: Placement | Rejection) -> None:
             left.pop(outcome.queued.uid, None)
             finish(outcome)
 
         try:
             for queued in pods:
-                if needs_none(queued):
-                    self._queue.done(left.pop(queued.uid).uid)
-            yield from self._schedule_group(key, list(left.values()), started, settle)
+                if needs_no_scheduling(queued):
+                    self.queue.done(left.pop(queued.uid).uid)
+            yield from self._schedule_group(key, list(left.values()), started, finish_one)
         except Exception:  # an internal error must not lose the pod or stop the loop
             logger.exception("the scheduling cycle failed with pod group %s; its pods are queued again", key)
             for queued in left.values():
@@ -176,10 +168,10 @@ class GroupCycle:
     def _requeue(self, queued: QueuedPod) -> None:
         queued.unschedulable_plugins, queued.pending_plugins = set(), set()
         with contextlib.suppress(QueueError):  # it waits there already
-            self._queue.requeue(queued)
+            self.queue.requeue(queued)
 
     def _may_join(self, info: PodInfo) -> bool:
-        runner = self._runners.get(info.pod.spec.scheduler_name)
+        runner = self.runners.get(info.pod.spec.scheduler_name)
         return runner is None or not _waits_for_extenders(info, runner)
 
     def _schedule_group(
@@ -196,9 +188,9 @@ class GroupCycle:
             )
             self._reject_all(pods, Status.error(why), finish)
             return
-        runner = self._runners[name]
+        runner = self.runners[name]
         outcomes: list[Placement | Rejection] = []
-        self._hold.begin()
+        self.hold.begin()
         try:
             result = yield from self._decide(key, pods, runner, started)
             for index, queued in enumerate(pods):
@@ -206,7 +198,7 @@ class GroupCycle:
                 member = result.members[index] if index < len(result.members) else None
                 outcomes.append(self._accept(queued, member, runner, result))
         finally:
-            self._hold.end()
+            self.hold.end()
         # Bind pods with a node only when all have been permitted: then most need not wait for each other.
         outcomes.sort(key=lambda outcome: isinstance(outcome, Placement))
         for outcome in outcomes:
@@ -222,7 +214,7 @@ class GroupCycle:
         nomination: str | None = CLEAR_NOMINATION,
     ) -> None:
         for queued in pods:
-            runner = self._runners[queued.pod.spec.scheduler_name]
+            runner = self.runners[queued.pod.spec.scheduler_name]
             finish(Rejection(queued, status, runner, time.perf_counter(), nomination))
 
     # Deciding
@@ -232,11 +224,11 @@ class GroupCycle:
     ) -> Generator[None, None, GroupResult]:
         """Try the group; if it does not fit, try to preempt for all of it."""
         try:
-            with self._cluster.logged_what_if() as what_if:
+            with self.cluster.logged_what_if() as what_if:
                 result = yield from self._try(key, pods, runner, what_if)
-            self._metrics.algorithm_duration.observe((), time.perf_counter() - started)
-            if self._preempts and result.status.is_rejected:
-                with self._cluster.logged_what_if() as what_if:
+            self.metrics.algorithm_duration.observe((), time.perf_counter() - started)
+            if self.preempts and result.status.is_rejected:
+                with self.cluster.logged_what_if() as what_if:
                     result = self._preempt(key, pods, runner, what_if, result)
         except Exception as exc:  # an internal error must not lose the pod or stop the loop
             logger.exception("the scheduling cycle failed with pod group %s; its pods are queued again", key)
@@ -252,21 +244,16 @@ class GroupCycle:
         *,
         preempts: bool = True,
     ) -> Generator[None, None, GroupResult]:
-        trial = GroupTrial(pods, runner, what_if, cycle=self._cycle, nominator=self._nominator)
+        trial = GroupTrial(pods, runner, what_if, cycle=self.cycle, nominator=self.nominator)
         if self._placements is not None:
             return self._placements.run(trial, runner, key, preempts=preempts)
         return trial.run(GroupAttempt(key, preempts=preempts))
 
     def _preempt(
-        self,
-        key: str,
-        pods: Sequence[QueuedPod],
-        runner: Runner,
-        what_if: LoggedWhatIf,
-        result: GroupResult,
+        self, key: str, pods: Sequence[QueuedPod], runner: Runner, what_if: LoggedWhatIf, result: GroupResult
     ) -> GroupResult:
         """The result, including a preemption for the group as a whole."""
-        group = self._groups.get_by_key(key)
+        group = self.groups.get_by_key(key)
         if group is None:
             return GroupResult(
                 Status.error(f"failed to get pod group object: {pod_group_not_found(key)}"), result.members
@@ -302,7 +289,7 @@ class GroupCycle:
         seconds = 0.0 if member is None else member.seconds
         outcome = self._outcome(queued, member, runner, result, time.perf_counter() - seconds)
         if isinstance(outcome, Placement):
-            self._wait(outcome)
+            self.wait(outcome)
         return outcome
 
     def _outcome(
@@ -337,10 +324,10 @@ class GroupCycle:
         assert member.choice is not None
         state.group = None
         try:
-            return self._cycle.take(state, queued, runner, member.choice, started)
+            return self.cycle.take(state, queued, runner, member.choice, started)
         except Exception as exc:
             logger.exception("the scheduling cycle failed with pod %s; it is queued again", queued.key)
-            self._cluster.forget_pod(queued.uid)
+            self.cluster.forget_pod(queued.uid)
             return Rejection(queued, Status.error(exc), runner, started)
 
     def _record_outcome(self, key: str, runner: Runner, result: GroupResult, started: float) -> None:
@@ -355,10 +342,58 @@ class GroupCycle:
             label, reason = "error", "SchedulerError"
             logger.error("scheduling pod group %s failed, it will be retried: %s", key, status.message)
         labels = (label, runner.profile.scheduler_name)
-        self._metrics.schedule_attempts.inc(labels)
-        self._metrics.attempt_duration.observe(labels, time.perf_counter() - started)
-        self._writer.write(key, is_scheduled=status.is_success, reason=reason, message=status.message)
+        self.metrics.schedule_attempts.inc(labels)
+        self.metrics.attempt_duration.observe(labels, time.perf_counter() - started)
+        self.writer.write(key, is_scheduled=status.is_success, reason=reason, message=status.message)
 
 
 def _waits_for_extenders(info: PodInfo, runner: Runner) -> bool:
     return bool(runner.extenders) and runner.extenders.decide_about(info.pod)
+
+
+MAX_HELD: Final = 10_000
+"""How many pods are popped at most while looking for a group's pods."""
+
+
+class Gathering:
+    """Takes the pods of a group from one queue."""
+
+    def __init__(self, queue: SchedulingQueue) -> None:
+        self._queue = queue
+        self._held: deque[QueuedPod] = deque()
+
+    def next_held(self) -> QueuedPod | None:
+        """The next held pod, which goes before those in the queue."""
+        return self._held.popleft() if self._held else None
+
+    def gather(self, popped: QueuedPod, others: Sequence[PodInfo]) -> list[QueuedPod]:
+        """The pods of the group that can be tried now: by priority, then by the time they became ready."""
+        if self._queue.gives_out_of_order:
+            taken = (self._queue.take_nowait(info.pod) for info in others)
+            found = [popped, *(queued for queued in taken if queued is not None)]
+        else:
+            found = [popped, *self._pop_until({info.uid: info for info in others})]
+        found.sort(key=_order)
+        return found
+
+    def _pop_until(self, wanted: dict[str, PodInfo]) -> Iterable[QueuedPod]:
+        """Pop pods until all wanted ones have come, or the queue is empty."""
+        found = [queued for queued in self._held if queued.uid in wanted]
+        self._held = deque(queued for queued in self._held if queued.uid not in wanted)
+        for queued in found:
+            del wanted[queued.uid]
+        if wanted:
+            self._queue.activate({info.key: info.pod for info in wanted.values()})
+        while wanted and len(self._held) < MAX_HELD:
+            popped = self._queue.pop_nowait()
+            if popped is None:
+                break
+            if wanted.pop(popped.uid, None) is None:
+                self._held.append(popped)
+            else:
+                found.append(popped)
+        return found
+
+
+def _order(queued: QueuedPod) -> tuple[int, int]:
+    return -queued.info.priority, queued.first_attempt_ns or 0

@@ -1,31 +1,33 @@
-"""Tries the pods of a group in one pass: would they fit together?
+"""Tries the pods of a group together: would they fit?
 
 In: the pods in order, on the cluster table in a what-if. Out: a node or a rejection for each pod, and whether
 the group can be bound. Every pod that finds a node counts there for the following ones; at the end all are
-removed again.
+removed again. With TopologyAwareWorkloadScheduling, the group is tried in several parts of the cluster, and
+the result is that in the best part.
 """
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Final, TypeVar
 
+import numpy as np
+
+from kuberth.cluster.nodes import Nodes
 from kuberth.cluster.pod_info import PodInfo
+from kuberth.cluster.table import ClusterTable
 from kuberth.cluster.what_if import LoggedWhatIf
 from kuberth.framework.cycle_state import CycleState, GroupAttempt
+from kuberth.framework.extension_points import ProposedPlacement
 from kuberth.framework.nominator import Nominator
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.runner import Runner
 from kuberth.framework.status import SUCCESS, Code, Status
 from kuberth.outcomes.placement import Choice
-from kuberth.outcomes.rejection import (
-    CLEAR_NOMINATION,
-    PodGroupError,
-    Rejection,
-    rejected_on,
-)
+from kuberth.outcomes.rejection import CLEAR_NOMINATION, PodGroupError, Rejection, rejected_on
 from kuberth.scheduling.cycle import SchedulingCycle
 
 T = TypeVar("T")
@@ -78,23 +80,16 @@ def group_rejected(*reasons: str) -> Status:
     return Status(Code.UNSCHEDULABLE, str(error), *reasons, cause=error)
 
 
+@dataclass(slots=True, eq=False)
 class GroupTrial:
     """Tries one group's pods with one profile."""
 
-    def __init__(
-        self,
-        pods: Sequence[QueuedPod],
-        runner: Runner,
-        what_if: LoggedWhatIf,
-        *,
-        cycle: SchedulingCycle,
-        nominator: Nominator,
-    ) -> None:
-        self._pods = pods
-        self._runner = runner
-        self._what_if = what_if
-        self._cycle = cycle
-        self._nominator = nominator
+    pods: Sequence[QueuedPod]
+    runner: Runner
+    what_if: LoggedWhatIf
+    _: KW_ONLY
+    cycle: SchedulingCycle
+    nominator: Nominator
 
     def run(self, attempt: GroupAttempt) -> Generator[None, None, GroupResult]:
         """Try all pods, then remove them again; yields before each of these steps.
@@ -106,7 +101,7 @@ class GroupTrial:
         placed: list[tuple[MemberResult, PodInfo]] = []
         waits = needs_preemption = False
         try:
-            for queued in self._pods:
+            for queued in self.pods:
                 yield
                 member, info = self._try(queued, attempt)
                 members.append(member)
@@ -123,18 +118,18 @@ class GroupTrial:
                     result = group_rejected(WAITING_FOR_PREEMPTION) if waits else SUCCESS
             while placed:
                 yield
-                self._take_last_back(placed)
+                self._remove_last(placed)
         finally:
             while placed:
-                self._take_last_back(placed)
+                self._remove_last(placed)
         return GroupResult(result, members, waits)
 
     def _try(self, queued: QueuedPod, attempt: GroupAttempt) -> tuple[MemberResult, PodInfo | None]:
         """Try one pod; if it has a node, it counts there."""
         started = time.perf_counter()
-        runner, state = self._runner, self._cycle.begin(queued)
+        runner, state = self.runner, self.cycle.begin(queued)
         state.group = attempt
-        outcome = self._cycle.decide(state, queued, runner, started)
+        outcome = self.cycle.decide(state, queued, runner, started)
         status, nomination = SUCCESS, None
         if isinstance(outcome, Rejection):
             status, nomination = outcome.status, outcome.nomination
@@ -151,39 +146,78 @@ class GroupTrial:
 
     def _assume(self, state: CycleState, info: PodInfo) -> tuple[Status | None, Status]:
         """Why the pod cannot use the node after all, or None; and Permit's answer."""
-        runner, pod, node_name = self._runner, info.pod, info.node_name
-        if not self._what_if.assume_pod(info):
+        runner, pod, node_name = self.runner, info.pod, info.node_name
+        if not self.what_if.assume_pod(info):
             return Status.error(f"node {node_name} is gone"), SUCCESS
-        self._nominator.withdraw(pod)
+        self.nominator.withdraw(pod)
         status, permit = runner.reserving.run_reserve(state, pod, node_name), SUCCESS
         if status.is_success:
             status = permit = runner.reserving.run_permit(state, pod, node_name)[0]
         if status.is_success or status.is_wait:
             return None, permit
-        self._take_back(state, info)
+        self._remove(state, info)
         return rejected_on(node_name, status), permit
 
-    def _take_last_back(self, placed: list[tuple[MemberResult, PodInfo]]) -> None:
+    def _remove_last(self, placed: list[tuple[MemberResult, PodInfo]]) -> None:
         member, info = placed.pop()
-        self._take_back(member.state, info)
+        self._remove(member.state, info)
 
-    def _take_back(self, state: CycleState, info: PodInfo) -> None:
-        self._runner.reserving.run_unreserve(state, info.pod, info.node_name)
-        self._what_if.forget_pod(info)
+    def _remove(self, state: CycleState, info: PodInfo) -> None:
+        self.runner.reserving.run_unreserve(state, info.pod, info.node_name)
+        self.what_if.forget_pod(info)
         # A nomination that is stored in the API stays valid.
         if state.pod_info is not None:
-            self._nominator.adopt(state.pod_info)
-
-
-def finished(steps: Generator[None, None, T]) -> T:
-    """The result of the steps, run to the end at once."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
+            self.nominator.adopt(state.pod_info)
 
 
 def _since(started: float) -> float:
     return time.perf_counter() - started
+
+
+class PlacementSearch:
+    """Chooses among the placements of one profile's plugins."""
+
+    def __init__(self, cluster: ClusterTable, *, rng: random.Random) -> None:
+        self._cluster = cluster
+        self._rng = rng
+
+    def run(
+        self, trial: GroupTrial, runner: Runner, key: str, *, preempts: bool
+    ) -> Generator[None, None, GroupResult]:
+        """Try the group in every placement; yields before each step of every trial."""
+        whole = GroupAttempt(key, preempts=preempts)
+        candidates = runner.placing.run_placement_generate(whole, Nodes(self._cluster, self._cluster.order()))
+        if isinstance(candidates, Status):
+            return GroupResult(candidates)
+        first: GroupResult | None = None
+        fitting: list[GroupResult] = []
+        proposed: list[ProposedPlacement] = []
+        for candidate in candidates:
+            rows = candidate.nodes.rows()
+            covers_all = len(rows) == self._cluster.node_count
+            nodes = None if covers_all else Nodes(self._cluster, np.asarray(rows, np.int64))
+            result = yield from trial.run(GroupAttempt(key, nodes=nodes, preempts=preempts))
+            if not result.status.is_success and not result.status.is_rejected:
+                return result
+            first = first or result
+            if result.status.is_success or result.waits_for_preemption:
+                fitting.append(result)
+                pods = [
+                    member.state.placed(member.queued.info, member.choice.node_name)
+                    for member in result.members
+                    if member.choice is not None
+                ]
+                proposed.append(ProposedPlacement(candidate, pods))
+        if not fitting:
+            assert first is not None
+            said = PodGroupError.of(first.status) or first.status.message
+            return first.rejected(
+                f"0/{len(candidates)} placements are available, first placement status: {said}"
+            )
+        if len(fitting) == 1:
+            return fitting[0]
+        scores = runner.placing.run_placement_score(whole, proposed)
+        if isinstance(scores, Status):
+            return GroupResult(scores)
+        best = [index for index, score in enumerate(scores) if score == max(scores)]
+        return fitting[self._rng.choice(best)]

@@ -9,8 +9,8 @@ import pytest
 from kuberth.cluster.pod_info import PodInfo
 from kuberth.queue import PriorityQueue
 from kuberth.queue.interface import SchedulingQueue
-from kuberth.scheduling.groups import gathering
-from kuberth.scheduling.groups.gathering import Gathering
+from kuberth.scheduling.groups import cycle
+from kuberth.scheduling.groups.cycle import Gathering
 from kuberth.testing import make_pod
 from tests.unit.queue.fifo import Fifo
 from tests.unit.queue.harness import make_context
@@ -55,7 +55,7 @@ def test_a_held_pod_is_found_by_its_own_group() -> None:
 
 
 def test_there_is_an_end_to_popping_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "MAX_HELD", 3)
+    monkeypatch.setattr(cycle, "MAX_HELD", 3)
     queue = Fifo(make_context())
     for name in ("a1", *(f"x{number}" for number in range(9)), "a2"):
         queue.add(info(name))
@@ -74,5 +74,5 @@ def test_members_are_ordered_by_priority_then_by_first_attempt() -> None:
     found = [each for each in queued if each is not None]
     for each in found:
         each.first_attempt_ns = ready[each.uid]
-    found.sort(key=gathering._order)
+    found.sort(key=cycle._order)
     assert [each.uid for each in found] == ["high", "early", "late"]

@@ -19,9 +19,9 @@ from kuberth.framework.cycle_state import CycleState, GroupAttempt
 from kuberth.framework.queued_pod import QueuedPod
 from kuberth.outcomes.placement import Placement
 from kuberth.plugins.default_preemption.plugin import DefaultPreemption
+from kuberth.queue.slices import finished
 from kuberth.scheduling.cycle import SchedulingCycle
-from kuberth.scheduling.groups.placements import PlacementSearch
-from kuberth.scheduling.groups.trial import GroupResult, GroupTrial, finished
+from kuberth.scheduling.groups.trial import GroupResult, GroupTrial, PlacementSearch
 from kuberth.testing import make_node, make_pod
 from kuberth.testing.harness import API_VERSION, profile
 from tests.integration.test_gangs import make_group

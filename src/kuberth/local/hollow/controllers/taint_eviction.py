@@ -35,7 +35,7 @@ from kuberth.local.hollow.pod_claims import (
     is_reserved_for,
 )
 from kuberth.local.hollow.pod_states import disrupted, node_of
-from kuberth.plugins.devices.taint_rules import is_meant
+from kuberth.plugins.devices.slices import is_meant
 from kuberth.text.timestamps import nanoseconds
 
 _EFFECT: Final = "NoExecute"

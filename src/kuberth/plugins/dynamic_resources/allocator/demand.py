@@ -28,11 +28,11 @@ from kuberth.plugins.devices.classes import KnownClasses
 from kuberth.plugins.devices.features import ALL_FEATURES, DeviceFeatures
 from kuberth.plugins.devices.sites import DeviceCandidate
 
-MOST_RESULTS: Final = 32
+MAX_DEVICES: Final = 32
 """The maximum number of devices of a claim."""
 EXACT_COUNT: Final = "ExactCount"
 ALL: Final = "All"
-_MOST_ANSWERS: Final = 1 << 16
+_MAX_ANSWERS: Final = 1 << 16
 
 
 class AllocationError(KuberthError):
@@ -138,7 +138,7 @@ class WantedRequest:
         return answer and candidate.is_reachable
 
     def _evaluate(self, content: DeviceContent, between: Callable[[], None] | None) -> bool:
-        if len(self.answers) >= _MOST_ANSWERS:
+        if len(self.answers) >= _MAX_ANSWERS:
             self.answers.clear()
         answer, begin = True, self._matched.pop(content, 0)
         for index, each in enumerate(self.selectors[begin:], begin):

@@ -34,7 +34,7 @@ from kuberth.plugins.devices.usage import DeviceUsage
 from kuberth.plugins.dynamic_resources.allocator.capacity import Amounts, PoolCounters, all_consumed, fits
 from kuberth.plugins.dynamic_resources.allocator.constraints import PickConstraint, attribute_of
 from kuberth.plugins.dynamic_resources.allocator.demand import (
-    MOST_RESULTS,
+    MAX_DEVICES,
     AllocationError,
     Demand,
     WantedClaim,
@@ -156,9 +156,9 @@ class DeviceSearch:
         self._shares: dict[DeviceId, Amounts] = {}
         """The capacity consumed of shared devices."""
         self._counters: dict[PoolId, PoolCounters] = {}
-        self._turned_back = False
+        self._has_backtracked = False
         """Whether something has failed already: only then is pruning worth its cost."""
-        self._front = 0
+        self._first_free = 0
         """Candidates before this index are in use; only requests with admin access may get them."""
         self._keys: dict[DeviceId, Hashable] = {}
         self._distinguishes = False
@@ -176,7 +176,7 @@ class DeviceSearch:
         if self._retry is not None:
             # The last budget ended while a device was put back.
             step = self._pick_another(self._retry)
-            cursor = self._back(step) if isinstance(step, _Failure) else step
+            cursor = self._backtrack(step) if isinstance(step, _Failure) else step
         elif cursor is None:
             if self._site.problem:
                 raise AllocationError(self._site.problem)
@@ -193,7 +193,7 @@ class DeviceSearch:
             if cursor.claim >= len(self._demand.claims):
                 return self._found()
             step = self._step(cursor)
-            cursor = self._back(step) if isinstance(step, _Failure) else step
+            cursor = self._backtrack(step) if isinstance(step, _Failure) else step
         return None
 
     def _found(self) -> Found:
@@ -218,9 +218,9 @@ class DeviceSearch:
                 fewest = min(fewest, number)
             at_least += fewest
         at_least = (at_least + _INT64) % (2 * _INT64) - _INT64  # overflows as upstream's integers do
-        if at_least > MOST_RESULTS:
+        if at_least > MAX_DEVICES:
             raise AllocationError(
-                f": number of requested devices {at_least} exceeds the claim limit of {MOST_RESULTS}",
+                f": number of requested devices {at_least} exceeds the claim limit of {MAX_DEVICES}",
                 claim=claim.index,
             )
         if claim.problem is not None:
@@ -269,7 +269,7 @@ class DeviceSearch:
             return _Failure.NO_DEVICE
         if cursor.picked >= number:
             return _Cursor(cursor.claim, cursor.request + 1)
-        if len(self._picks[cursor.claim]) + number - cursor.picked > MOST_RESULTS:
+        if len(self._picks[cursor.claim]) + number - cursor.picked > MAX_DEVICES:
             return _Failure.TOO_MANY
         frame = _Picking(cursor, request, cursor.start)
         if request.is_all:
@@ -282,14 +282,14 @@ class DeviceSearch:
     def _next_pick(self, frame: _Picking) -> _Cursor | _Failure:
         """Choose the next available device, and push the frame."""
         cursor, request = frame.cursor, frame.request
-        if self._turned_back and self._is_hopeless(frame):
+        if self._has_backtracked and self._has_too_few_candidates(frame):
             return _Failure.NO_DEVICE
         candidates = self._site.candidates
         start = frame.position
         if not request.is_admin:
-            while self._front < len(candidates) and self._is_in_use(candidates[self._front].device):
-                self._front += 1
-            start = max(start, self._front)
+            while self._first_free < len(candidates) and self._is_in_use(candidates[self._first_free].device):
+                self._first_free += 1
+            start = max(start, self._first_free)
         for position in range(start, len(candidates)):
             self.work += 1
             candidate = candidates[position]
@@ -312,11 +312,11 @@ class DeviceSearch:
 
     # Back
 
-    def _back(self, result: _Failure) -> _Cursor | None:
+    def _backtrack(self, result: _Failure) -> _Cursor | None:
         """Undo choices until something else can be tried; None if nothing can."""
-        if result is _Failure.NO_DEVICE and not self._turned_back and self._is_short():
+        if result is _Failure.NO_DEVICE and not self._has_backtracked and self._has_too_few_devices():
             return None
-        self._turned_back = True
+        self._has_backtracked = True
         while self._stack:
             frame = self._stack.pop()
             if frame is None:
@@ -331,7 +331,7 @@ class DeviceSearch:
                 result = _Failure.TOO_MANY if frame.all_too_many else _Failure.NO_DEVICE
             else:
                 _put_back(frame.undo)
-                self._front = 0 if frame.request.is_all else min(self._front, frame.position - 1)
+                self._first_free = 0 if frame.request.is_all else min(self._first_free, frame.position - 1)
                 if result is _Failure.NO_DEVICE and not frame.request.is_all:
                     self._retry = frame
                     step = self._pick_another(frame)
@@ -456,7 +456,7 @@ class DeviceSearch:
 
     # Pruning
 
-    def _is_short(self) -> bool:
+    def _has_too_few_devices(self) -> bool:
         """Whether there are fewer devices than requests need, in any assignment.
 
         False if upstream might return something other than "no solution": it has alternatives to try, errors
@@ -464,7 +464,7 @@ class DeviceSearch:
         """
         requests = self._demand.requests
         if any(
-            request.is_all or request.parent is not None or self._numbers[request.key] > MOST_RESULTS
+            request.is_all or request.parent is not None or self._numbers[request.key] > MAX_DEVICES
             for request in requests
         ):
             return False
@@ -516,7 +516,7 @@ class DeviceSearch:
                 same[attribute_value(attribute) or device.id] += 1
         return needed > max(same.values(), default=0)
 
-    def _is_hopeless(self, frame: _Picking) -> bool:
+    def _has_too_few_candidates(self, frame: _Picking) -> bool:
         """Whether too few devices are left. False if some selector fails, which must be reported."""
         request = frame.request
         needed = self._numbers[request.key] - frame.cursor.picked
@@ -546,10 +546,10 @@ class DeviceSearch:
             return device.id
         key = self._keys.get(device.id)
         if key is None:
-            key = self._keys[device.id] = self._looks_of(candidate)
+            key = self._keys[device.id] = self._interchange_key(candidate)
         return key
 
-    def _looks_of(self, candidate: DeviceCandidate) -> Hashable:
+    def _interchange_key(self, candidate: DeviceCandidate) -> Hashable:
         device = candidate.device
         try:
             selected = tuple(self._selects(request, candidate) for request in self._demand.requests)
@@ -573,7 +573,7 @@ class DeviceSearch:
             if device.preventing_taints
             else None,
             device.is_shareable,
-            _capacity_looks(device, self._usage),
+            _capacity_key(device, self._usage),
         )
 
 
@@ -593,7 +593,7 @@ def _sum(before: Amounts | None, added: Amounts) -> Amounts:
     return {name: before[name] + amount if name in before else amount for name, amount in added.items()}
 
 
-def _capacity_looks(device: KnownDevice, usage: DeviceUsage) -> Hashable:
+def _capacity_key(device: KnownDevice, usage: DeviceUsage) -> Hashable:
     consumed: Amounts | None = usage.consumed.get(device.id)
     return (
         tuple(sorted((name, _plain(known.value), known.policy) for name, known in device.capacities.items())),

@@ -17,7 +17,7 @@ from kuberth.framework.verdict import Verdict
 Positions = slice | NDArray[np.intp]
 
 
-class Ruling:
+class VerdictBuilder:
     """The statuses of the nodes of a view."""
 
     def __init__(self, nodes: Nodes, *statuses: Status) -> None:

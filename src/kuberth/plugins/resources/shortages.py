@@ -20,7 +20,7 @@ from kuberth.plugins.resources.requests import Amounts
 
 TOO_MANY_PODS: Final = "Too many pods"
 _INSUFFICIENT: Final = "Insufficient "
-_MOST_BITS: Final = 62
+_MAX_BITS: Final = 62
 """The number of shortages that fit into a code beside bit 0; the sign bit is not used."""
 
 
@@ -65,14 +65,20 @@ def shortage(node: NodeRow, amounts: Amounts, backed: Collection[str] = NOTHING)
     return _status(reasons, is_hopeless=is_hopeless) if reasons else None
 
 
-def shortages(nodes: Nodes, amounts: Amounts, backed: Collection[str] = NOTHING) -> Verdict | None:
-    """The verdict on every node of the view; None if no node lacks anything."""
+def shortages(
+    nodes: Nodes, amounts: Amounts, backed: Collection[str] = NOTHING, *, counts_pods: bool = True
+) -> Verdict | None:
+    """The verdict on every node of the view; None if no node lacks anything.
+
+    `counts_pods`: a node that has its maximum number of pods lacks something too.
+    """
     table = nodes.table
     found: list[_Shortage] = []
     hopeless: Mask = np.zeros(len(nodes), np.bool_)
-    full = nodes.take(table.pod_count) >= nodes.take(table.allowed_pods)
-    if np.count_nonzero(full):
-        found.append(_Shortage((TOO_MANY_PODS,), full))
+    if counts_pods:
+        full = nodes.take(table.pod_count) >= nodes.take(table.allowed_pods)
+        if np.count_nonzero(full):
+            found.append(_Shortage((TOO_MANY_PODS,), full))
     offered_nowhere: list[str] = []
     for resource, amount in amounts.items():
         index = table.resource_index(resource)
@@ -94,7 +100,7 @@ def shortages(nodes: Nodes, amounts: Amounts, backed: Collection[str] = NOTHING)
         return None
     # The order of a node's reasons is the order of the pod's requests.
     order = {_INSUFFICIENT + resource: place for place, resource in enumerate(amounts, start=1)}
-    if len(found) > _MOST_BITS:
+    if len(found) > _MAX_BITS:
         return _verdict_by_combination(found, hopeless, order)
     return _verdict_by_bits(found, hopeless, order)
 

@@ -6,7 +6,7 @@ where another pod uses them through the same claim; and the pod as it counts on 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +19,7 @@ from kuberth.cluster.pod_info import PodInfo
 from kuberth.cluster.selection import meets_node_selector
 from kuberth.cluster.table import ClusterTable
 from kuberth.framework.status import Status
+from kuberth.framework.verdict import distinct
 from kuberth.plugins.devices.inventory import Inventory
 from kuberth.plugins.dynamic_resources.cycle import Cycle, Variant
 from kuberth.plugins.dynamic_resources.node_resources import (
@@ -27,12 +28,13 @@ from kuberth.plugins.dynamic_resources.node_resources import (
     take_of_allocation,
     taking,
 )
+from kuberth.plugins.resources.shortages import shortages
 
 _NOTHING: Final = Footprint()
 
 
 @dataclass(frozen=True, slots=True)
-class Weighing:
+class NodeResourceChecks:
     """Checks whether nodes have the resources that a pod's devices use; shared by all cycles of a profile."""
 
     cluster: ClusterTable
@@ -70,15 +72,18 @@ class Weighing:
             variant = cycle.variant(each)
             here = where & (bits == each)
             numbers = np.zeros(len(nodes), np.int64)
-            if variant.judged is not None:
-                numbers[here] = variant.judged.taken[sites[here]]
+            if variant.results is not None:
+                numbers[here] = variant.results.taken[sites[here]]
             for number in np.unique(numbers[here]).tolist():
                 footprint = self._footprint(cycle, each, number)
                 there = here & (numbers == number)
                 if footprint.refusal is not None:
                     yield there, footprint.refusal
                 else:
-                    yield from _shortages(nodes, footprint.amounts, there)
+                    lacking = shortages(nodes, footprint.amounts, counts_pods=False)
+                    for code in () if lacking is None else distinct(lacking.codes[there]):
+                        if lacking is not None and code:
+                            yield there & np.equal(lacking.codes, code), lacking.status(code)
 
     def placed(self, cycle: Cycle, info: PodInfo, node_name: str) -> PodInfo:
         """The pod as it counts on a node; results for another node or attempt are discarded."""
@@ -94,8 +99,8 @@ class Weighing:
             return _NOTHING
         self.inventory.refresh()
         bits, variant, site = cycle.on_node(node)
-        has_devices = variant.judged is not None and variant.judged.found[site] is not None
-        number = int(variant.judged.taken[site]) if variant.judged is not None and has_devices else 0
+        has_devices = variant.results is not None and variant.results.found[site] is not None
+        number = int(variant.results.taken[site]) if variant.results is not None and has_devices else 0
         return self._footprint(cycle, bits, number)
 
     def _footprint(self, cycle: Cycle, bits: int, number: int) -> Footprint:
@@ -109,34 +114,11 @@ class Weighing:
             (cycle.claims[index], take_of_allocation(allocation, self.inventory.sites))
             for index, allocation in cycle.shared.items()
         ]
-        if variant.judged is not None:
-            found += zip(cycle.asked(variant), variant.judged.takes[number], strict=True)
+        if variant.results is not None:
+            found += zip(cycle.demanded_claims(variant), variant.results.takes[number], strict=True)
         # A claim may be named twice; then the last devices found for it count.
         by_uid = {claim.metadata.uid: (claim, take) for claim, take in found}
         takes = [(claim, take) for claim, take in by_uid.values() if take is not None]
         if not takes:
             return _NOTHING
         return footprint_of(cycle.pod, takes, cycle.names, pod_level=self.pod_level)
-
-
-def _shortages(nodes: Nodes, amounts: Mapping[str, int], where: Mask) -> Iterable[tuple[Mask, Status]]:
-    """The nodes `where` an amount is missing, by the missing amounts."""
-    table = nodes.table
-    lacking, hopeless = [], np.zeros(len(nodes), np.bool_)
-    for name, amount in amounts.items():
-        index = table.resource_index(name)
-        offered = taken = np.zeros(len(nodes), np.int64)
-        if index is not None:
-            offered, taken = nodes.take(table.allocatable[index]), nodes.take(table.requested[index])
-        short = where & (amount > offered - taken)
-        hopeless |= short & (amount > offered)
-        lacking.append(short)
-    if not lacking or not np.any(lacking):
-        return
-    flags = np.stack((hopeless, *lacking))
-    for combination in np.unique(flags[:, flags[1:].any(axis=0)], axis=1).T:
-        reasons = [
-            f"Insufficient {name}" for name, lacks in zip(amounts, combination[1:], strict=True) if lacks
-        ]
-        status = Status.unresolvable(*reasons) if combination[0] else Status.unschedulable(*reasons)
-        yield (flags == combination[:, np.newaxis]).all(axis=0), status
