@@ -98,7 +98,7 @@ def make_queue_context(clock: FakeClock | None = None, **settings: Any) -> Queue
     return QueueContext(**{**given, **settings})
 
 
-class _QueueUnderTest:
+class _Bench:
     """A queue and a clock, with the steps that rules take."""
 
     def __init__(self, factory: QueueFactory) -> None:
@@ -195,14 +195,14 @@ def _close(queue: SchedulingQueue) -> None:
 class QueueRule:
     """One rule of the contract: call it with a queue factory."""
 
-    def __init__(self, check: Callable[[_QueueUnderTest], None]) -> None:
+    def __init__(self, check: Callable[[_Bench], None]) -> None:
         self._check = check
         self.name = check.__name__.strip("_").replace("_", " ")
         """The rule as a sentence."""
 
     def __call__(self, factory: QueueFactory) -> None:
         """Check a queue. AssertionError if it breaks the rule."""
-        bench = _QueueUnderTest(factory)
+        bench = _Bench(factory)
         try:
             self._check(bench)
         except Exception as exc:
@@ -219,13 +219,13 @@ class QueueRule:
 _RULES: Final[list[QueueRule]] = []
 
 
-def _rule(check: Callable[[_QueueUnderTest], None]) -> None:
+def _rule(check: Callable[[_Bench], None]) -> None:
     """Add a rule to the contract; its name is that of the function."""
     _RULES.append(QueueRule(check))
 
 
 @_rule
-def _a_new_pod_is_popped_once(bench: _QueueUnderTest) -> None:
+def _a_new_pod_is_popped_once(bench: _Bench) -> None:
     assert bench.queue.pop_nowait() is None, "an empty queue returned a pod"
     bench.add("p")
     bench.expect(waiting=["p"])
@@ -236,14 +236,14 @@ def _a_new_pod_is_popped_once(bench: _QueueUnderTest) -> None:
 
 
 @_rule
-def _a_pod_added_again_waits_once(bench: _QueueUnderTest) -> None:
+def _a_pod_added_again_waits_once(bench: _Bench) -> None:
     pod = bench.add("p")
     bench.queue.add(PodInfo(pod))
     bench.expect(waiting=["p"])
 
 
 @_rule
-def _a_new_pod_of_the_same_name_replaces_the_old_one(bench: _QueueUnderTest) -> None:
+def _a_new_pod_of_the_same_name_replaces_the_old_one(bench: _Bench) -> None:
     bench.add("p")
     new = bench.add("p")
     bench.expect(waiting=["p"])
@@ -251,7 +251,7 @@ def _a_new_pod_of_the_same_name_replaces_the_old_one(bench: _QueueUnderTest) -> 
 
 
 @_rule
-def _an_update_of_a_waiting_pod_is_what_is_popped(bench: _QueueUnderTest) -> None:
+def _an_update_of_a_waiting_pod_is_what_is_popped(bench: _Bench) -> None:
     old = bench.add("p")
     new = _relabelled(old)
     bench.queue.update(old, PodInfo(new))
@@ -260,14 +260,14 @@ def _an_update_of_a_waiting_pod_is_what_is_popped(bench: _QueueUnderTest) -> Non
 
 
 @_rule
-def _an_update_of_an_unknown_pod_adds_it(bench: _QueueUnderTest) -> None:
+def _an_update_of_an_unknown_pod_adds_it(bench: _Bench) -> None:
     pod = make_pod("p")
     bench.queue.update(pod, PodInfo(_relabelled(pod)))
     bench.expect(waiting=["p"])
 
 
 @_rule
-def _an_update_of_a_pod_in_flight_does_not_queue_it(bench: _QueueUnderTest) -> None:
+def _an_update_of_a_pod_in_flight_does_not_queue_it(bench: _Bench) -> None:
     pod = bench.add("p")
     bench.pop("p")
     bench.queue.update(pod, PodInfo(_relabelled(pod)))
@@ -275,7 +275,7 @@ def _an_update_of_a_pod_in_flight_does_not_queue_it(bench: _QueueUnderTest) -> N
 
 
 @_rule
-def _a_deleted_pod_is_gone(bench: _QueueUnderTest) -> None:
+def _a_deleted_pod_is_gone(bench: _Bench) -> None:
     waiting = bench.add("p")
     bench.queue.delete(waiting)
     bench.queue.delete(waiting)
@@ -287,7 +287,7 @@ def _a_deleted_pod_is_gone(bench: _QueueUnderTest) -> None:
 
 
 @_rule
-def _deleting_a_pod_in_flight_leaves_its_cycle_to_end_it(bench: _QueueUnderTest) -> None:
+def _deleting_a_pod_in_flight_leaves_its_cycle_to_end_it(bench: _Bench) -> None:
     pod = bench.add("p")
     queued = bench.pop("p")
     bench.queue.delete(pod)
@@ -297,7 +297,7 @@ def _deleting_a_pod_in_flight_leaves_its_cycle_to_end_it(bench: _QueueUnderTest)
 
 
 @_rule
-def _done_ends_the_flight(bench: _QueueUnderTest) -> None:
+def _done_ends_the_flight(bench: _Bench) -> None:
     bench.queue.done("unknown")
     bench.add("p")
     queued = bench.pop("p")
@@ -309,13 +309,13 @@ def _done_ends_the_flight(bench: _QueueUnderTest) -> None:
 
 
 @_rule
-def _requeue_ends_the_flight_as_done_does(bench: _QueueUnderTest) -> None:
+def _requeue_ends_the_flight_as_done_does(bench: _Bench) -> None:
     bench.rejected("p")
     bench.expect(waiting=["p"])
 
 
 @_rule
-def _requeue_of_a_waiting_pod_raises_queue_error(bench: _QueueUnderTest) -> None:
+def _requeue_of_a_waiting_pod_raises_queue_error(bench: _Bench) -> None:
     pod = bench.add("p")
     queued = bench.pop("p")
     bench.queue.add(PodInfo(pod))
@@ -328,7 +328,7 @@ def _requeue_of_a_waiting_pod_raises_queue_error(bench: _QueueUnderTest) -> None
 
 
 @_rule
-def _an_event_brings_a_rejected_pod_back(bench: _QueueUnderTest) -> None:
+def _an_event_brings_a_rejected_pod_back(bench: _Bench) -> None:
     bench.rejected("p")
     bench.queue.move(NODE_ADDED, None, None)
     assert bench.pop_within("p", _BACKOFF_SECONDS).attempts == 2
@@ -336,7 +336,7 @@ def _an_event_brings_a_rejected_pod_back(bench: _QueueUnderTest) -> None:
 
 
 @_rule
-def _an_event_during_the_flight_is_not_lost(bench: _QueueUnderTest) -> None:
+def _an_event_during_the_flight_is_not_lost(bench: _Bench) -> None:
     bench.add("p")
     queued = bench.pop("p")
     bench.queue.move(NODE_ADDED, None, None)
@@ -345,27 +345,27 @@ def _an_event_during_the_flight_is_not_lost(bench: _QueueUnderTest) -> None:
 
 
 @_rule
-def _a_pod_after_an_error_comes_back_without_an_event(bench: _QueueUnderTest) -> None:
+def _a_pod_after_an_error_comes_back_without_an_event(bench: _Bench) -> None:
     bench.add("p")
     bench.reject(bench.pop("p"))
     bench.pop_within("p", _BACKOFF_SECONDS)
 
 
 @_rule
-def _no_rejected_pod_waits_for_ever(bench: _QueueUnderTest) -> None:
+def _no_rejected_pod_waits_for_ever(bench: _Bench) -> None:
     bench.rejected("p")
     bench.pop_within("p", 2 * bench.context.max_unschedulable_seconds + _BACKOFF_SECONDS)
 
 
 @_rule
-def _activate_brings_a_rejected_pod_back_at_once(bench: _QueueUnderTest) -> None:
+def _activate_brings_a_rejected_pod_back_at_once(bench: _Bench) -> None:
     pod = bench.rejected("p")
     bench.queue.activate({"default/p": pod, "default/unknown": make_pod("unknown")})
     bench.pop("p")
 
 
 @_rule
-def _a_gated_pod_waits_until_its_gate_is_gone(bench: _QueueUnderTest) -> None:
+def _a_gated_pod_waits_until_its_gate_is_gone(bench: _Bench) -> None:
     old = bench.add("p", gates=["example.com/wait"])
     bench.expect(waiting=["p"])
     bench.queue.activate({"default/p": old})
@@ -378,7 +378,7 @@ def _a_gated_pod_waits_until_its_gate_is_gone(bench: _QueueUnderTest) -> None:
 
 
 @_rule
-def _it_notifies_when_a_pod_is_ready(bench: _QueueUnderTest) -> None:
+def _it_notifies_when_a_pod_is_ready(bench: _Bench) -> None:
     pod = bench.add("p")
     assert bench.notified, "`notify` was not called when a pod was added"
     bench.reject(bench.pop("p"), REJECTOR)
@@ -388,7 +388,7 @@ def _it_notifies_when_a_pod_is_ready(bench: _QueueUnderTest) -> None:
 
 
 @_rule
-def _a_pod_can_be_taken_out_of_order(bench: _QueueUnderTest) -> None:
+def _a_pod_can_be_taken_out_of_order(bench: _Bench) -> None:
     if not bench.queue.gives_out_of_order:
         return
     bench.add("first", priority=9)
@@ -402,7 +402,7 @@ def _a_pod_can_be_taken_out_of_order(bench: _QueueUnderTest) -> None:
 
 
 @_rule
-def _a_queue_takes_over_every_waiting_pod(bench: _QueueUnderTest) -> None:
+def _a_queue_takes_over_every_waiting_pod(bench: _Bench) -> None:
     for name in ("rejected", "failed", "flying"):
         bench.add(name)
     popped = {
@@ -422,7 +422,7 @@ def _a_queue_takes_over_every_waiting_pod(bench: _QueueUnderTest) -> None:
 
 
 @_rule
-def _pods_are_in_one_place_whatever_happens(bench: _QueueUnderTest) -> None:
+def _pods_are_in_one_place_whatever_happens(bench: _Bench) -> None:
     rng = random.Random(0)
     pods: dict[str, Pod] = {}
     flying: dict[str, QueuedPod] = {}
