@@ -567,7 +567,7 @@ def test_an_extender_that_is_not_there_or_too_slow() -> None:
             world.api.put(make_pod("p"))
             _reason, message = await refused(world, "p")
             assert f'Post "{gone.url}/filter": the extender at {gone.url} refused the connection' in message
-        async with world_with({"filter": everyone}, *NODES, extender={"httpTimeout": "50ms"}) as (
+        async with world_with({"filter": everyone}, *NODES, extender={"httpTimeout": "500ms"}) as (
             world,
             server,
         ):
