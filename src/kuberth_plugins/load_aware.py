@@ -18,7 +18,16 @@ from numpy.typing import NDArray
 
 from kuberth.api import Node, Pod
 from kuberth.cluster.nodes import Nodes
-from kuberth.framework import MAX_NODE_SCORE, SKIP, CycleState, DependsOn, Handle, Inputs, ScorePlugin, Status
+from kuberth.framework import (
+    MAX_NODE_SCORE,
+    SKIP,
+    CycleState,
+    DependsOn,
+    Handle,
+    Inputs,
+    ScorePlugin,
+    Status,
+)
 
 logger = logging.getLogger(__name__)
 

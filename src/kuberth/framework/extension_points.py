@@ -356,7 +356,11 @@ class PodGroupPostFilterPlugin(Plugin):
 
     @abc.abstractmethod
     def post_filter_group(
-        self, group: str, pods: Sequence[PodInfo], what_if: LoggedWhatIf, try_again: Callable[[], Status]
+        self,
+        group: str,
+        pods: Sequence[PodInfo],
+        what_if: LoggedWhatIf,
+        try_again: Callable[[], Status],
     ) -> MaybeStatus:
         """Change the cluster in `what_if` and call `try_again`; success: victims are being evicted."""
 

@@ -22,7 +22,10 @@ def expect(kind: type[T], obj: object) -> T:
 
 def before_and_after(kind: type[T], old: object, new: object) -> tuple[T | None, T | None]:
     """Both objects of the event; None stays None for an addition or a deletion."""
-    return (None if old is None else expect(kind, old), None if new is None else expect(kind, new))
+    return (
+        None if old is None else expect(kind, old),
+        None if new is None else expect(kind, new),
+    )
 
 
 def changed_node_labels(old: object, new: object) -> Iterable[str] | None:

@@ -44,7 +44,10 @@ _POD_CHANGES: Final[Sequence[tuple[Action, Callable[[Pod, Pod], bool]]]] = (
         Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
         lambda old, new: bool(old.spec.scheduling_gates) and not new.spec.scheduling_gates,
     ),
-    (Action.UPDATE_POD_TOLERATION, lambda old, new: len(old.spec.tolerations) != len(new.spec.tolerations)),
+    (
+        Action.UPDATE_POD_TOLERATION,
+        lambda old, new: len(old.spec.tolerations) != len(new.spec.tolerations),
+    ),
     (
         Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM,
         lambda old, new: (

@@ -81,7 +81,10 @@ class Plans:
             name: inputs.idle for name, inputs in self._statements.items() if inputs.idle is not None
         }
         self.rejections = Rejections(
-            profile=self.profile, statements=self._statements, cluster=self.cluster, nominator=self.nominator
+            profile=self.profile,
+            statements=self._statements,
+            cluster=self.cluster,
+            nominator=self.nominator,
         )
         """The rejections of pods that fit on no node."""
         signed = {name: inputs for name, inputs in self._statements.items() if _is_kept_somewhere(inputs)}

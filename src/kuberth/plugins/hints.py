@@ -40,7 +40,10 @@ def on_change(
 
 
 def on_new(
-    kind: type[T], actions: Action, helps: Callable[[Pod, T | None, T], bool], concern: Concern | None = None
+    kind: type[T],
+    actions: Action,
+    helps: Callable[[Pod, T | None, T], bool],
+    concern: Concern | None = None,
 ) -> EventWithHint:
     """For additions and updates: `helps(pod, before, after)`; `before` is None for an addition."""
 

@@ -201,7 +201,13 @@ class SchedulingCycle:
             )
 
     def search(
-        self, state: CycleState, pod: Pod, runner: Runner, diagnosis: Diagnosis, *, may_repeat: bool = False
+        self,
+        state: CycleState,
+        pod: Pod,
+        runner: Runner,
+        diagnosis: Diagnosis,
+        *,
+        may_repeat: bool = False,
     ) -> tuple[Nodes, int] | Status:
         """The nodes to choose from and the number of evaluated nodes, or a Status if there is no choice.
 

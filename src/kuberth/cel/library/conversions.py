@@ -16,7 +16,14 @@ from kuberth.cel.library.times import (
     timestamp_of_seconds,
 )
 from kuberth.cel.numbers import format_double, parse_double, parse_int, parse_uint
-from kuberth.cel.values import INT_MAX, TypeValue, Uint, Value, check_uint, type_name
+from kuberth.cel.values import (
+    INT_MAX,
+    TypeValue,
+    Uint,
+    Value,
+    check_uint,
+    type_name,
+)
 from kuberth.errors import CelRuntimeError
 
 _DURATION = "google.protobuf.Duration"

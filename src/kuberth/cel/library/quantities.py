@@ -90,8 +90,14 @@ LIBRARY: tuple[Overload, ...] = (
     function("quantity(string) -> Quantity", read_quantity, cost=first_tenth),
     function("isQuantity(string) -> bool", _is_quantity, cost=first_tenth),
     function("sign(Quantity) -> int", lambda one: (one.quantity.mantissa > 0) - (one.quantity.mantissa < 0)),
-    method("Quantity.isGreaterThan(Quantity) -> bool", lambda one, other: _compare(one, other) > 0),
-    method("Quantity.isLessThan(Quantity) -> bool", lambda one, other: _compare(one, other) < 0),
+    method(
+        "Quantity.isGreaterThan(Quantity) -> bool",
+        lambda one, other: _compare(one, other) > 0,
+    ),
+    method(
+        "Quantity.isLessThan(Quantity) -> bool",
+        lambda one, other: _compare(one, other) < 0,
+    ),
     method("Quantity.compareTo(Quantity) -> int", _compare),
     method("Quantity.asApproximateFloat() -> double", _float),
     method("Quantity.asInteger() -> int", _integer),

@@ -9,7 +9,14 @@ from kuberth.cel.costs import contains_cost, first_tenth, pattern_cost, twice_fi
 from kuberth.cel.declarations import Apply, Overload, function, method
 from kuberth.cel.library.formatting import GO_ESCAPES, format_text
 from kuberth.cel.patterns import Pattern, PatternError, compile_pattern
-from kuberth.cel.values import MAX_CHARACTERS, MAX_ELEMENTS, CostExceeded, Value, no_such_overload, size_of
+from kuberth.cel.values import (
+    MAX_CHARACTERS,
+    MAX_ELEMENTS,
+    CostExceeded,
+    Value,
+    no_such_overload,
+    size_of,
+)
 from kuberth.errors import CelRuntimeError
 
 _SPACES = (

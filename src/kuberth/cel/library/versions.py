@@ -138,8 +138,14 @@ LIBRARY: tuple[Overload, ...] = (
     function("semver(string, bool) -> Semver", _read, cost=first_tenth),
     function("isSemver(string) -> bool", _is_version, cost=first_tenth),
     function("isSemver(string, bool) -> bool", _is_version, cost=first_tenth),
-    method("Semver.isGreaterThan(Semver) -> bool", lambda one, other: _compare(one, other) > 0),
-    method("Semver.isLessThan(Semver) -> bool", lambda one, other: _compare(one, other) < 0),
+    method(
+        "Semver.isGreaterThan(Semver) -> bool",
+        lambda one, other: _compare(one, other) > 0,
+    ),
+    method(
+        "Semver.isLessThan(Semver) -> bool",
+        lambda one, other: _compare(one, other) < 0,
+    ),
     method("Semver.compareTo(Semver) -> int", _compare),
     method("Semver.major() -> int", _part(0)),
     method("Semver.minor() -> int", _part(1)),

@@ -60,7 +60,13 @@ class Filtering:
     """Calls Filter plugins."""
 
     def __init__(
-        self, profile: Profile, *, cluster: ClusterTable, nominator: Nominator, calls: Calls, filters: Filters
+        self,
+        profile: Profile,
+        *,
+        cluster: ClusterTable,
+        nominator: Nominator,
+        calls: Calls,
+        filters: Filters,
     ) -> None:
         self._profile = profile
         self._cluster = cluster

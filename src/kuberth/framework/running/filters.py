@@ -62,7 +62,12 @@ class Filters:
         self._evaluations = calls.evaluations
 
     def evaluate(
-        self, filters: Iterable[Filter], state: CycleState, pod: Pod, nodes: Nodes, alive: Mask
+        self,
+        filters: Iterable[Filter],
+        state: CycleState,
+        pod: Pod,
+        nodes: Nodes,
+        alive: Mask,
     ) -> tuple[list[Block], Mask] | Status:
         """Run the filters in order: the first rejection of every node that is `alive`, and which nodes are
         left."""

@@ -109,7 +109,13 @@ class Placing:
         scores: list[int] = []
         for each in proposed:
             answer = self._calls.call(
-                plugin, "PlacementScore", plugin.score_placement, attempt.state, attempt.key, each, timed=True
+                plugin,
+                "PlacementScore",
+                plugin.score_placement,
+                attempt.state,
+                attempt.key,
+                each,
+                timed=True,
             )
             if isinstance(answer, Status):
                 status = self._calls.checked(plugin, "PlacementScore", answer)

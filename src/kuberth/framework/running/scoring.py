@@ -71,7 +71,12 @@ class Scoring:
         return outcome
 
     def _call_plugins(
-        self, plugins: Sequence[PreScorePlugin], state: CycleState, pod: Pod, nodes: Nodes, skipped: list[str]
+        self,
+        plugins: Sequence[PreScorePlugin],
+        state: CycleState,
+        pod: Pod,
+        nodes: Nodes,
+        skipped: list[str],
     ) -> Status:
         timed = state.record_plugin_metrics
         for plugin in plugins:

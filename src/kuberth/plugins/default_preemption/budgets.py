@@ -249,4 +249,8 @@ def _read(budget: PodDisruptionBudget) -> _Budget | None:
     # An empty selector protects nothing either, unlike everywhere else in Kubernetes.
     if selector.empty or selector.matches_nothing:
         return None
-    return _Budget(selector, budget.status.disruptions_allowed, frozenset(budget.status.disrupted_pods))
+    return _Budget(
+        selector,
+        budget.status.disruptions_allowed,
+        frozenset(budget.status.disrupted_pods),
+    )

@@ -93,7 +93,9 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         self._evictions = handle.shared.of(
             Evictions,
             lambda: Evictions(
-                handle, plugin=self.name, asynchronous=gates.enabled("SchedulerAsyncPreemption")
+                handle,
+                plugin=self.name,
+                asynchronous=gates.enabled("SchedulerAsyncPreemption"),
             ),
         )
 

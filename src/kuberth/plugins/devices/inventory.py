@@ -13,7 +13,12 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from kuberth.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from kuberth.api.resource import (
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+)
 from kuberth.cel import compile_selector
 from kuberth.cluster.arrays import Column
 from kuberth.cluster.nodes import Nodes
@@ -205,7 +210,11 @@ class Inventory:
         counts = self._counts.get(device_class.metadata.name)
         if counts is None:
             counts = ClassCounts(
-                device_class, self.sites, self._table.all_nodes(), self.usage, lists=self.features.has_lists
+                device_class,
+                self.sites,
+                self._table.all_nodes(),
+                self.usage,
+                lists=self.features.has_lists,
             )
             self._counts[device_class.metadata.name] = counts
         counts.catch_up()

@@ -115,7 +115,11 @@ def _of_resource(
 
 
 def _of_container(
-    place: int, container: Container, resource: str, class_name: str, reusable: Sequence[DeviceRequest]
+    place: int,
+    container: Container,
+    resource: str,
+    class_name: str,
+    reusable: Sequence[DeviceRequest],
 ) -> tuple[DeviceRequest | None, Sequence[ContainerExtendedResourceRequest]]:
     asked = container.resources.requests
     if resource not in asked:

@@ -140,7 +140,10 @@ def user_for(pod: Pod, reference: PodResourceClaim, group: PodGroup) -> Resource
 def group_as_user(group: PodGroup) -> ResourceClaimConsumerReference:
     """The group as a consumer reference of a claim."""
     return ResourceClaimConsumerReference(
-        api_group=GROUP_API, resource=GROUP_RESOURCE, name=group.metadata.name, uid=group.metadata.uid
+        api_group=GROUP_API,
+        resource=GROUP_RESOURCE,
+        name=group.metadata.name,
+        uid=group.metadata.uid,
     )
 
 

@@ -85,7 +85,11 @@ class Footprint(NamedTuple):
 
 
 def footprint_of(
-    pod: Pod, takes: Iterable[tuple[ResourceClaim, ClaimTake]], names: Mapping[str, str], *, pod_level: bool
+    pod: Pod,
+    takes: Iterable[tuple[ResourceClaim, ClaimTake]],
+    names: Mapping[str, str],
+    *,
+    pod_level: bool,
 ) -> Footprint:
     """`names`: UIDs of the pod's claims, by the names that containers call them."""
     users = _users(pod, names)

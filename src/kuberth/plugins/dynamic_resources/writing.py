@@ -42,7 +42,13 @@ class ClaimWriteError(KuberthError):
 
 class ClaimWriter:
     def __init__(
-        self, api: Api, claims: KnownClaims, clock: Clock, *, metrics: SchedulerMetrics, stamps: bool = True
+        self,
+        api: Api,
+        claims: KnownClaims,
+        clock: Clock,
+        *,
+        metrics: SchedulerMetrics,
+        stamps: bool = True,
     ) -> None:
         """`stamps`: allocations have a timestamp, for the timeout of device preparation."""
         self._stamps = stamps
@@ -95,7 +101,10 @@ class ClaimWriter:
         raise last
 
     async def _reserve_once(
-        self, claim: ResourceClaim, allocation: AllocationResult | None, user: ResourceClaimConsumerReference
+        self,
+        claim: ResourceClaim,
+        allocation: AllocationResult | None,
+        user: ResourceClaimConsumerReference,
     ) -> ResourceClaim:
         name = object_key(claim)
         if claim.metadata.deletion_timestamp is not None:
@@ -165,7 +174,10 @@ class ClaimWriter:
         return self._release(claim, user, otherwise)
 
     async def _release(
-        self, claim: ResourceClaim, user: ResourceClaimConsumerReference, otherwise: Callable[[], None] | None
+        self,
+        claim: ResourceClaim,
+        user: ResourceClaimConsumerReference,
+        otherwise: Callable[[], None] | None,
     ) -> None:
         release = claim.metadata.uid, user.uid
         answered = self._releases[release]
@@ -250,7 +262,10 @@ class ClaimWriter:
                 if attempt == _ATTEMPTS - 1:
                     raise
         await self._api.delete(
-            ResourceClaim, claim.metadata.name, namespace=claim.metadata.namespace, uid=claim.metadata.uid
+            ResourceClaim,
+            claim.metadata.name,
+            namespace=claim.metadata.namespace,
+            uid=claim.metadata.uid,
         )
 
     async def patch_pod_status(self, pod: Pod, status: PodExtendedResourceClaimStatus) -> None:

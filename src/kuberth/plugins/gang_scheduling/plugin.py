@@ -11,7 +11,12 @@ from kuberth.cluster.pod_groups import GroupMembers, pod_group_not_found
 from kuberth.cluster.pod_info import group_of
 from kuberth.framework.cluster_events import Action, Concern, EventWithHint
 from kuberth.framework.cycle_state import CycleState
-from kuberth.framework.extension_points import EnqueueExtensions, PermitPlugin, PermitResult, PreEnqueuePlugin
+from kuberth.framework.extension_points import (
+    EnqueueExtensions,
+    PermitPlugin,
+    PermitResult,
+    PreEnqueuePlugin,
+)
 from kuberth.framework.handle import Handle
 from kuberth.framework.inputs import Inputs
 from kuberth.framework.status import Status

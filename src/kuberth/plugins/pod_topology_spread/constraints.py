@@ -66,7 +66,12 @@ class ConstraintReader:
     """Compiles constraints of pods; raises `SelectorError` for an invalid one."""
 
     def __init__(
-        self, args: PodTopologySpreadArgs, stores: Stores, *, inclusion_policies: bool, match_label_keys: bool
+        self,
+        args: PodTopologySpreadArgs,
+        stores: Stores,
+        *,
+        inclusion_policies: bool,
+        match_label_keys: bool,
     ) -> None:
         self.system_defaults = args.defaulting_type == SYSTEM
         self._defaults = SYSTEM_DEFAULTS if self.system_defaults else args.default_constraints

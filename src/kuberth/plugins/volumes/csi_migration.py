@@ -14,7 +14,13 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from kuberth.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume, Volume
+from kuberth.api.core import (
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PersistentVolume,
+    Volume,
+)
 from kuberth.api.well_known import BETA_REGION, BETA_ZONE, REGION, ZONE
 from kuberth.errors import KuberthError
 

@@ -250,7 +250,12 @@ class GroupCycle:
         return trial.run(GroupAttempt(key, preempts=preempts))
 
     def _preempt(
-        self, key: str, pods: Sequence[QueuedPod], runner: Runner, what_if: LoggedWhatIf, result: GroupResult
+        self,
+        key: str,
+        pods: Sequence[QueuedPod],
+        runner: Runner,
+        what_if: LoggedWhatIf,
+        result: GroupResult,
     ) -> GroupResult:
         """The result, including a preemption for the group as a whole."""
         group = self.groups.get_by_key(key)

@@ -27,7 +27,12 @@ from kuberth.framework.queued_pod import QueuedPod
 from kuberth.framework.runner import Runner
 from kuberth.framework.status import SUCCESS, Code, Status
 from kuberth.outcomes.placement import Choice
-from kuberth.outcomes.rejection import CLEAR_NOMINATION, PodGroupError, Rejection, rejected_on
+from kuberth.outcomes.rejection import (
+    CLEAR_NOMINATION,
+    PodGroupError,
+    Rejection,
+    rejected_on,
+)
 from kuberth.scheduling.cycle import SchedulingCycle
 
 T = TypeVar("T")
