@@ -150,15 +150,15 @@ def check_volume(volume: Obj, path: str) -> list[Cause]:
     return [forbidden_field(f"{path}.{extra}", why) for extra in sources[1:]]
 
 
-def check_pod_claim(claim: Obj, path: str) -> list[Cause]:
+def check_pod_claim(claim: Obj, path: str) -> Iterator[Cause]:
     """A claim of a pod either exists or is created from a template."""
     given = [source for source in _SOURCES if claim.get(source) is not None]
-    if len(given) == 1:
-        return []
-    why = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
-    if given:
+    if not given:
+        why = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+        yield invalid_value(path, claim, why)
+    elif len(given) > 1:
         why = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-    return [invalid_value(path, claim, why)]
+        yield invalid_value(path, claim, why)
 
 
 def _used_claim_causes(claims: Iterable[Obj], path: str, spec: Obj) -> Iterator[Cause]:
@@ -187,9 +187,8 @@ def _used_claim_causes(claims: Iterable[Obj], path: str, spec: Obj) -> Iterator[
             yield Cause(where, f'Not found: "{name}": {why}', "FieldValueNotFound")
 
 
-def check_node_resources(pod: Obj, _path: str) -> list[Cause]:
+def check_node_resources(pod: Obj, _path: str) -> Iterator[Cause]:
     """Check the node resources that claims' devices take: the claims are the pod's, containers use them."""
-    causes: list[Cause] = []
     status, spec = pod.get("status", {}), pod.get("spec", {})
     used = [*(spec.get("resourceClaims") or ()), *(status.get("resourceClaimStatuses") or ())]
     known = {each.get("resourceClaimName") for each in used}
@@ -197,20 +196,18 @@ def check_node_resources(pod: Obj, _path: str) -> list[Cause]:
         where = f"status.nodeAllocatableResourceClaimStatuses[{index}]"
         name, resources = taken.get("resourceClaimName", ""), taken.get("resources") or {}
         if not name:
-            causes.append(required(f"{where}.resourceClaimName", "must not be empty"))
+            yield required(f"{where}.resourceClaimName", "must not be empty")
         if name not in known:
-            why = "no mapping found in pod reference"
-            causes.append(invalid_value(f"{where}.resourceClaimName", name, why))
+            yield invalid_value(f"{where}.resourceClaimName", name, "no mapping found in pod reference")
         if not taken.get("containers"):
-            causes.append(required(f"{where}.containers", "must not be empty"))
+            yield required(f"{where}.containers", "must not be empty")
         if not resources:
-            causes.append(required(f"{where}.resources", "must not be empty"))
+            yield required(f"{where}.resources", "must not be empty")
         for resource, amount in sorted(resources.items()):
             at = f"{where}.resources[{resource}]"
-            causes += native_resource_causes(resource, at)
+            yield from native_resource_causes(resource, at)
             if parse(amount) < parse("0"):
-                causes.append(invalid_value(at, format_quantity(amount), "must be non-negative"))
-    return causes
+                yield invalid_value(at, format_quantity(amount), "must be non-negative")
 
 
 # Updates
@@ -240,8 +237,8 @@ def validate_spec_update(new: Obj, old: Obj) -> list[Cause]:
                 if image != image.strip():
                     why = "must not have leading or trailing whitespace"
                     causes.append(invalid_value(f"spec.{group}[{index}].image", image, why))
-    causes += _validate_deadline(new, old)
-    causes += _validate_only_added_tolerations(new.get("tolerations", []), old.get("tolerations", []))
+    causes += _deadline_causes(new, old)
+    causes += _toleration_causes(new.get("tolerations", []), old.get("tolerations", []))
     present_gates = {gate.get("name") for gate in old.get("schedulingGates", ())}
     for index, gate in enumerate(new.get("schedulingGates", ())):
         if gate.get("name") not in present_gates:
@@ -262,27 +259,25 @@ def validate_spec_update(new: Obj, old: Obj) -> list[Cause]:
     return causes
 
 
-def _validate_deadline(new: Obj, old: Obj) -> list[Cause]:
+def _deadline_causes(new: Obj, old: Obj) -> Iterator[Cause]:
     path = "spec.activeDeadlineSeconds"
     fresh, present = new.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds")
-    if fresh is None:
-        if present is None:
-            return []
-        return [invalid_value(path, None, "must not update from a positive integer to nil value")]
-    if present is not None and present < fresh:
-        return [invalid_value(path, fresh, "must be less than or equal to previous value")]
-    return []
+    if fresh is None and present is not None:
+        yield invalid_value(path, None, "must not update from a positive integer to nil value")
+    elif fresh is not None and present is not None and present < fresh:
+        yield invalid_value(path, fresh, "must be less than or equal to previous value")
 
 
-def _validate_only_added_tolerations(new: list[Obj], old: list[Obj]) -> list[Cause]:
+def _toleration_causes(new: list[Obj], old: list[Obj]) -> Iterator[Cause]:
+    """Causes unless tolerations were only added."""
+
     def without_seconds(toleration: Obj) -> Obj:
         return {name: value for name, value in toleration.items() if name != "tolerationSeconds"}
 
     fresh = [without_seconds(each) for each in new]
-    if all(without_seconds(each) in fresh for each in old):
-        return []
-    why = "existing toleration can not be modified except its tolerationSeconds"
-    return [forbidden_field("spec.tolerations", why)]
+    if not all(without_seconds(each) in fresh for each in old):
+        why = "existing toleration can not be modified except its tolerationSeconds"
+        yield forbidden_field("spec.tolerations", why)
 
 
 def _munge_gated(munged: Obj, old: Obj) -> list[Cause]:
@@ -416,7 +411,7 @@ def resized(new: Obj, old: Obj) -> Obj:
 def validate_resize(new: Obj, old: Obj, *, spec_causes: Iterable[Cause]) -> list[Cause]:
     """Causes for which a result of `resized` is refused; `spec_causes` are those of any pod's spec."""
     fresh, present = new["spec"], old["spec"]
-    causes = _validate_order(fresh, present)
+    causes = list(_order_causes(fresh, present))
     if causes:
         return causes
     if present.get("resources"):
@@ -431,41 +426,34 @@ def validate_resize(new: Obj, old: Obj, *, spec_causes: Iterable[Cause]) -> list
             zip(fresh.get(group, ()), present.get(group, ()), strict=True)
         ):
             if group == "containers" or before.get("restartPolicy") == "Always":
-                causes += _validate_amounts(after, before, f"spec.{group}[{index}]")
+                causes += _resize_causes(after, before, f"spec.{group}[{index}]")
             elif after != before:
-                causes.append(
-                    forbidden_field(f"spec.{group}[{index}]", "only sidecar containers can be resized")
-                )
+                why = "only sidecar containers can be resized"
+                causes.append(forbidden_field(f"spec.{group}[{index}]", why))
     return causes
 
 
-def _validate_order(fresh: Obj, present: Obj) -> list[Cause]:
-    causes = []
+def _order_causes(fresh: Obj, present: Obj) -> Iterator[Cause]:
+    """Causes unless both specs have the same containers in the same order."""
     for group in _RESIZED_GROUPS:
         after, before = ([each.get("name") for each in spec.get(group, ())] for spec in (fresh, present))
         if len(after) != len(before):
-            causes.append(forbidden_field(f"spec.{group}", f"{group} may not be added or removed on resize"))
+            yield forbidden_field(f"spec.{group}", f"{group} may not be added or removed on resize")
             continue
-        causes += [
-            forbidden_field(
-                f"spec.{group}[{index}].name", f"{group} may not be renamed or reordered on resize"
-            )
-            for index, pair in enumerate(zip(after, before, strict=True))
-            if pair[0] != pair[1]
-        ]
-    return causes
+        for index, (name, old_name) in enumerate(zip(after, before, strict=True)):
+            if name != old_name:
+                why = f"{group} may not be renamed or reordered on resize"
+                yield forbidden_field(f"spec.{group}[{index}].name", why)
 
 
-def _validate_amounts(after: Obj, before: Obj, path: str) -> list[Cause]:
+def _resize_causes(after: Obj, before: Obj, path: str) -> Iterator[Cause]:
+    """Causes of the change of a container's resources."""
     fresh, present = after.get("resources", {}), before.get("resources", {})
-    causes = [
-        forbidden_field(f"{path}.resources.{field}", f"resource {field} cannot be removed")
-        for field in ("requests", "limits")
-        if present.get(field, {}).keys() - fresh.get(field, {}).keys()
-    ]
+    for field in ("requests", "limits"):
+        if present.get(field, {}).keys() - fresh.get(field, {}).keys():
+            yield forbidden_field(f"{path}.resources.{field}", f"resource {field} cannot be removed")
     if _immutable(fresh) != _immutable(present):
-        causes.append(forbidden_field("spec", "only cpu and memory resources are mutable"))
-    return causes
+        yield forbidden_field("spec", "only cpu and memory resources are mutable")
 
 
 def _immutable(resources: Obj) -> Obj:
