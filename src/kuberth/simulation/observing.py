@@ -340,15 +340,20 @@ class RunObserver:
             self.usage.node_left(node.metadata.name)
 
     def _add_time(self, now: float) -> None:
-        if now > self._since:
-            usage = self.usage
-            used = self._used
-            used[:-2] = usage.used()
-            used[-2:] = usage.node_count, usage.used_nodes
-            for area, end in zip(self._areas, (min(now, self._last_arrival), now), strict=True):
-                if end > self._since:
-                    area += used * (end - self._since)
-                    self._since = end
+        since = self._since
+        if now <= since:
+            return
+        usage, used = self.usage, self._used
+        used[:-2] = usage.used()
+        used[-2] = usage.node_count
+        used[-1] = usage.used_nodes
+        if since < self._last_arrival:
+            end = min(now, self._last_arrival)
+            self._areas[0] += used * (end - since)
+            since = end
+        if since < now:
+            self._areas[1] += used * (now - since)
+        self._since = now
 
     async def sample(self) -> None:
         """Take a sample at every interval, until cancelled; the interval doubles when there are too many
