@@ -39,8 +39,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """Wall-clock time read once and then advanced by the monotonic clock, so that clock changes have no
-    effect."""
+    """Wall-clock time, read once and advanced by the monotonic clock: clock changes have no effect."""
 
     def __init__(self) -> None:
         self._anchor_ns = time.time_ns() - time.monotonic_ns()

@@ -52,8 +52,7 @@ class CelCompileError(KuberthError, ValueError):
 
 
 class CelRuntimeError(KuberthError):
-    """A device selector fails for a device: a key is missing, types do not match, or the cost limit is
-    exceeded."""
+    """A device selector fails for a device: missing key, type mismatch or exceeded cost limit."""
 
 
 class ConfigError(KuberthError):
@@ -152,8 +151,7 @@ class TooManyRequestsError(ApiError):
 
 
 class UnreachableError(ApiError):
-    """The server could not be reached: connection, TLS or deadline failed, or a read was cut off. Nothing was
-    changed."""
+    """The server could not be reached (connection, TLS, deadline), or a read was cut off; nothing changed."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, reason="Unreachable")

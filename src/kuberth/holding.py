@@ -27,8 +27,7 @@ class Hold:
         self.is_held = True
 
     def end(self) -> None:
-        """Apply delayed changes. Callbacks of `when_ended` are called now; coroutines continue in the next
-        turn."""
+        """Apply delayed changes and call the callbacks of `when_ended`; coroutines continue next turn."""
         self.is_held = False
         waiting, self._waiting = self._waiting, []
         for call in waiting:

@@ -424,8 +424,7 @@ class Scheduler:
         runners: Mapping[str, Runner],
         queue: SchedulingQueue,
     ) -> None:
-        """Replace configuration, runners and queue; there is no await here, so every cycle sees a consistent
-        state."""
+        """Replace configuration, runners and queue, without an await: every cycle sees a consistent state."""
         old_extenders, self.extenders = self.extenders, handle.extenders
         self.config, self._handle = config, handle
         self.runners.clear()

@@ -67,9 +67,7 @@ class BindingCycle:
     _notify_capacity: Callable[[], None] = field(default=lambda: None, init=False)
 
     def has_capacity(self) -> bool:
-        """Whether the next pod should be placed now. If not, the callback of `when_capacity_returns` will be
-        called.
-        """
+        """Whether the next pod should be placed now; if not, `when_capacity_returns` gives a later signal."""
         has_room = self.limit.has_room()
         if not has_room and self._stall_timer is None:
             loop = asyncio.get_running_loop()
@@ -128,8 +126,7 @@ class BindingCycle:
         return True
 
     def _end_permit_wait(self, placement: Placement) -> None:
-        """Remove a pod from the waiting pods if it was allowed before its binding began: the last pod of a
-        gang allows all."""
+        """Remove a pod from the waiting pods if its gang allowed it before its binding began."""
         if placement.permit_timeouts:
             waiting = self.waiting_pods.get(placement.info.uid)
             if waiting is not None and waiting.is_allowed:

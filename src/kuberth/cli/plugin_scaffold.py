@@ -129,8 +129,7 @@ def _name_conflict(made: Scaffold) -> str:
 
 
 def _ordered_points(points: Sequence[str]) -> Sequence[str]:
-    """The extension points in the order in which a pod passes them; `PreFilter` and `pre_filter` mean
-    preFilter."""
+    """The extension points in the order in which a pod passes them, in any spelling of their names."""
     by_name = {point.casefold(): point for point in POINTS}
     found = [by_name.get(point.casefold().replace("_", "").replace("-", ""), "") for point in points]
     problem = ""

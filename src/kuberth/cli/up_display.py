@@ -133,8 +133,7 @@ async def run_cluster(settings: ClusterSettings) -> None:
 
 
 def link_for(link: str, console: Console) -> str:
-    """The link, with its token on a terminal; otherwise without, since redirected output is stored and
-    shared."""
+    """The link; with its token only on a terminal, since redirected output is stored and shared."""
     if console.is_terminal:
         return link
     return f"{link.partition('#')[0]}\n  (log in with the token of the user kuberth-admin in the kubeconfig)"

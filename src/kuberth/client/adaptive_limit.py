@@ -44,8 +44,7 @@ class AdaptiveLimit:
     """
 
     def __init__(self, clock: Clock, *, refusals: Callable[[], int] = lambda: 0) -> None:
-        """`refusals`: the total number of writes that the server has asked to repeat later. If it grows
-        during a round, the limit is halved."""
+        """`refusals`: how often the server has refused writes for now; growth in a round halves the limit."""
         self._clock = clock
         self._refusals = refusals
         self._refused_before = refusals()

@@ -145,8 +145,7 @@ class Api(Protocol):
     def post_nowait(
         self, write: Write, *, check: Callable[[], None] | None = None
     ) -> asyncio.Future[None] | None:
-        """Create an object or a subresource whose body is `bytes`, without a task and without decoding the
-        answer.
+        """Create an object or a subresource whose body is `bytes`, without a task or decoding the answer.
 
         `check` runs right before the request is sent; it raises the ApiError to end with if the request must
         not be sent. Returns None if the request cannot be sent at once (no support, rate limit, credentials

@@ -61,8 +61,7 @@ class LabelColumn(InternedColumn[str | None]):
         return answers
 
     def exceptions(self, requirement: Requirement) -> tuple[bool, Sequence[int]]:
-        """The result of In, NotIn, Exists or DoesNotExist for most value ids, and the ids with the opposite
-        result."""
+        """The result of In, NotIn, Exists or DoesNotExist for most values, and the ids of the others."""
         meaning = requirement.meaning
         if meaning is Operator.EXISTS or meaning is Operator.DOES_NOT_EXIST:
             return meaning is Operator.EXISTS, (ABSENT,)

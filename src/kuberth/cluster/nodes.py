@@ -22,8 +22,7 @@ S = TypeVar("S", bound=np.generic)
 
 
 class Nodes:
-    """A view of the table. `take(column)` returns a column restricted to the view's rows, in the view's
-    order."""
+    """A view of the table. `take(column)` returns a column of the view's rows, in the view's order."""
 
     __slots__ = ("_index", "places", "table")
 

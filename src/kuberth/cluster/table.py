@@ -397,8 +397,7 @@ class ClusterTable:
     update_pod = add_pod
 
     def renew_pod(self, pod: Pod) -> bool:
-        """Like `add_pod`, if the pod is known with the same requests; otherwise returns False and does
-        nothing."""
+        """Like `add_pod` for a pod that is known with the same requests; otherwise only return False."""
         placed = self._placed.get(pod.metadata.uid)
         if placed is None or placed.node_name != pod.spec.node_name:
             return False

@@ -465,8 +465,7 @@ class Terms:
     # Namespaces
 
     def set_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
-        """Handle changed labels of a namespace (None: deleted); terms that select namespaces are counted
-        again."""
+        """Handle changed labels of a namespace (None: deleted): recount terms that select namespaces."""
         if self._namespaces.get(name) == labels:
             return
         if labels is None:

@@ -58,8 +58,7 @@ def apply_defaults(
     gates: FeatureGates | None = None,
     args_types: Mapping[str, type] | None = None,
 ) -> KubeSchedulerConfiguration:
-    """Complete `config`. `gates` defaults to those of the file; `args_types` are those of out-of-tree
-    plugins."""
+    """Complete `config`; `gates` default to the file's, `args_types` are those of out-of-tree plugins."""
     gates = FeatureGates(config.feature_gates) if gates is None else gates
     types = {**IN_TREE_ARGS, **(args_types or {})}
     profiles = config.profiles or (KubeSchedulerProfile(),)

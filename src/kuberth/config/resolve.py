@@ -88,8 +88,7 @@ def resolve_profile(
 
 
 def plugins_named(profile: KubeSchedulerProfile) -> tuple[str, ...]:
-    """All plugins that the profile enables, at `multiPoint` or at a point, once: those that must be
-    constructed."""
+    """All plugins that the profile enables, at `multiPoint` or at a point; each has to be constructed."""
     sets = (plugin_set(profile.plugins, point) for point in ("multiPoint", *EXTENSION_POINTS))
     return tuple(dict.fromkeys(ref.name for each in sets for ref in each.enabled))
 

@@ -1,5 +1,4 @@
-"""Devices for a pod's claims and extended resources: how many of a node match, how many are free, and which
-claims hold the others.
+"""Devices for claims and extended resources: how many match, how many are free, which claims have others.
 
 In: a pod and the cluster of an evaluator. Out: per node the `DeviceShortage`s of its requests. Constraints,
 counters and taints are not considered: if enough devices are free, the plugin's own reason is shown.

@@ -21,8 +21,7 @@ T = TypeVar("T")
 
 @runtime_checkable
 class Cloneable(Protocol):
-    """State data with `clone`, needed if a what-if may change it; data without `clone` is shared between
-    clones."""
+    """State data with `clone`, for what-ifs that change it; other data is shared between clones."""
 
     def clone(self) -> Any:
         """A copy that can be changed independently."""

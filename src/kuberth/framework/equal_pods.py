@@ -106,8 +106,7 @@ class EqualPods:
         self._skipped_score = {(): frozenset(skip_score)}
 
     def skip_filter(self, skipped: Sequence[str]) -> frozenset[str]:
-        """The plugins whose Filter is skipped; `skipped` are those that returned Skip for this pod. Equal
-        sets are one object."""
+        """The plugins whose Filter is skipped, with the pod's own `skipped`; equal sets are one object."""
         return _union(self._skipped_filter, skipped)
 
     def skip_score(self, skipped: Sequence[str]) -> frozenset[str]:

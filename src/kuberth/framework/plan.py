@@ -68,8 +68,7 @@ class KeptScorer(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """The plugins whose answers a plan caches. All state that their answer about a node does not depend on
-    other nodes."""
+    """The plugins whose answers a plan caches: none depends on other nodes."""
 
     filters: Sequence[Filter]
     """The filters, in the profile's order."""
@@ -153,8 +152,7 @@ class Plan:
         return not self._passing.any()
 
     def totals(self, places: Places, state: CycleState, pod: Pod) -> Scores | None:
-        """The sums of scores, except those that have to be normalized, of places that pass. None: a plugin
-        failed."""
+        """The sums of scores of places that pass, without those to normalize. None: a plugin failed."""
         if self._generation != self.table.generation:
             self._catch_up()
         return self._totals[places] if self._refresh(places, state, pod) else None
@@ -180,8 +178,7 @@ class Plan:
         return raw
 
     def constant(self, scorer: int, nodes: int) -> int | None:
-        """The normalized score of every node if all raw scores are zero; None if they are not, or it is
-        unknown."""
+        """The normalized score of every node if all raw scores are zero; None if not, or if unknown."""
         return None if scorer in self._nonzero else self._constants.get((scorer, nodes))
 
     def record_constant(self, scorer: int, scores: Scores) -> None:
@@ -194,8 +191,7 @@ class Plan:
     # Staying up to date
 
     def _refresh(self, places: Places, state: CycleState, pod: Pod) -> bool:
-        """Evaluate every stale place. False: a plugin failed; the caller evaluates without the plan to report
-        it."""
+        """Evaluate every stale place. False: a plugin failed; evaluate without the plan to report it."""
         stale = self._stale[places]
         number = np.count_nonzero(stale)
         if not number:

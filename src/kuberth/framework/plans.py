@@ -105,8 +105,7 @@ class Plans:
         )
 
     def find(self, info: PodInfo, nodes: Nodes) -> EqualPods | None:
-        """The results for pods equal to this one; None for the first of them, and if nothing can be
-        cached."""
+        """The results for equal pods; None for the first of them, and if nothing can be cached."""
         signature = self.signature(info)
         if signature is None:
             return None
@@ -247,8 +246,7 @@ class Plans:
     def _plan_for(
         self, equal_pods: EqualPods, info: PodInfo, skip_filter: set[str], skip_score: set[str]
     ) -> Plan | None:
-        """The plan of these pods. Pods share it if they differ only in fields of plugins that are not
-        cached."""
+        """The plan of these pods; fields that only plugins without caching read make no difference."""
         filters = [each for each in self.filters.all if each.name not in skip_filter]
         scorers = [each for each in self.scorers.all if each.name not in skip_score]
         # Filters after the first uncached one are not cached either, so that the order in which filters

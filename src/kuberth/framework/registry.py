@@ -142,8 +142,7 @@ class Registry:
         return tuple(self._factories)
 
     def extension_points(self) -> dict[str, tuple[str, ...]]:
-        """For every plugin given as a class: the extension points that it implements. Other factories are
-        omitted."""
+        """The extension points that plugins given as classes implement; other factories are omitted."""
         return {
             name: points_of(factory)
             for name, factory in self._factories.items()

@@ -86,8 +86,7 @@ class Runner:
         """The fields of a pod for which the other PreEnqueue plugins may reject it."""
 
     def run_pre_enqueue(self, pod: Pod, first: str = "") -> Status:
-        """Success, or the first rejection. `first` is called first: it is most likely to reject the pod
-        again."""
+        """Success, or the first rejection; `first` is called first, as the most likely to reject again."""
         started = time.perf_counter()
         status = SUCCESS
         plugins: Sequence[PreEnqueuePlugin] = self._any_gate

@@ -292,8 +292,7 @@ class Intake:
         self.queue.move(cluster_events.ASSIGNED_POD_DELETE, placed.pod, None)
 
     def _nomination_ended(self, pod: Pod) -> None:
-        """Handle a removed nomination: other pods of the same or lower priority may fit now, but not the pod
-        itself."""
+        """Handle a removed nomination: other pods of at most this priority may fit now."""
         priority, uid = pod_priority(pod), pod.metadata.uid
         self.queue.move(
             cluster_events.ASSIGNED_POD_DELETE,

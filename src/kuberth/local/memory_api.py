@@ -396,8 +396,7 @@ def _row(info: KindInfo) -> ServedResource:
 
 
 def _matcher(selection: Selection) -> Matcher:
-    """The selection for structs, without a tree where they have the field: watches of pods select by phase at
-    every change."""
+    """The selection for structs, if possible without trees: watches select pods at every change."""
     if selection.everything:
         return lambda obj: True
     if not selection.labels.empty:
@@ -454,8 +453,7 @@ def _outline(obj: Any, **parts: Any) -> dict[str, Any]:
 
 
 def _bound_without_tree(pod: Pod, binding: Binding, *, now_ns: int) -> Pod | None:
-    """The result of `bound_pod` for the usual pod, where nothing is refused, merged or cleared; None: use
-    `bound_pod`."""
+    """The result of `bound_pod` for the usual pod; None: something is refused, merged or cleared."""
     wanted, target = binding.metadata, binding.target
     metadata, spec, status = pod.metadata, pod.spec, pod.status
     if (

@@ -140,8 +140,7 @@ class ApiEventRecorder:
         return series
 
     def record_again(self, series: EventSeriesState) -> bool:
-        """Count another occurrence of a series. False if the series has ended or has just begun; nothing is
-        done then."""
+        """Count another occurrence. False, and nothing is done, if the series has ended or just begun."""
         now_ns = self._clock.now_ns()
         if (
             series.times < 2

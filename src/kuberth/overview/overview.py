@@ -105,8 +105,7 @@ class UnsentRows:
             self._gone.clear()
 
     def take(self, rows: Mapping[str, Any]) -> dict[str, Any]:
-        """The values of the changed rows, and the keys that are gone with the reason, which are then
-        cleared."""
+        """Return and clear the values of the changed rows, and the keys that are gone with the reason."""
         if self.is_all:
             tree: dict[str, Any] = {"set": list(rows.values()), "gone": [], "all": True}
         else:

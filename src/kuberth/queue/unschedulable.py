@@ -143,9 +143,7 @@ class UnschedulablePods:
         return finished(self.search(event, old, new))
 
     def search(self, event: ClusterEvent, old: object, new: object) -> Generator[int, None, ConcernedPods]:
-        """The same as a generator that yields the work of every hint. Pods that arrive meanwhile are left
-        out.
-        """
+        """As `concerned_by`, yielding the work of every hint; pods that arrive meanwhile are left out."""
         self._reindex_some()
         end = next(self._numbers)
         if event.is_wildcard:

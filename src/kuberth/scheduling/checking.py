@@ -94,8 +94,7 @@ class PlanCheck:
         return self._report(_wrong_rejections(kept, fresh, runner), pod, runner)
 
     def _report(self, wrong: Iterable[WrongAnswer], pod: Pod, runner: Runner) -> bool:
-        """Count and log wrong answers, and ignore their plugins' statements from now on. False if there are
-        none."""
+        """Count and log wrong answers and ignore their plugins' statements from now on. False if none."""
         found = {each.plugin: each for each in wrong}
         for each in found.values():
             self._metrics.plan_differences.inc((each.plugin, runner.profile.scheduler_name))

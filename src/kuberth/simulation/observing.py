@@ -356,8 +356,7 @@ class RunObserver:
         self._since = now
 
     async def sample(self) -> None:
-        """Take a sample at every interval, until cancelled; the interval doubles when there are too many
-        samples."""
+        """Take samples until cancelled; the interval doubles when there are too many of them."""
         while True:
             self.take_sample()
             if len(self.samples) >= MAX_SAMPLES:

@@ -558,8 +558,7 @@ def _strategy(parameters: Parameters) -> dict[str, Any]:
 
 
 def plugins_to_weigh(cluster: ClusterState, planned: PlannedWorkload) -> list[str]:
-    """Those of `WEIGHTED_PLUGINS` that score nodes of this cluster for these pods; others keep their
-    weights."""
+    """Those of `WEIGHTED_PLUGINS` that score these nodes for these pods; others keep their weights."""
     if planned.managed or cluster.managed:
         return list(WEIGHTED_PLUGINS)
     affinities = [each.affinity or each.spec.get("affinity") or {} for each in planned.arrivals]

@@ -603,8 +603,7 @@ def _scores(plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: Nodes) -> d
 
 
 def _prepared(evaluator: Evaluator, plugin: str, point: str, pod: Pod) -> CycleState | None:
-    """The state in which Filter or Score begins for the pod; None if the plugin is not called for any
-    node."""
+    """The state in which Filter or Score begins; None if the plugin is called for no node."""
     nodes, state = evaluator.cluster.all_nodes(), CycleState(PodInfo(pod))
     runner = evaluator.runner
     if not runner.pre_filtering.run(state, pod, nodes).status.is_success:

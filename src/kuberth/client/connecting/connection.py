@@ -236,8 +236,7 @@ class RequestConnection(Connection):
         self._cap = 0
 
     def start(self, request: bytes, *, cap: int, stream: bool = False) -> asyncio.Future[HttpAnswer]:
-        """Send a request. With `stream`, a 2xx response is returned after its head; its body goes to
-        `stream`."""
+        """Send a request; `stream` receives the body of a 2xx response, which is returned after its head."""
         assert self._future is None, "one exchange at a time"
         assert self._transport is not None
         future = self._future = asyncio.get_running_loop().create_future()

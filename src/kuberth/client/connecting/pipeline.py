@@ -47,8 +47,7 @@ class PipelineOwner(Protocol):
     """Receives the events of a pipeline."""
 
     def answered(self, post: Post, answer: HttpAnswer, size: int) -> None:
-        """The server answered the post; `size` is that of the body, which the response only contains if it is
-        not 2xx."""
+        """The server answered the post with a body of `size` bytes; the response has it unless it is 2xx."""
         ...
 
     def is_free(self, pipeline: Pipeline) -> None:

@@ -102,8 +102,7 @@ class Calls:
         pod: Pod,
         node_name: str,
     ) -> Status:
-        """Call and await the plugin; a plain function runs in a thread, so that it does not block the event
-        loop."""
+        """Call and await the plugin; a plain function runs in a thread and does not block the event loop."""
         started = time.perf_counter()
 
         async def calling() -> Any:
@@ -194,8 +193,7 @@ def raised(plugin: Plugin, point: str, exc: BaseException) -> Status:
 
 
 def failure(plugin: Plugin, point: str, cause: BaseException | str, *, problem: str = "") -> Status:
-    """The Error status that names the plugin and the extension point; `problem` may say more than the
-    exception."""
+    """The Error status that names plugin and extension point; `problem` may say more than the exception."""
     problem = problem or f"{cause}" or type(cause).__name__
     error = PluginError(plugin.name, point, problem)
     if isinstance(cause, BaseException):

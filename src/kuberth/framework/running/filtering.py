@@ -191,8 +191,7 @@ class Filtering:
         return [block._replace(positions=together[block.positions]) for block in evaluated[0]]
 
     def _rejected_by_objects(self, state: CycleState, blocks: Sequence[Block]) -> set[int]:
-        """The positions rejected by a filter that does not depend on pods on nodes: nominated pods make no
-        difference there."""
+        """The positions rejected by a filter for which nominated pods make no difference."""
         before = set[str]()
         for name, depends_on in self._stated(state):
             if depends_on not in (DependsOn.POD, DependsOn.NODE_OBJECT):

@@ -69,8 +69,7 @@ class Filters:
         nodes: Nodes,
         alive: Mask,
     ) -> tuple[list[Block], Mask] | Status:
-        """Run the filters in order: the first rejection of every node that is `alive`, and which nodes are
-        left."""
+        """Run the filters in order: the first rejection of every `alive` node, and which nodes are left."""
         point, blocks = "Filter", list[Block]()
         left = len(alive.nonzero()[0])
         timed = state.record_plugin_metrics

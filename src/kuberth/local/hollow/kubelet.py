@@ -56,8 +56,7 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Load:
-    """The resources that a pod uses on its node: thousandths of a core for cpu, bytes or units for all
-    others."""
+    """What a pod uses on its node: thousandths of a core for cpu, bytes or units for all others."""
 
     amounts: Mapping[str, int]
     ports: tuple[HostPort, ...]

@@ -194,8 +194,7 @@ class DynamicResources(
         )
 
     def _is_idle(self, info: PodInfo) -> bool:
-        """Whether the resource plugins count everything: the pod has no claims, and no class backs its
-        resources."""
+        """Whether the resource plugins count everything: no claims, no resources backed by a class."""
         if not self._enabled:
             return True
         if info.pod.spec.resource_claims or info.group:

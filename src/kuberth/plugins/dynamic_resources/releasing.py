@@ -71,8 +71,7 @@ class Releasing:
         return self._release_group(pod, again) or _STILL_NOT
 
     def _release_group(self, pod: Pod, again: Callable[[], None]) -> Status | None:
-        """Deallocate a claim of the pod's group, if no pod of the group has a node: other devices may be
-        better."""
+        """Deallocate a claim of the pod's group if none of its pods has a node, for better devices."""
         if self.groups is None or not group_name_of(pod):
             return None
         members = self.cluster.pod_groups.get(group_of(pod))

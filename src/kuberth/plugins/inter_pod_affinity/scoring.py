@@ -31,8 +31,7 @@ class DomainScores:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no term matches any pod. As upstream, terms that cancel each other out do not count as
-        none."""
+        """Whether no term matches any pod; as upstream, terms that cancel each other out do match."""
         return not any(each.pods.is_in_any_domain(label) for label, each in self._terms)
 
     def over(self, nodes: Nodes) -> Scores:

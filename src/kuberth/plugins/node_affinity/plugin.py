@@ -136,8 +136,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, E
             return True
 
     def _matches(self, pod: Pod, node: ObjectMeta) -> bool:
-        """Like `required_node_affinity(pod).matches`, but without compiling all terms at each change of a
-        node."""
+        """Like `required_node_affinity(pod).matches`, without compiling all terms at each node change."""
         if any(node.labels.get(key) != value for key, value in pod.spec.node_selector.items()):
             return False
         required = required_node_selector(pod)

@@ -89,9 +89,7 @@ class NodeResourcesFit(
         return None
 
     def _is_ignored(self, resource: str) -> bool:
-        """Whether the resource is ignored, usually because an extender handles it. Only extended resources
-        can be.
-        """
+        """Whether the resource is ignored, usually for an extender; only extended resources can be."""
         return is_extended_resource(resource) and (
             resource in self._ignored or resource.partition("/")[0] in self._ignored_groups
         )

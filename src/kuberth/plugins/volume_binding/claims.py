@@ -90,8 +90,7 @@ def is_bound(claim: PersistentVolumeClaim) -> bool:
 def check_claims(
     pod: Pod, volumes: Iterable[Volume], store: Store[PersistentVolumeClaim]
 ) -> list[ClaimUse] | Status:
-    """The claims of the pod's volumes, or the problem with one: missing, lost, being deleted, or owned by
-    others."""
+    """The claims of the pod's volumes, or the problem of one: missing, lost, deleted or not its own."""
     uses = list(claims_of(pod, volumes))
     for use in uses:
         claim = store.get(use.name, namespace=pod.metadata.namespace)

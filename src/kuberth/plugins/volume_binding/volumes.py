@@ -30,8 +30,7 @@ AVAILABLE: Final = "Available"
 
 
 class VolumeShape(NamedTuple):
-    """The properties of a volume that claims compare, except labels and topology. Many volumes have few
-    shapes."""
+    """What claims compare of a volume, except labels and topology. Many volumes have few shapes."""
 
     size_nano: int
     """Billionths of a byte, exactly."""

@@ -135,8 +135,7 @@ class LeaderElector:
         logger.info("leading: acquired the lease %s", self)
 
     async def hold(self) -> None:
-        """Renew the lease until another process has it or the renew deadline passes; then raise
-        LeadershipLost."""
+        """Renew the lease until it is lost or the renew deadline passes; then raise LeadershipLost."""
         while await self._renew_within_deadline():
             self._report()
             await asyncio.sleep(self._retry_seconds)

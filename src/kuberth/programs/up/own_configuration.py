@@ -36,8 +36,7 @@ class OwnConfiguration:
         self._uid = ""
 
     def reference(self) -> ConfigMapReference:
-        """The reference to the ConfigMap in events, with its last known UID: `kubectl describe` looks events
-        up by it."""
+        """The reference to the ConfigMap in events, with the UID by which `kubectl describe` finds them."""
         uid = {"uid": self._uid} if self._uid else {}
         return ConfigMapReference({"metadata": {"namespace": NAMESPACE, "name": NAME, **uid}})
 

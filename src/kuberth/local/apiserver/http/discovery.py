@@ -41,7 +41,7 @@ class Discovery:
         return [(group, version) for group, versions in self.groups().items() for version in versions]
 
     def versions(self) -> Obj:
-        """/api"""
+        """The document at /api."""
         return {
             "kind": "APIVersions",
             "versions": list(self.groups().get("", ())),
@@ -49,19 +49,19 @@ class Discovery:
         }
 
     def group_list(self) -> Obj:
-        """/apis"""
+        """The document at /apis."""
         groups = [_group(name, list(versions)) for name, versions in self.groups().items() if name]
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
     def group(self, name: str) -> Obj:
-        """/apis/G"""
+        """The document at /apis/G."""
         versions = self.groups().get(name)
         if not name or versions is None:
             raise unknown_resource()
         return {"kind": "APIGroup", "apiVersion": "v1"} | _group(name, list(versions))
 
     def resource_list(self, group: str, version: str) -> Obj:
-        """/api/V or /apis/G/V"""
+        """The document at /api/V or /apis/G/V."""
         rows = self.groups().get(group, {}).get(version)
         if rows is None:
             raise unknown_resource()

@@ -92,7 +92,7 @@ class OpenApi:
         return found
 
     def document_v2(self) -> bytes:
-        """/openapi/v2"""
+        """The document at /openapi/v2."""
         groups = self._renewed()
         found = self._documents.get(_V2)
         if found is None:

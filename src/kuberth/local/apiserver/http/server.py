@@ -102,8 +102,7 @@ class ApiService:
         pages: Mapping[str, Page],
         open_pages: frozenset[str] = frozenset(),
     ) -> None:
-        """`pages` are served in addition to the API, by path, to authorized users; those in `open_pages` to
-        all."""
+        """`pages` are further paths, for authorized users; those in `open_pages` are for all."""
         self._core = core
         self._authenticator = authenticator
         self._pages = pages

@@ -276,8 +276,7 @@ def first_applied(row: ServedResource, wanted: Obj, *, manager: str, now: str) -
 def merge_applied(
     row: ServedResource, live: Obj, wanted: Obj, *, manager: str, subresource: str, force: bool, now: str
 ) -> Obj:
-    """The current object with the manager's configuration, and without fields that it applied before but no
-    longer."""
+    """The current object with the manager's configuration, without fields that only its last one had."""
     if is_larger(live, MAX_VALUES + MAX_MANAGED):
         raise too_large(f"the object has more than {MAX_VALUES} values: too many to apply; replace it")
     root = root_field(row)
