@@ -16,7 +16,7 @@ from tests.e2e.conftest import StartScheduler
 from tests.e2e.control_plane import ADMIN, UPSTREAM, ControlPlane, token_of
 from tests.e2e.embedded import embedded_server
 from tests.e2e.objects import ZONE, Object, configuration, node, pod
-from tests.e2e.schedulers import KUBE_SCHEDULER, KUBERTH
+from tests.e2e.schedulers import KUBERTH
 from tests.e2e.test_same_answers import MERGE, Ask, Reply, asker
 from tests.e2e.waiting import wait_for
 
@@ -27,6 +27,8 @@ GANGS = ("GenericWorkload", "GangScheduling")
 BY_TOPOLOGY = "TopologyAwareWorkloadScheduling"
 PREEMPTING = "WorkloadAwarePreemption"
 NAME = "default-scheduler"
+PEER_TRIES = 4
+"""How often kube-scheduler may try a scenario."""
 
 
 def switched_on(*gates: str) -> str:
@@ -302,22 +304,33 @@ def test_the_outcome_is_kube_schedulers(
     name: str, control_plane: ControlPlane, start_scheduler: StartScheduler, peer: str, tmp_path: Path
 ) -> None:
     scenario, gates = SCENARIOS[name]
-    outcomes = {}
-    for program in (KUBERTH, peer):
+
+    def outcome(program: str, log: str) -> object:
         scheduler = start_scheduler(
             configuration({"schedulerName": NAME}),
             program=program,
             user=UPSTREAM,
-            name=program,
+            name=log,
             flags=[switched_on(*gates)],
         )
         own = Cluster(control_plane)
         try:
-            outcomes[program] = scenario(Stage(own))
+            return scenario(Stage(own))
         finally:
             scheduler.kill()
             own.clean_up()
-    assert outcomes[KUBERTH] == outcomes[KUBE_SCHEDULER]
+
+    ours = outcome(KUBERTH, KUBERTH)
+    for number in range(PEER_TRIES):
+        try:
+            theirs = outcome(peer, f"{peer}-{number}")
+            break
+        except AssertionError:
+            # It tries a group that does not fit again and again without a pause, and now and then reports
+            # nothing for a minute meanwhile.
+            if number == PEER_TRIES - 1:
+                raise
+    assert ours == theirs
 
 
 # The local API server beside the real one
