@@ -64,7 +64,10 @@ class BindingCycle:
     observer: OutcomeObserver | None = None
     _under_way: dict[asyncio.Future[Any], Placement] = field(default_factory=dict, init=False)
     _stall_timer: asyncio.TimerHandle | None = field(default=None, init=False)
-    _notify_capacity: Callable[[], None] = field(default=lambda: None, init=False)
+
+    def __post_init__(self) -> None:
+        # Not a field: as a field's default, the function would be a method.
+        self._notify_capacity: Callable[[], None] = lambda: None
 
     def has_capacity(self) -> bool:
         """Whether the next pod should be placed now; if not, `when_capacity_returns` gives a later signal."""

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import pytest
 
 from kuberth.api.core import Pod
+from kuberth.client.adaptive_limit import STALLED_SECONDS
 from kuberth.clock import LoopClock
 from kuberth.errors import KuberthError
 from kuberth.framework import (
@@ -133,6 +134,19 @@ def test_a_binding_that_does_not_start_leaves_no_pod_waiting(
 
 
 # Bound
+
+
+def test_capacity_that_returns_is_no_error_without_a_callback() -> None:
+    async def main() -> list[dict[str, Any]]:
+        loop, errors = asyncio.get_running_loop(), list[dict[str, Any]]()
+        loop.set_exception_handler(lambda _loop, context: errors.append(context))
+        binding = make_harness(clock=LoopClock(loop, epoch_ns=10**12), nodes=["n1"]).binding
+        while binding.has_capacity():
+            binding.limit.start()
+        await asyncio.sleep(2 * STALLED_SECONDS)
+        return errors
+
+    assert run_in_virtual_time(main) == []
 
 
 def test_a_bound_pod_stays_on_its_node_and_its_event_is_recorded() -> None:
