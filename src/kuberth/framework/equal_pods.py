@@ -26,6 +26,8 @@ from kuberth.framework.running.filters import Filter
 from kuberth.framework.running.scorers import Scorer
 from kuberth.framework.status import Status
 
+logger = logging.getLogger(__name__)
+
 
 class KeptRejection(NamedTuple):
     """The rejection of a pod that fits on no node."""
@@ -120,9 +122,6 @@ def _union(known: dict[tuple[str, ...], frozenset[str]], more: Sequence[str]) ->
     if found is None:
         found = known[key] = known[()].union(key)
     return found
-
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, kw_only=True)

@@ -222,7 +222,7 @@ class Plans:
                     continue
                 self.calls.evaluated(plugin.name, point)
                 answer = self.calls.call(plugin, point, getattr(plugin, phase), state, pod, nodes)
-                is_plain = _is_plain(plugin, answer, skipped) and is_plain
+                is_plain = _record_skip(plugin, answer, skipped) and is_plain
         equal_pods.written = state.written()
         equal_pods.memory = {}
         equal_pods.pre_filter, equal_pods.pre_score = pre_filter, pre_score
@@ -344,8 +344,8 @@ def _prepares(inputs: Inputs) -> bool:
     return any(getattr(inputs, name) is not None for name in PHASES if name != "post_filter")
 
 
-def _is_plain(plugin: Plugin, answer: object, skipped: set[str]) -> bool:
-    """Whether the plugin neither rejected the pod, nor narrowed the search, nor failed."""
+def _record_skip(plugin: Plugin, answer: object, skipped: set[str]) -> bool:
+    """Add a plugin that returned Skip. False if it rejected the pod, narrowed the search or failed."""
     if isinstance(answer, Status) and answer.is_skip:
         skipped.add(plugin.name)
         return True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,6 +14,7 @@ from kuberth.api.selectors import Selector, compile_label_selector
 from kuberth.api.wire import convert
 from kuberth.cluster import selector_index
 from kuberth.cluster.selector_index import _HASHED_VALUES, SelectorIndex, _ValueLists
+from tests.unit.cluster.selector_strategies import EXPRESSIONS, LABELS
 
 _values = st.frozensets(st.sampled_from("abcdefgh"), min_size=1)
 _places = st.tuples(st.integers(0, 5), st.integers(0, 1))
@@ -73,20 +73,6 @@ class _Same(str):
         return 1
 
 
-LABELS = st.dictionaries(st.sampled_from(["app", "tier", "zone"]), st.sampled_from(["a", "b"]))
-EXPRESSIONS: st.SearchStrategy[dict[str, Any]] = st.one_of(
-    st.builds(
-        lambda key, operator, values: {"key": key, "operator": operator, "values": values},
-        st.sampled_from(["app", "tier", "zone"]),
-        st.sampled_from(["In", "NotIn"]),
-        st.lists(st.sampled_from(["a", "b", "c"]), min_size=1),
-    ),
-    st.builds(
-        lambda key, operator: {"key": key, "operator": operator},
-        st.sampled_from(["app", "tier", "zone"]),
-        st.sampled_from(["Exists", "DoesNotExist"]),
-    ),
-)
 SELECTORS = st.lists(EXPRESSIONS, max_size=3).map(
     lambda expressions: compile_label_selector(convert(LabelSelector, {"matchExpressions": expressions}))
 )

@@ -17,6 +17,7 @@ from kuberth.informers.store import Store, object_key
 from kuberth.plugins.default_preemption import budgets as module
 from kuberth.plugins.default_preemption.budgets import Budgets
 from kuberth.testing.factories import make_pod
+from tests.unit.cluster.selector_strategies import EXPRESSIONS, LABELS
 
 
 def make_budget(
@@ -53,21 +54,7 @@ def asked_one_by_one(
     return violating, set(used)
 
 
-LABELS = st.dictionaries(st.sampled_from(["app", "tier", "zone"]), st.sampled_from(["a", "b"]))
 NAMESPACES = st.sampled_from(["default", "other"])
-EXPRESSIONS = st.one_of(
-    st.builds(
-        lambda key, operator, values: {"key": key, "operator": operator, "values": values},
-        st.sampled_from(["app", "tier", "zone"]),
-        st.sampled_from(["In", "NotIn"]),
-        st.lists(st.sampled_from(["a", "b", "c"]), min_size=1),
-    ),
-    st.builds(
-        lambda key, operator: {"key": key, "operator": operator},
-        st.sampled_from(["app", "tier", "zone"]),
-        st.sampled_from(["Exists", "DoesNotExist"]),
-    ),
-)
 POD_NAMES = [f"p{number}" for number in range(6)]
 BUDGETS = st.builds(
     lambda name, expressions, allowed, disrupted, namespace: make_budget(

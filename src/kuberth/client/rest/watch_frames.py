@@ -68,7 +68,7 @@ class WatchDecoder:
                     yield event
 
     def _hold_rest(self, rest: bytes) -> None:
-        """Hold the begin of a frame until its end arrives; ApiError if it grows too large."""
+        """Hold the beginning of a frame until its end arrives; ApiError if it grows too large."""
         if len(rest) > self._cap:
             raise ApiError(f"{self._what}: one event is larger than {self._cap} bytes; the watch ends")
         self._rest = rest

@@ -192,7 +192,7 @@ class VictimSearch:
         self._record(diagnosis, lanes)
 
     def _rank(self, lane: VictimLane) -> None:
-        """Victims violating by a budget come first; each group is sorted by importance."""
+        """Sort the possible victims: those that violate a budget first, then by importance."""
         split = self._budgets.split(sorted(lane.possible, key=importance))
         lane.possible = [*split.violating, *split.others]
         lane.violating = len(split.violating)

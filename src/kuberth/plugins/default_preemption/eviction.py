@@ -96,8 +96,8 @@ class Evictions:
         Upstream only reads the pod's status. If deletions are immediate, a pod could then preempt a second
         time before the deletion of its first victims is seen.
         """
-        all_victims = info.uid in self._victims and self._stored(info) is not None
-        return all_victims or _is_terminating_by_preemption(info.pod)
+        is_victim = info.uid in self._victims and self._stored(info) is not None
+        return is_victim or _is_terminating_by_preemption(info.pod)
 
     def gates(self, preemptor: Pod | PodGroup) -> bool:
         """Whether a preemption for this pod or pod group is still in progress."""

@@ -548,7 +548,9 @@ class DynamicResources(
             # Until this is known, attempts of the pod find its claim pending; no event reports that it is
             # not.
             again = self._activation_of(pod)
-            self._handle.spawn(self._writer.resolve_doubt(claim, again), name=f"settle {claim.metadata.name}")
+            self._handle.spawn(
+                self._writer.resolve_doubt(claim, again), name=f"claim in doubt {claim.metadata.name}"
+            )
         else:
             self._inventory.claims.release_pending(uid)
 

@@ -36,7 +36,7 @@ _MAX_PROPERTIES: Final = 32
 _MAX_VALUES: Final = 48
 _MAX_OPTIONS: Final = 10
 _MAX_BYTES: Final = 10 * 1024
-"""Of an expression, and of a driver's parameters."""
+"""The maximum size of an expression, and of a driver's parameters."""
 _MAX_DOMAIN_BYTES: Final = 63
 _MAX_IDENTIFIER_BYTES: Final = 32
 _NO_REQUEST: Final = (
